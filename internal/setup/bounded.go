@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // Not only the API server can reach the port of the webhooks: what requests can take at once of the
@@ -28,37 +30,27 @@ const (
 	// its bytes and for each object in it: the largest struct of Kubernetes in a list, a container,
 	// has 600.
 	bytesPerByte, bytesPerObject = 5, 600
-	// small is the size of most reviews. They have room of their own, smallAtOnce bytes: large bodies
-	// that arrive slowly must not delay them.
-	small, smallAtOnce = 64 << 10, 32 << 20
-	// parsedAtOnce limits what bodies take together when they are parsed, in bytes. A body that may
-	// take more is parsed alone.
+	// small is the size of most reviews. They have room of their own, smallAtOnce bytes: large
+	// bodies that arrive slowly must not delay them.
+	small, smallAtOnce = 64 << 10, 16 << 20
+	// parsedAtOnce limits what all bodies take together when they are parsed, in bytes. A body that
+	// may take more is parsed alone.
 	parsedAtOnce = 192 << 20
 )
 
 // intake bounds the requests to some of the webhooks together.
 type intake struct {
 	most int64
-	// reading has the bytes that may arrive at once, small those of small bodies, and parsing what
-	// they may become.
-	reading, small, parsing *semaphore.Weighted
-
-	mutex     sync.Mutex
-	byAddress map[string]*share
+	// large and small have room for bodies that arrive, and parsing for what those of all intakes
+	// may become.
+	large, small *room
+	parsing      *semaphore.Weighted
 }
 
-// share is what the requests from one address may take of intake.reading. One address can't take
-// all.
-type share struct {
-	*semaphore.Weighted
-	requests int
-}
-
-// newIntake returns an intake for bodies of at most most bytes, of which four arrive at once, two
-// of them from one address; or as many more as they are smaller.
-func newIntake(most int64) *intake {
-	return &intake{most: most, reading: semaphore.NewWeighted(4 * most), small: semaphore.NewWeighted(smallAtOnce),
-		parsing: semaphore.NewWeighted(parsedAtOnce), byAddress: map[string]*share{}}
+// newIntake returns an intake for bodies of at most most bytes, of which four arrive at once; or as
+// many more as they are smaller.
+func newIntake(most int64, parsing *semaphore.Weighted) *intake {
+	return &intake{most: most, large: newRoom(4 * most), small: newRoom(smallAtOnce), parsing: parsing}
 }
 
 // bounded returns a handler that reads a body when there is room for it, and parses it when there
@@ -76,7 +68,11 @@ func (i *intake) bounded(handler http.Handler) http.Handler {
 			http.Error(response, "the body is too large", http.StatusRequestEntityTooLarge)
 			return
 		}
-		done := i.enter(ctx, request.RemoteAddr, length)
+		arriving := i.large
+		if length <= small {
+			arriving = i.small
+		}
+		done := arriving.enter(ctx, request.RemoteAddr, length)
 		if done == nil {
 			return
 		}
@@ -89,7 +85,7 @@ func (i *intake) bounded(handler http.Handler) http.Handler {
 			return
 		}
 		// Each { and each element of a list may become a struct, up to what package bounded allows.
-		structs := min(bytes.Count(body, []byte("{"))+bytes.Count(body, []byte(",")), 1000+len(body)/16)
+		structs := min(bytes.Count(body, []byte("{"))+bytes.Count(body, []byte(",")), bounded.MaxObjects(len(body)))
 		cost := min(int64(bytesPerByte*len(body)+bytesPerObject*structs), parsedAtOnce)
 		if i.parsing.Acquire(ctx, cost) != nil {
 			return
@@ -100,53 +96,68 @@ func (i *intake) bounded(handler http.Handler) http.Handler {
 	})
 }
 
+// room is a number of bytes that requests share. One address can take half of it.
+type room struct {
+	bytes int64
+	all   *semaphore.Weighted
+
+	mutex     sync.Mutex
+	byAddress map[string]*share
+}
+
+// share is what the requests from one address may take.
+type share struct {
+	*semaphore.Weighted
+	requests int
+}
+
+func newRoom(bytes int64) *room {
+	return &room{bytes: bytes, all: semaphore.NewWeighted(bytes), byAddress: map[string]*share{}}
+}
+
 // enter waits for room for a body, and returns the function that frees it; nil if ctx ended before.
-func (i *intake) enter(ctx context.Context, remote string, length int64) (done func()) {
+func (r *room) enter(ctx context.Context, remote string, length int64) (done func()) {
 	address, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		address = remote
 	}
-	own := i.shareOf(address)
+	own := r.shareOf(address)
 	if own.Acquire(ctx, length) != nil {
-		i.leave(address)
+		r.leave(address)
 		return nil
 	}
-	room := i.reading
-	if length <= small {
-		room = i.small
-	}
-	if room.Acquire(ctx, length) != nil {
+	if r.all.Acquire(ctx, length) != nil {
 		own.Release(length)
-		i.leave(address)
+		r.leave(address)
 		return nil
 	}
 	return func() {
-		room.Release(length)
+		r.all.Release(length)
 		own.Release(length)
-		i.leave(address)
+		r.leave(address)
 	}
 }
 
 // shareOf returns the share of an address, and counts one more request.
-func (i *intake) shareOf(address string) *share {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	own, known := i.byAddress[address]
+func (r *room) shareOf(address string) *share {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	own, known := r.byAddress[address]
 	if !known {
-		own = &share{Weighted: semaphore.NewWeighted(2 * i.most)}
-		i.byAddress[address] = own
+		own = &share{Weighted: semaphore.NewWeighted(r.bytes / 2)}
+		r.byAddress[address] = own
 	}
 	own.requests++
 	return own
 }
 
 // leave forgets an address without requests.
-func (i *intake) leave(address string) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	if own := i.byAddress[address]; own != nil {
+func (r *room) leave(address string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if own := r.byAddress[address]; own != nil {
 		if own.requests--; own.requests == 0 {
-			delete(i.byAddress, address)
+			delete(r.byAddress, address)
 		}
 	}
 }

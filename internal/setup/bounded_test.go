@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // sent sends a body from an address, with its length unless chunked is set.
@@ -26,7 +28,7 @@ func sent(ctx context.Context, handler http.Handler, address, body string, chunk
 // TestIntakeRefuses: what no API server sends is refused before anything is read.
 func TestIntakeRefuses(t *testing.T) {
 	arrived := ""
-	handler := newIntake(10).bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	handler := newIntake(10, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		body, _ := io.ReadAll(request.Body)
 		arrived = string(body)
 	}))
@@ -55,12 +57,13 @@ func TestIntakeRefuses(t *testing.T) {
 // and room that was waited for is not lost.
 func TestIntakeIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		intake, release, served := newIntake(10), make(chan struct{}), make(chan string, 10)
+		const most = 2 * small
+		intake, release, served := newIntake(most, semaphore.NewWeighted(parsedAtOnce)), make(chan struct{}), make(chan string, 10)
 		handler := intake.bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 			served <- request.RemoteAddr
 			<-release
 		}))
-		whole := strings.Repeat("a", 10)
+		whole := strings.Repeat("a", most)
 		for range 3 {
 			go sent(t.Context(), handler, "10.0.0.1", whole, false)
 		}
@@ -79,12 +82,36 @@ func TestIntakeIsShared(t *testing.T) {
 		cancel()
 		close(release)
 		synctest.Wait()
-		if len(served) != 4 || len(intake.byAddress) != 0 {
-			t.Errorf("%d were served, and %d addresses are remembered", len(served), len(intake.byAddress))
+		if len(served) != 4 || len(intake.large.byAddress) != 0 {
+			t.Errorf("%d were served, and %d addresses are remembered", len(served), len(intake.large.byAddress))
 		}
-		if !intake.reading.TryAcquire(40) || !intake.small.TryAcquire(smallAtOnce) || !intake.parsing.TryAcquire(parsedAtOnce) {
+		if !intake.large.all.TryAcquire(4*most) || !intake.parsing.TryAcquire(parsedAtOnce) {
 			t.Error("room was lost")
 		}
+	})
+}
+
+// TestSmallBodiesAreNotDelayed: large bodies that hold all their room leave that of small ones.
+func TestSmallBodiesAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 2 * small
+		release, served := make(chan struct{}), make(chan int64, 10)
+		handler := newIntake(most, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(
+			func(_ http.ResponseWriter, request *http.Request) {
+				served <- request.ContentLength
+				<-release
+			}))
+		for i := range 6 {
+			go sent(t.Context(), handler, fmt.Sprintf("10.0.0.%d", i/2), strings.Repeat("a", most), false)
+		}
+		synctest.Wait()
+		go sent(t.Context(), handler, "10.0.0.9", "a", false)
+		synctest.Wait()
+		if len(served) != 5 {
+			t.Errorf("%d bodies are served: want the four large ones that fit, and the small one", len(served))
+		}
+		close(release)
+		synctest.Wait()
 	})
 }
 
@@ -92,7 +119,8 @@ func TestIntakeIsShared(t *testing.T) {
 func TestBodiesThatGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, served := make(chan struct{}), make(chan string, 10)
-		handler := newIntake(maxAdmission).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		intake := newIntake(maxAdmission, semaphore.NewWeighted(parsedAtOnce))
+		handler := intake.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			served <- ""
 			<-release
 		}))
@@ -126,9 +154,11 @@ func TestConversionIsBounded(t *testing.T) {
 	const older = `{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","metadata":{"name":"a"},"spec":{"image":"a"}}`
 	bomb := strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`, `"resources":{"limits":{"cpu":"1e-999999999"}}`, 1)
 	for name, test := range map[string]struct{ objects, want string }{
-		"one":       {older, `"status":"Success"`},
-		"at most":   {strings.Repeat(older+",", freeConversions-1) + older, `"status":"Success"`},
-		"beyond":    {strings.Repeat(older+",", 1000) + older, "objects: Too many: 1001: must have at most"},
+		"one":     {older, `"status":"Success"`},
+		"at most": {strings.Repeat(older+",", freeConversions-1) + older, `"status":"Success"`},
+		"beyond":  {strings.Repeat(older+",", 1000) + older, "objects: Too many: 1001: must have at most"},
+		"large together": {strings.Repeat(strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`,
+			`"sidecars":[`+strings.Repeat("{},", 300)+`{}]`, 1)+",", 100) + older, "may not have more than one object in 16 bytes"},
 		"an object": {bomb, `objects[0]: spec.resources.limits[cpu]: Invalid value`},
 		"a stash": {strings.Replace(older, `"name":"a"`,
 			`"name":"a","annotations":{"mainstay.dev/v1-spec":"{\"resources\":{\"limits\":{\"cpu\":\"1e-999999999\"}}}"}`, 1), `"status":"Success"`},

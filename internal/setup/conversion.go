@@ -73,6 +73,7 @@ func (b boundedConversion) check(request *apiextensionsv1.ConversionRequest, len
 	if most := freeConversions + length/bytesPerConversion; len(request.Objects) > most {
 		return fmt.Errorf("objects: Too many: %d: must have at most %d items in %d bytes", len(request.Objects), most, length)
 	}
+	budget := bounded.NewBudget(length) // the results are kept until all are converted
 	for i := range request.Objects {
 		raw := request.Objects[i].Raw
 		var kind metav1.TypeMeta
@@ -83,7 +84,7 @@ func (b boundedConversion) check(request *apiextensionsv1.ConversionRequest, len
 		if err != nil {
 			continue
 		}
-		if err := bounded.Check(raw, maxConversion, reflect.TypeOf(object)); err != nil {
+		if err := budget.Check(raw, maxConversion, reflect.TypeOf(object)); err != nil {
 			return fmt.Errorf("objects[%d]: %w", i, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +62,8 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
 	scheme, server, settings := wired.manager.GetScheme(), wired.manager.GetWebhookServer(), wired.settings
 	hooks := wired.hooks()
-	reviews := newIntake(maxAdmission)
+	parsing := semaphore.NewWeighted(parsedAtOnce)
+	reviews := newIntake(maxAdmission, parsing)
 	for _, hook := range hooks {
 		server.Register(hook.Path, reviews.bounded(hook.Handler))
 	}
@@ -69,7 +71,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	if err != nil {
 		return nil, err
 	}
-	server.Register(webhooks.ConvertPath, newIntake(maxConversion).bounded(converter))
+	server.Register(webhooks.ConvertPath, newIntake(maxConversion, parsing).bounded(converter))
 	watched, err := webhooks.NewCache(restConfig, scheme, wired.manager.GetRESTMapper())
 	if err != nil {
 		return nil, err

@@ -45,10 +45,25 @@ func Unmarshal(text []byte, maxBytes int, into any) error {
 // 1,000 are free), more than MaxDepth levels, or, where the type has a quantity, one that Quantity
 // refuses. Such an error is an *Error. Check also returns an error for text that is not JSON.
 func Check(text []byte, maxBytes int, of reflect.Type) error {
+	return NewBudget(len(text)).Check(text, maxBytes, of)
+}
+
+// MaxObjects returns how many objects texts of so many bytes may have together.
+func MaxObjects(bytes int) int { return freeObjects + bytes/bytesPerObject }
+
+// Budget is the number of objects that several texts may have together, such as the objects of one
+// request. It is not safe for concurrent use.
+type Budget struct{ objects int }
+
+// NewBudget returns the budget for texts of so many bytes together.
+func NewBudget(bytes int) *Budget { return &Budget{MaxObjects(bytes)} }
+
+// Check is like the function, for one of several texts: its objects are taken from the budget.
+func (b *Budget) Check(text []byte, maxBytes int, of reflect.Type) error {
 	if len(text) > maxBytes {
 		return &Error{Problem: fmt.Sprintf("Too long: may not be more than %d bytes", maxBytes)}
 	}
-	c := checker{decoder: json.NewDecoder(bytes.NewReader(text)), objects: freeObjects + len(text)/bytesPerObject}
+	c := checker{decoder: json.NewDecoder(bytes.NewReader(text)), budget: b}
 	c.decoder.UseNumber()
 	if err := c.value(of, MaxDepth); err != nil {
 		if problem, ok := errors.AsType[*Error](err); ok {
@@ -90,8 +105,7 @@ func at(step string, err error) error {
 // quantities.
 type checker struct {
 	decoder *json.Decoder
-	// objects is how many objects may still follow.
-	objects int
+	budget  *Budget
 	// isPaid reports that the next value has been counted.
 	isPaid bool
 }
@@ -143,7 +157,7 @@ func (c *checker) list(of reflect.Type, depth int) error {
 
 // spend counts one object.
 func (c *checker) spend() error {
-	if c.objects--; c.objects < 0 {
+	if c.budget.objects--; c.budget.objects < 0 {
 		return &Error{Problem: fmt.Sprintf("Too many: may not have more than one object in %d bytes, after the first %d", bytesPerObject,
 			freeObjects)}
 	}
