@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
 
 const (
@@ -90,9 +91,7 @@ func (b *brake) seen(ref plan.Ref, hash string) contest {
 // changing it: then the result says when it may be. Only a write that has changed the child counts.
 func (r *run) putBack(ctx context.Context, task task, overwrite func() error) error {
 	if pause := r.brake.pause(task.ref, task.hash); pause > 0 {
-		if r.result.SlowedFor == 0 || pause < r.result.SlowedFor {
-			r.result.SlowedFor = pause
-		}
+		r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
 		return nil
 	}
 	by := ""

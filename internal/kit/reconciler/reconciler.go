@@ -57,6 +57,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
@@ -354,23 +355,15 @@ func (r *Reconciler[T, O, D]) sinceReadyChanged(object T) time.Duration {
 // twice the one before, and then about every minute: rights that were just granted take a second to
 // be known.
 func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration {
-	wait := asked
-	sooner := func(than time.Duration) {
-		if wait == 0 || than < wait {
-			wait = than
-		}
-	}
+	wait := requeue.Sooner(asked, result.SlowedFor)
 	if len(result.Refused)+len(result.Unwritten) > 0 || (result.Failure != nil && result.Failure.Retry) {
-		sooner(min(errclass.SlowPoll(), max(firstPoll, since)))
+		wait = requeue.Sooner(wait, min(errclass.SlowPoll(), max(firstPoll, since)))
 	}
 	if len(result.Conflicts) > 0 {
-		sooner(conflictPoll)
+		wait = requeue.Sooner(wait, conflictPoll)
 	}
 	if len(result.Terminating) > 0 {
-		sooner(terminatingPoll)
-	}
-	if result.SlowedFor > 0 {
-		sooner(result.SlowedFor)
+		wait = requeue.Sooner(wait, terminatingPoll)
 	}
 	return wait
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
 
 // State is the progress of one unit with the change.
@@ -234,20 +235,15 @@ func (s *selector) leftToSoak() time.Duration {
 // opens or closes, or when the canaries have soaked.
 func (s *selector) requeueAfter(blocked map[int]Blocker) time.Duration {
 	var soonest time.Duration
-	consider := func(after time.Duration) {
-		if after > 0 && (soonest == 0 || after < soonest) {
-			soonest = after
-		}
-	}
 	for _, blocker := range blocked {
 		switch blocker.Reason {
 		case RolloutFailed:
 			return 0
 		case WaitingForCanary:
-			consider(s.soakLeft)
+			soonest = requeue.Sooner(soonest, s.soakLeft)
 		case OutsideWindow, WaitingForOrder, WaitingForOthers:
 		}
-		consider(s.windowChanges)
+		soonest = requeue.Sooner(soonest, s.windowChanges)
 	}
 	return soonest
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Need is what one part of the manager reads of a kind of objects from the shared cache. A kind
-// that nobody names is cached as Default says: the objects with our label, complete.
+// that nobody names is cached as Default says: the objects with our label, complete. If one part
+// names a kind, every part that reads it must, or it finds only what the others read.
 type Need struct {
 	// Object is an empty object of the kind.
 	Object client.Object
