@@ -189,7 +189,7 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 		if metric.Type == "histogram" {
 			name += "_bucket"
 		}
-		// There may have been no errors, and nobody who writes against us.
+		// There may have been no errors, and no contested writes.
 		mayBeMissing := []string{"mainstay_errors_total", "mainstay_contested_writes_total"}
 		if !slices.Contains(names, name) && !slices.Contains(mayBeMissing, name) {
 			t.Errorf("metric %s is missing", name)

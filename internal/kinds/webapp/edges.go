@@ -18,7 +18,8 @@ const edgePatience = time.Minute
 
 // edges summarizes what serves around the application: the Ingress and the autoscaler. A problem
 // there makes an application Degraded, but not unready: its pods work, and are reached by its
-// Service. The first matching row counts, where the state has lasted for edgePatience:
+// Service. The first matching row counts, where the state has lasted for edgePatience (an Ingress
+// is given that time after its creation, and none later):
 //
 //	situation                                          reason
 //	the Ingress has no address, and no class           IngressClassNotFound

@@ -51,9 +51,10 @@ const (
 	annotatedValue = "given"
 )
 
-// Sources is a cache of the ConfigMaps and Secrets that pods may use, whoever created them. It is a
-// cache of its own because it has no values: each is replaced by its hash before it is stored. The
-// manager's cache has the ConfigMaps that Mainstay created, with their values.
+// Sources is a cache of all ConfigMaps and Secrets that pods may use, including those that Mainstay
+// did not create. It is separate from the manager's cache because it holds hashes: each value is
+// replaced by its hash before it is stored. The manager's cache has the ConfigMaps that Mainstay
+// created, with their values.
 type Sources struct {
 	cache  cache.Cache
 	reader client.Reader
