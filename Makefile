@@ -195,8 +195,8 @@ faults: ## let every request of the manager fail in every way, or, with PLAN=FIL
 	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole)
 
 .PHONY: test-compat
-test-compat: ## run the integration tests against the Kubernetes before ours (1.36); not part of `make test`
-	go run ./hack/testrun compat
+test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36; not part of `make test`
+	go run ./hack/testrun compat-1.33 compat-1.34 compat-1.36
 
 .PHONY: test-e2e
 test-e2e: ## run the tests against a real cluster with real pods

@@ -62,12 +62,19 @@ var layers = []layer{
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
-	// On request, because a second Kubernetes takes minutes to compile.
-	{name: "compat", lane: hostLane, onRequest: true, budget: 6 * time.Minute, prepare: assets("--kubernetes=1.36"),
-		runs: commands(integration()...), atOnce: 2},
+	compat("1.33"),
+	compat("1.34"),
+	compat("1.36"),
 	// On request: its outage takes five minutes.
 	{name: "outage", lane: clusterLane, onRequest: true, budget: 12 * time.Minute, prepare: longOutage,
 		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
+}
+
+// compat runs the integration tests on an older Kubernetes. It runs on request, because another
+// Kubernetes takes minutes to compile.
+func compat(minor string) layer {
+	return layer{name: "compat-" + minor, lane: hostLane, onRequest: true, budget: 6 * time.Minute,
+		prepare: assets("--kubernetes=" + minor), runs: commands(integration()...), atOnce: 2}
 }
 
 // commands returns fixed go test commands.

@@ -221,7 +221,7 @@ func nightly(context.Context) ([]layer, error) {
 		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(),
 			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
 	}
-	for _, name := range []string{"faults-whole", "compat", "testbed", "outage", "testbed-down"} {
+	for _, name := range []string{"faults-whole", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage", "testbed-down"} {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 		chosen = append(chosen, layers[at])
 	}

@@ -61,6 +61,7 @@ func TestAPIService(t *testing.T) {
 }
 
 func (s *serving) testPublished(t *testing.T) {
+	testenv.RequireKubernetes(t, cluster.Config, 34, "informers begin with a watch, so that a GET is one of ours,")
 	g := gomega.NewWithT(t)
 	s.lead(t)
 	s.serve(t, 0)
@@ -86,6 +87,7 @@ func (s *serving) testPublished(t *testing.T) {
 
 // testUnreachable has endpoints on which nothing listens. Only the API server can find that out.
 func (s *serving) testUnreachable(t *testing.T) {
+	testenv.RequireKubernetes(t, cluster.Config, 34, "API servers are found by EndpointSlices, which this test writes,")
 	g := gomega.NewWithT(t)
 	first := s.begin(t)
 	s.awaitEvent(t, "Normal Published")

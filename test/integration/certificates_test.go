@@ -155,6 +155,7 @@ func TestExternalCertificates(t *testing.T) {
 // rotation happens later.
 func TestCertificatesSurviveABrokenNetwork(t *testing.T) {
 	t.Parallel()
+	testenv.RequireKubernetes(t, cluster.Config, 34, "informers begin with a watch, whose error is the network's,")
 	g := gomega.NewWithT(t)
 	in := namespace(t)
 	recorded := &testenv.Requests{}

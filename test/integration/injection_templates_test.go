@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationtest"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // TestInjectedTemplatesAreValid checks that the API server accepts injected templates wherever it
@@ -18,6 +19,7 @@ import (
 // look like another writer's change.
 func TestInjectedTemplatesAreValid(t *testing.T) {
 	t.Parallel()
+	testenv.RequireKubernetes(t, cluster.Config, 35, "image volumes and variables from files are on")
 	const deployments = 200
 	injected := 0
 	for seed := range uint64(deployments) {

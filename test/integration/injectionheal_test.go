@@ -457,6 +457,7 @@ func testUndo(t *testing.T, s *governed, space string) {
 }
 
 func testImageVolume(t *testing.T, s *governed, space string) {
+	testenv.RequireKubernetes(t, cluster.Config, 35, "image volumes are on")
 	g := gomega.NewWithT(t)
 	first := s.bare(t, space, "web-1")
 	agent := javaAgent(space, "web-*")

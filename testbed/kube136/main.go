@@ -1,4 +1,4 @@
-// Command kube136 is etcd and the API server of the Kubernetes release before the testbed's own,
+// Command kube136 is etcd and the API server of an older Kubernetes release, for tests against its API,
 // in one static binary: it becomes the component that it is called as (a symlink's name).
 package main
 

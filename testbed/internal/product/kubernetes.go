@@ -36,6 +36,8 @@ var releases = []release{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet",
 	}},
 	{minor: "1.36", version: "v1.36.3", staging: "v0.36.3", name: "kube136", commands: []string{"etcd", "kube-apiserver"}},
+	{minor: "1.34", version: "v1.34.4", staging: "v0.34.4", name: "kube134", commands: []string{"etcd", "kube-apiserver"}},
+	{minor: "1.33", version: "v1.33.13", staging: "v0.33.13", name: "kube133", commands: []string{"etcd", "kube-apiserver"}},
 }
 
 // Releases returns the releases that [Builder.Kubernetes] accepts, the current one first.
@@ -71,10 +73,12 @@ func (b Builder) Kubernetes(ctx context.Context, minor string) (string, error) {
 	for _, name := range release.commands {
 		links[name] = release.name
 	}
-	if minor == Current {
-		if links["kubectl"], err = b.kubectlProgram(release).Build(ctx, b.Cache, b.Progress); err != nil {
-			return "", err
-		}
+	current, err := findRelease(Current)
+	if err != nil {
+		return "", err
+	}
+	if links["kubectl"], err = b.kubectlProgram(current).Build(ctx, b.Cache, b.Progress); err != nil {
+		return "", err
 	}
 	for name, target := range links {
 		link := filepath.Join(filepath.Dir(binary), name)

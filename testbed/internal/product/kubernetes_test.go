@@ -9,7 +9,7 @@ import (
 )
 
 func TestFindRelease(t *testing.T) {
-	for minor, want := range map[string]string{"1.37": "kube", "1.36": "kube136"} {
+	for minor, want := range map[string]string{"1.37": "kube", "1.36": "kube136", "1.34": "kube134", "1.33": "kube133"} {
 		if got, err := findRelease(minor); err != nil || got.name != want {
 			t.Errorf("%s gives %q, %v; want %q", minor, got.name, err, want)
 		}
@@ -18,7 +18,7 @@ func TestFindRelease(t *testing.T) {
 		_, err := findRelease(minor)
 		if err == nil {
 			t.Errorf("%q is accepted", minor)
-		} else if !strings.HasSuffix(err.Error(), "must be one of [1.37 1.36]") {
+		} else if !strings.HasSuffix(err.Error(), "must be one of [1.37 1.36 1.34 1.33]") {
 			t.Errorf("%q: %v does not name the accepted releases", minor, err)
 		}
 	}
