@@ -1,4 +1,4 @@
-package changelog_test
+package changelog
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -60,7 +59,7 @@ func base(t *testing.T) (string, error) {
 }
 
 // TestChangedPodTemplatesHaveAnEntry: a changed pod template replaces all pods of all applications
-// when Mainstay is upgraded, so the changelog must have an entry.
+// when Mainstay is upgraded, so the changelog must have an entry that says so in `restarts`.
 func TestChangedPodTemplatesHaveAnEntry(t *testing.T) {
 	before, err := base(t)
 	if err != nil {
@@ -96,8 +95,17 @@ func TestChangedPodTemplatesHaveAnEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(replaced) > 0 && !hasEntry(written+"\n"+added) {
-		t.Errorf("these pod templates are not those of %.12s, and changelog/unreleased has no entry that says so: %s", before,
+	if len(replaced) == 0 {
+		return
+	}
+	named, err := namesRestarts(strings.Fields(written+"\n"+added), func(file string) ([]byte, error) {
+		return os.ReadFile(filepath.Join("..", file)) //nolint:gosec // a file of this repository
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !named {
+		t.Errorf("these pod templates are not those of %.12s, and no new entry of changelog/unreleased says so in `restarts`: %s", before,
 			strings.Join(replaced, ", "))
 	}
 }
@@ -110,9 +118,21 @@ func replacesPods(old, current []byte) (bool, error) {
 	return len(before) == len(after) && !reflect.DeepEqual(before, after), errors.Join(errBefore, errAfter)
 }
 
-// hasEntry reports whether one of the files, one per line, is an entry.
-func hasEntry(files string) bool {
-	return slices.ContainsFunc(strings.Fields(files), func(file string) bool { return strings.HasSuffix(file, ".yaml") })
+// namesRestarts reports whether one of the files is an entry that says which pods restart.
+func namesRestarts(files []string, read func(file string) ([]byte, error)) (bool, error) {
+	for _, file := range files {
+		if !strings.HasSuffix(file, ".yaml") {
+			continue
+		}
+		content, err := read(file)
+		if err != nil {
+			return false, err
+		}
+		if entry, err := Parse(content); err != nil || entry.Restarts != "" {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func TestReplacesPods(t *testing.T) {
@@ -142,12 +162,16 @@ func TestReplacesPods(t *testing.T) {
 	}
 }
 
-func TestHasEntry(t *testing.T) {
-	for files, want := range map[string]bool{"": false, "\n": false, "changelog/unreleased/TEMPLATE": false,
-		"changelog/unreleased/TEMPLATE\nchangelog/unreleased/a.yaml": true} {
-		if got := hasEntry(files); got != want {
-			t.Errorf("%q: got %t", files, got)
+func TestNamesRestarts(t *testing.T) {
+	contents := map[string]string{"a.yaml": plain, "b.yaml": plain + "restarts: the pods of all WebApps\n", "bad.yaml": "kind: bug"}
+	read := func(file string) ([]byte, error) { return []byte(contents[file]), nil }
+	for files, want := range map[string]bool{"": false, "TEMPLATE": false, "a.yaml": false, "b.yaml": true, "TEMPLATE a.yaml b.yaml": true} {
+		if got, err := namesRestarts(strings.Fields(files), read); err != nil || got != want {
+			t.Errorf("%q: got %t, %v", files, got, err)
 		}
+	}
+	if _, err := namesRestarts([]string{"bad.yaml"}, read); err == nil {
+		t.Error("an invalid entry is accepted")
 	}
 }
 
