@@ -11,13 +11,20 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// TestPackage: a release's chart and manifest name the image that it has pushed.
+// TestPackage: a release's chart and manifest name the image that it has pushed, by its digest.
 func TestPackage(t *testing.T) {
 	for registry, image := range map[string]string{
 		"":                "docker.io/mainstay/mainstay:1.2.3",
 		"ghcr.io/someone": "ghcr.io/someone/mainstay/mainstay:1.2.3",
 	} {
-		to := t.TempDir()
+		to, digest := t.TempDir(), ""
+		if registry != "" {
+			digest = "sha256:" + strings.Repeat("a", 64)
+			image += "@" + digest
+			if err := os.WriteFile(filepath.Join(to, "pushed"), []byte(image+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		output, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "chart", "VERSION=1.2.3", "REGISTRY="+registry,
 			"PACKAGED="+to).CombinedOutput()
 		if err != nil {
@@ -35,8 +42,9 @@ func TestPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		values := loaded.(*chartv2.Chart).Values["image"].(map[string]any)
-		if got, want := values["registry"], strings.TrimSuffix(image, "/mainstay/mainstay:1.2.3"); got != want {
-			t.Errorf("%q: the chart has the registry %v", registry, got)
+		want, _, _ := strings.Cut(image, "/mainstay/mainstay:1.2.3")
+		if values["registry"] != want || values["digest"] != digest {
+			t.Errorf("%q: the chart has the image %v", registry, values)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -175,5 +177,36 @@ func push(ctx context.Context, o options, registry string, image v1.Image, out i
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s@%s\n", to, digest)
+	return err
+}
+
+// tag gives an image that was pushed, named with its digest, another tag in its repository. The
+// content stays the same. A tag that names another image is not moved, because users have pulled
+// that one.
+func tag(ctx context.Context, pushed, version string, out io.Writer) error {
+	digest, err := name.NewDigest(pushed, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("reading --tag: %w", err)
+	}
+	to, err := name.NewTag(digest.Context().Name()+":"+version, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("reading --version: %w", err)
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	var missing *transport.Error
+	switch found, err := remote.Head(to, options...); {
+	case err == nil && found.Digest.String() != digest.DigestStr():
+		return fmt.Errorf("%s is %s already: a tag is not moved", to, found.Digest)
+	case err != nil && (!errors.As(err, &missing) || missing.StatusCode != http.StatusNotFound):
+		return fmt.Errorf("looking for %s: %w", to, err)
+	}
+	image, err := remote.Get(digest, options...)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", digest, err)
+	}
+	if err := remote.Tag(to, image, options...); err != nil {
+		return fmt.Errorf("tagging %s: %w", to, err)
+	}
+	_, err = fmt.Fprintf(out, "%s@%s\n", to, digest.DigestStr())
 	return err
 }

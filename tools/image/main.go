@@ -23,8 +23,8 @@ func main() {
 }
 
 type options struct {
-	binary, name, version, output, arch, sbom string
-	push                                      bool
+	binary, name, version, output, arch, sbom, pushed string
+	push                                              bool
 }
 
 func run(ctx context.Context, arguments []string, registry string, out io.Writer) error {
@@ -38,11 +38,16 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the binaries are built for")
 	flags.StringVar(&o.sbom, "sbom", "", "file to write the list of all parts to, as CycloneDX; empty writes none")
 	flags.BoolVar(&o.push, "push", false, "push to $REGISTRY (host[:port][/path]), which replaces the name's own registry")
+	flags.StringVar(&o.pushed, "tag", "",
+		"build nothing: give the image of this reference, with its digest as --push has printed it, the tag VERSION too")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.pushed != "" {
+		return tag(ctx, o.pushed, o.version, out)
 	}
 	if o.name == "" {
 		o.name = "docker.io/mainstay/mainstay:" + o.version
