@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -132,11 +133,23 @@ func deploy(t *testing.T) {
 	awaitServed(t)
 }
 
+// undeploy takes that back. CRDs and objects stay, and it says what stays in force.
+func undeploy(t *testing.T) {
+	t.Helper()
+	output, err := shell(t, "make -C "+repository+" undeploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomega.NewWithT(t).Expect(output).To(gomega.ContainSubstring("there are instrumentations"))
+}
+
 // testSmoke runs what the pipeline runs after a deployment to staging.
 func testSmoke(t *testing.T) {
 	g := gomega.NewWithT(t)
 	output, err := command(t.Context(), "", "make", "-C", repository, "smoke")
 	g.Expect(err).NotTo(gomega.HaveOccurred(), output)
-	g.Expect(output).To(gomega.ContainSubstring("staging-smoke"))
+	for _, object := range []string{"webapp.apps", "appconfig.config", "configmonitor.config"} {
+		g.Expect(strings.Count(output, object+".mainstay.dev/staging-smoke condition met")).To(gomega.BeNumerically(">=", 2), output)
+	}
 	g.Expect(names(t, "", "namespaces")).NotTo(gomega.ContainElement("mainstay-smoke"))
 }

@@ -42,7 +42,7 @@ func testUninstallAndManifest(t *testing.T) {
 	leaveInstrumentations(t, ns)
 	patch(t, ns, "webapp/shop", `{"metadata":{"finalizers":["mainstay.dev/e2e","example.com/e2e"]}}`)
 	patch(t, "", "platformpolicy/default", `{"metadata":{"finalizers":["mainstay.dev/e2e"]}}`)
-	documented(t, "helm uninstall mainstay --namespace mainstay-system")
+	undeploy(t)
 	notServed(t)
 	g.Expect(read(t, "", "platformpolicy/default", "{.metadata.finalizers}")).To(gomega.BeEmpty())
 	g.Expect(released(t)).To(gomega.Equal("None"), "there is no webhook that could answer")
