@@ -1,9 +1,9 @@
 # Mainstay. `make help` lists the targets; CONTRIBUTING.md says when to use which.
 
 # VERSION is stamped into the binary, the image and the packaged chart. The tree itself always
-# says 0.0.0-dev.
+# says 0.0.0-dev. TAG is the image's tag, if that is not the version.
 VERSION ?= 0.0.0-dev
-IMAGE ?= docker.io/mainstay/mainstay:$(VERSION)
+IMAGE ?= docker.io/mainstay/mainstay:$(or $(TAG),$(VERSION))
 GOARCH ?= $(shell go env GOARCH)
 
 # BINARY and ARCHIVE are what "build" and "image" make, and mainstay-apiserver is beside BINARY: further releases, for tests of
@@ -11,7 +11,7 @@ GOARCH ?= $(shell go env GOARCH)
 BINARY ?= bin/mainstay
 ARCHIVE ?= bin/mainstay-image.tar
 
-# PACKAGED is where "chart" and "push" put what they make and say.
+# PACKAGED is where "push", "chart" and "sbom" put what they make and say, and where what publishes them finds it.
 PACKAGED ?= bin
 
 # CHART is the chart that "deploy" installs, with options of Helm's if need be.
@@ -82,14 +82,22 @@ gen: bin/helm ## make the generated files: deepcopy, CRDs, OpenAPI, roles, docs/
 	$(call manifest,charts/mainstay) > bin/install.yaml
 	cp bin/install.yaml dist/install.yaml
 
+# IN_REGISTRY is the image in $REGISTRY, without its digest.
+IN_REGISTRY = $(REGISTRY)/mainstay/mainstay:$(or $(TAG),$(VERSION))
+
 .PHONY: chart
-chart: bin/helm ## package the chart into bin/, for the image in $REGISTRY if that is given, and make bin/install.yaml of it
+chart: bin/helm ## package the chart into bin/, and bin/install.yaml made of it; with $REGISTRY for what `make push` has pushed there, by digest
 	rm -rf $(PACKAGED)/chart
 	mkdir -p $(PACKAGED)/chart
 	cp -r charts/mainstay $(PACKAGED)/chart/
 ifneq ($(REGISTRY),)
-	sed -i 's|^  registry: docker\.io$$|  registry: $(REGISTRY)|' $(PACKAGED)/chart/mainstay/values.yaml
-	@grep -qxF '  registry: $(REGISTRY)' $(PACKAGED)/chart/mainstay/values.yaml || { echo "chart: values.yaml has no image.registry to replace" >&2; exit 1; }
+	@digest="$$(sed -n 's|^$(IN_REGISTRY)@\(sha256:[0-9a-f]\{64\}\)$$|\1|p' $(PACKAGED)/pushed || true)"; \
+	[ -n "$$digest" ] || { echo "chart: $(PACKAGED)/pushed does not name $(IN_REGISTRY): run make push before, with the same variables" >&2; exit 1; }; \
+	values=$(PACKAGED)/chart/mainstay/values.yaml; \
+	sed -i -e 's|^  registry: docker\.io$$|  registry: $(REGISTRY)|' -e "s|^  digest: \"\"$$|  digest: $$digest|" "$$values"; \
+	for line in "  registry: $(REGISTRY)" "  digest: $$digest"; do \
+		[ "$$(grep -cxF "$$line" "$$values")" = 1 ] || { echo "chart: values.yaml does not have exactly one image to replace" >&2; exit 1; }; \
+	done
 endif
 	bin/helm package $(PACKAGED)/chart/mainstay --version $(VERSION) --app-version $(VERSION) --destination $(PACKAGED)
 	$(call manifest,$(PACKAGED)/mainstay-$(VERSION).tgz) > $(PACKAGED)/install.yaml
@@ -99,23 +107,53 @@ image: build ## make the image archive bin/mainstay-image.tar (no Docker needed)
 	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output ../../$(ARCHIVE)
 
 .PHONY: push
-push: build ## push the image to $REGISTRY; bin/pushed says what it is, with its digest
+push: build ## push the image to $REGISTRY, with the tag $TAG or else $VERSION; bin/pushed says what it is, with its digest
+	mkdir -p $(PACKAGED)
 	(cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push) | tee $(PACKAGED)/pushed
 
 ## -- release and deploy: what .github/workflows runs
 
+.PHONY: version
+version: ## print VERSION=... of RELEASE=vX.Y.Z, or else of this commit: later than the last release, earlier than the next
+	@hack/version.sh "$${RELEASE:-}"
+
+.PHONY: registry
+registry: ## run a registry on this machine's loopback, at 127.0.0.1:5000, until it is stopped: to try what pushes
+	cd tools/image && go run ./registry
+
 .PHONY: sbom
 sbom: build ## list the parts of the two programs in bin/mainstay-sbom.cdx.json (CycloneDX)
-	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --output "" --sbom ../../bin/mainstay-sbom.cdx.json
+	mkdir -p $(PACKAGED)
+	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --output "" --sbom $(abspath $(PACKAGED))/mainstay-sbom.cdx.json
 
 .PHONY: sign
 sign: ## sign what `make push` has pushed, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)
 	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) "$$(cat $(PACKAGED)/pushed)"
-	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json "$$(cat $(PACKAGED)/pushed)"
+	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate $(PACKAGED)/mainstay-sbom.cdx.json "$$(cat $(PACKAGED)/pushed)"
 
+.PHONY: tag-image
+tag-image: ## give what `make push` has pushed the tag VERSION too, unless that is another image
+	cd tools/image && go run . --version $(VERSION) --tag "$$(cat $(abspath $(PACKAGED))/pushed)"
+
+# Only a registry on loopback may be without TLS.
 .PHONY: push-chart
 push-chart: bin/helm ## push the packaged chart to $REGISTRY/charts
-	bin/helm push bin/mainstay-$(VERSION).tgz oci://$(REGISTRY)/charts
+	bin/helm push $(PACKAGED)/mainstay-$(VERSION).tgz oci://$(REGISTRY)/charts $(if $(filter 127.0.0.1:% localhost:%,$(REGISTRY)),--plain-http)
+
+.PHONY: release-changelog
+release-changelog: ## move the entries of changelog/unreleased to changelog/VERSION: the first step of a release
+	go run ./hack/notes --version $(VERSION) --move
+
+.PHONY: release-notes
+release-notes: ## write the notes of VERSION to bin/release-notes.md; FINAL=yes refuses entries that are still unreleased
+	mkdir -p $(PACKAGED)
+	go run ./hack/notes --version $(VERSION) $(if $(FINAL),--final) > $(PACKAGED)/release-notes.md
+	@cat $(PACKAGED)/release-notes.md
+
+.PHONY: release
+release: release-notes ## publish the release of the tag vVERSION, with its notes and files (needs gh and GH_TOKEN)
+	gh release create v$(VERSION) --verify-tag --title "Mainstay $(VERSION)" --notes-file $(PACKAGED)/release-notes.md $(if $(findstring -,$(VERSION)),--prerelease) \
+		$(addprefix $(PACKAGED)/,mainstay-sbom.cdx.json mainstay-$(VERSION).tgz install.yaml)
 
 .PHONY: scan-code
 scan-code: bin/golangci-lint ## look for weaknesses in what is shipped: bin/sarif/code.sarif; fails if there are any
@@ -129,14 +167,25 @@ scan-dependencies: ## look for known vulnerabilities in what we use: bin/sarif/d
 	@# As SARIF it succeeds whatever it finds.
 	go tool -modfile=tools/scan/go.mod govulncheck ./...
 
+# After a failure the events say why: its pods are gone then. Without --reset-values Helm would keep the values of the
+# release before where none are given.
 .PHONY: deploy
-deploy: bin/helm ## install or upgrade Mainstay in the current cluster: TAG=1.2.3 [CHART=FILE|oci://...] [REGISTRY=ghcr.io/you] [VALUES="--set ..."]
-	bin/helm upgrade --install mainstay $(CHART) --namespace mainstay-system --create-namespace --wait --timeout 5m \
-		--set image.tag=$(TAG) $(if $(REGISTRY),--set image.registry=$(REGISTRY)) $(VALUES)
+deploy: bin/helm ## install or upgrade Mainstay in the current cluster, or roll back: [CHART=FILE|oci://...] [TAG=1.2.3] [REGISTRY=ghcr.io/you] [VALUES="--set ..."]
+	bin/helm upgrade --install mainstay $(CHART) --namespace mainstay-system --create-namespace --wait --timeout 5m --rollback-on-failure --reset-values \
+		$(if $(TAG),--set image.tag=$(TAG)) $(if $(REGISTRY),--set image.registry=$(REGISTRY)) $(VALUES) \
+		|| { $${KUBECTL:-kubectl} --namespace mainstay-system get events --sort-by=.lastTimestamp >&2; exit 1; }
 
 .PHONY: smoke
-smoke: ## apply config/samples/staging-*.yaml in the current cluster and wait until they are Ready
+smoke: ## apply config/samples/staging-*.yaml in the current cluster, wait until they are Ready, and change something
 	hack/smoke.sh
+
+.PHONY: staging
+staging: bin/helm ## deploy what `make chart` has packaged to the cluster of $STAGING_KUBECONFIG (a kubeconfig's content), and run `make smoke` there
+	CHART=$(abspath $(PACKAGED))/mainstay-$(VERSION).tgz hack/staging.sh
+
+.PHONY: undeploy
+undeploy: bin/helm ## uninstall Mainstay from the current cluster; EVERYTHING=yes deletes all objects of our kinds and their CRDs too
+	EVERYTHING=$(EVERYTHING) hack/undeploy.sh
 
 ## -- checks
 
@@ -210,6 +259,11 @@ test-outage: ## take the API server away for five minutes; not part of `make tes
 test-tools: ## run the tests of the chart and of the tools
 	go run ./hack/testrun tools
 
+.PHONY: test-pipeline
+test-pipeline: ## run what the workflows run for staging and a release, against a registry on loopback and a fake cluster
+	cd tools/image && go test -count=1 -run 'Pipeline|Sign' .
+	go test -count=1 ./hack ./hack/notes ./changelog ./docs
+
 .PHONY: bench
 bench: bin/kwok ## measure on a real API server and compare with the committed baseline; PARTS="rest webhook" chooses
 	cd testbed && go build -o ../bin/testbed ./cmd/testbed
@@ -234,7 +288,8 @@ demo-down: ## end the demo's cluster and leave nothing behind but caches
 ## -- tools, pinned by their go.mod
 
 # tool copies a tool out of Go's build cache, where `go tool` keeps the programs that it links: a fresh clone does not link it anew.
-tool = mkdir -p bin && cd tools/$(1) && cp -f "$$(go tool -n $(2))" ../../bin/$(2)
+# Tests run two of them at a time, and none may start a half-copied program.
+tool = mkdir -p bin && cd tools/$(1) && cp -f "$$(go tool -n $(2))" ../../bin/$(2).$$$$ && mv -f ../../bin/$(2).$$$$ ../../bin/$(2)
 
 bin/helm: tools/helm/go.mod
 	$(call tool,helm,helm)
