@@ -103,7 +103,8 @@ var importRules = []importRule{
 	},
 	{
 		applies: func(at string) bool {
-			return within(at, "internal/kit") || within(at, "internal/workload") || slices.Contains(pure, at)
+			return within(at, "internal/kit") || within(at, "internal/workload") || at == "internal/registration" ||
+				slices.Contains(pure, at)
 		},
 		forbids: func(_, imported string) bool { return within(imported, "internal/kinds") },
 		why:     "what kinds share knows no kind",
@@ -340,9 +341,12 @@ func namedKinds(file *ast.File, kinds []string) []string {
 	return named
 }
 
-// TestImportsOfWorkloads: the controller of workloads, too, knows no kind.
-func TestImportsOfWorkloads(t *testing.T) {
-	for _, at := range []string{"internal/workload", "internal/workload/observe", "internal/workload/workloadcontroller"} {
+// TestImportsOfShared: the controller of workloads, too, knows no kind, and neither does what kinds
+// register with.
+func TestImportsOfShared(t *testing.T) {
+	for _, at := range []string{
+		"internal/workload", "internal/workload/observe", "internal/workload/workloadcontroller", "internal/registration",
+	} {
 		for imported, want := range map[string]int{
 			"internal/kit/plan": 0, "internal/kinds/webapp": 1, "internal/kinds/webapp/webappcontroller": 1,
 		} {

@@ -22,15 +22,15 @@ import (
 func converter(scheme *runtime.Scheme) (http.Handler, error) {
 	registry := conversion.NewRegistry()
 	for _, k := range kinds() {
-		if k.converter == nil {
+		if k.Converter == nil {
 			continue
 		}
-		made, err := k.converter(scheme)
+		made, err := k.Converter(scheme)
 		if err != nil {
-			return nil, fmt.Errorf("making the converter of %s: %w", k.name, err)
+			return nil, fmt.Errorf("making the converter of %s: %w", k.Name, err)
 		}
-		if err := registry.RegisterConverter(k.groupKind, made); err != nil {
-			return nil, fmt.Errorf("registering the converter of %s: %w", k.name, err)
+		if err := registry.RegisterConverter(k.GroupKind, made); err != nil {
+			return nil, fmt.Errorf("registering the converter of %s: %w", k.Name, err)
 		}
 	}
 	return boundedConversion{conversion.NewWebhookHandler(scheme, registry), scheme}, nil

@@ -4,25 +4,20 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
-	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
-	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // strictRules has every rule, so that every check runs.
@@ -62,15 +57,9 @@ func FuzzAdmission(f *testing.F) {
 			Spec: instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}},
 				Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
 		}).Build()
-	reader := instrumentationcontroller.NewReader(instrumentationcontroller.Reader{Cached: cluster, Live: cluster, Reviewing: cluster})
-	hooks := slices.Concat(
-		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),
-		appconfigcontroller.Hooks(scheme, nil, cluster), configmonitorcontroller.Hooks(scheme),
-		[]admission.Hook{instrumentationcontroller.Hook(scheme, reader)},
-	)
-	for _, scope := range instrumentationcontroller.Scopes() {
-		hooks = append(hooks, scope.Hooks(scheme)...)
-	}
+	hooks := wiring{Input: registration.Input{
+		Manager: someManager{scheme: scheme, client: cluster}, Kinds: kinds(), Rules: strictRules, Reviewing: cluster, Version: &version.Info{},
+	}}.hooks()
 	for _, seed := range []string{
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/install/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -53,7 +54,8 @@ var (
 
 // observeGrants returns the settings without the namespaces that the manager may not watch, and
 // whose Secrets it may read. If there are any, it reads the hash key, or creates it.
-func observeGrants(ctx context.Context, config *rest.Config, settings Settings, on []kind) (Settings, observe.SecretAccess, error) {
+func observeGrants(ctx context.Context, config *rest.Config, settings Settings, on []registration.Kind) (Settings, observe.SecretAccess,
+	error) {
 	live, err := newClient(config)
 	if err != nil {
 		return settings, observe.SecretAccess{}, err
@@ -67,10 +69,10 @@ func observeGrants(ctx context.Context, config *rest.Config, settings Settings, 
 
 // served returns the settings without the namespaces that the manager may not watch. If it may
 // watch none, it returns an error: no namespaces would mean all.
-func (s Settings) served(ctx context.Context, live client.Reader, on []kind, patience time.Duration) (Settings, error) {
+func (s Settings) served(ctx context.Context, live client.Reader, on []registration.Kind, patience time.Duration) (Settings, error) {
 	s.admitted = s.WatchNamespaces
-	isPolicy := func(k kind) bool { return k.name == platformpolicy.Controller }
-	if len(s.WatchNamespaces) == 0 || !slices.ContainsFunc(on, func(k kind) bool { return !isPolicy(k) }) {
+	isPolicy := func(k registration.Kind) bool { return k.Name == platformpolicy.Controller }
+	if len(s.WatchNamespaces) == 0 || !slices.ContainsFunc(on, func(k registration.Kind) bool { return !isPolicy(k) }) {
 		return s, nil
 	}
 	var err error
@@ -89,7 +91,7 @@ func (s Settings) served(ctx context.Context, live client.Reader, on []kind, pat
 
 // secretAccess returns whose Secrets are read. If there are any, it reads the hash key, or creates
 // it.
-func secretAccess(ctx context.Context, live client.Client, settings Settings, on []kind) (observe.SecretAccess, error) {
+func secretAccess(ctx context.Context, live client.Client, settings Settings, on []registration.Kind) (observe.SecretAccess, error) {
 	if len(settings.SecretNamespaces) == 0 || !haveConfiguration(on) {
 		return observe.SecretAccess{}, nil
 	}

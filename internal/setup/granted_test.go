@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // TestSecretAccess: the key is read only if Secrets are.
@@ -26,14 +28,14 @@ func TestSecretAccess(t *testing.T) {
 	}
 	settings := DefaultSettings()
 	settings.Namespace = "mainstay-system"
-	if got, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err != nil || len(got.Namespaces) > 0 {
+	if got, err := secretAccess(t.Context(), nowhere, settings, []registration.Kind{restarting("a")}); err != nil || len(got.Namespaces) > 0 {
 		t.Errorf("without namespaces: got %v, %v", got, err)
 	}
 	settings.SecretNamespaces = []string{"shop"}
 	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || len(got.Namespaces) > 0 {
 		t.Errorf("without such a kind: got %v, %v", got, err)
 	}
-	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil ||
+	if _, err := secretAccess(t.Context(), nowhere, settings, []registration.Kind{restarting("a")}); err == nil ||
 		!strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
 		t.Errorf("the key was not asked for: %v", err)
 	}

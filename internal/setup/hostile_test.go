@@ -25,6 +25,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -57,7 +58,7 @@ func entries(t *testing.T) map[string]entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review := webappcontroller.Hooks(scheme, nil, strictRules)[0].Handler
+	review := webappcontroller.Registration().Hooks(registration.Input{Manager: someManager{scheme: scheme}, Rules: strictRules})[0].Handler
 	demands := func(annotation string, parse func(*workload.Target) int, enough int) func(*testing.T, string) bool {
 		return func(_ *testing.T, text string) bool {
 			uses := map[workload.SourceRef]workload.Use{{Kind: workload.ConfigMap, Name: "flags"}: {}}

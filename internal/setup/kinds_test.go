@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // TestKindsFitEverywhere: each kind has a folder, a value in the chart and a definition, and there
@@ -82,7 +84,7 @@ func TestKindsFitEverywhere(t *testing.T) {
 
 func TestEnabledKinds(t *testing.T) {
 	on, err := enabledKinds([]string{"webapp"})
-	if err != nil || len(on) != 1 || on[0].name != "webapp" {
+	if err != nil || len(on) != 1 || on[0].Name != "webapp" {
 		t.Errorf("got %v, %v", on, err)
 	}
 	for names, want := range map[string]string{
@@ -127,13 +129,39 @@ func TestCacheOptions(t *testing.T) {
 		func(kind string) bool { return strings.Contains(kind, "Polic") || strings.Contains(kind, "Namespace") }) {
 		t.Errorf("without policies the cache holds %v", alone)
 	}
-	says := func(name string, need watch.Need) kind {
-		return kind{name: name, needs: func() []watch.Need { return []watch.Need{need} }}
+	says := func(name string, need watch.Need) registration.Kind {
+		return registration.Kind{Name: name, Needs: []watch.Need{need}}
 	}
 	ours, owned := watch.Need{Object: &corev1.Pod{}}, watch.Need{Object: &corev1.Pod{}, Select: watch.OwnedPods}
-	_, err := cacheOptions([]kind{says("a", ours), says("b", owned)})
+	_, err := cacheOptions([]registration.Kind{says("a", ours), says("b", owned)})
 	if err == nil || !strings.Contains(err.Error(), "a and b: they select different *v1.Pod") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestScopesShareAWebhook: one webhook injects Instrumentations and ClusterInstrumentations,
+// whichever of them are on.
+func TestScopesShareAWebhook(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := someManager{scheme: scheme, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	for _, names := range [][]string{{"instrumentation"}, {"clusterinstrumentation"}, {"instrumentation", "clusterinstrumentation"}} {
+		on, err := enabledKinds(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wired := wiring{Input: registration.Input{Manager: manager, Kinds: on, Version: &version.Info{}}}
+		mutating := 0
+		for _, hook := range wired.hooks() {
+			if hook.Mutating {
+				mutating++
+			}
+		}
+		if mutating != 1 {
+			t.Errorf("%v: %d webhooks mutate", names, mutating)
+		}
 	}
 }
 
@@ -148,7 +176,8 @@ func TestHooksWithoutPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wired := wiring{manager: someManager{scheme: scheme, client: fake.NewClientBuilder().WithScheme(scheme).Build()}, kinds: on}
+	manager := someManager{scheme: scheme, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	wired := wiring{Input: registration.Input{Manager: manager, Kinds: on}}
 	said := map[string]string{}
 	for _, hook := range wired.hooks() {
 		if !strings.Contains(hook.Name, "webapps") {
@@ -183,5 +212,6 @@ type someManager struct {
 	client client.Client
 }
 
-func (m someManager) GetScheme() *runtime.Scheme { return m.scheme }
-func (m someManager) GetClient() client.Client   { return m.client }
+func (m someManager) GetScheme() *runtime.Scheme  { return m.scheme }
+func (m someManager) GetClient() client.Client    { return m.client }
+func (m someManager) GetAPIReader() client.Reader { return m.client }

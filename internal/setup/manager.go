@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -23,6 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -179,18 +183,36 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 }
 
 // wire returns the input of the kinds' functions.
-func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []kind, sources *observe.Sources) (wiring, error) {
+func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind, sources *observe.Sources) (wiring,
+	error) {
 	settings = settings.withClock()
-	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, sources)}
+	wired := wiring{settings: settings, Input: registration.Input{
+		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
+		Watched: settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+		Workloads: workloadReader(manager, settings, on, sources),
+	}}
 	var err error
-	if wired.reviewing, err = reviewClient(restConfig); err != nil {
+	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {
 		return wired, err
 	}
-	if wired.rules, err = addPolicies(manager, restConfig, settings, wired.reviewing); err != nil {
+	if wired.Reviewing, err = reviewClient(restConfig); err != nil {
 		return wired, err
 	}
-	wired.injection, err = injectionReader(restConfig, wired)
+	wired.Rules, err = addPolicies(manager, restConfig, settings, wired.Reviewing)
 	return wired, err
+}
+
+// serverVersion returns the version of the API server.
+func serverVersion(restConfig *rest.Config, by *http.Client) (*version.Info, error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, by)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to read the cluster's version: %w", err)
+	}
+	found, err := api.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's version: %w", err)
+	}
+	return found, nil
 }
 
 // withClock sets the real clock if there is none.
@@ -202,7 +224,7 @@ func (s Settings) withClock() Settings {
 }
 
 // validate returns the enabled kinds, or an error for invalid flags.
-func (s Settings) validate() ([]kind, error) {
+func (s Settings) validate() ([]registration.Kind, error) {
 	if err := s.Webhooks.validate(s.Namespace); err != nil {
 		return nil, err
 	}
@@ -272,7 +294,7 @@ func guardedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opt
 //
 // +kubebuilder:rbac:part=election,groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:part=election,groups="",namespace=mainstay-system,resources=events,verbs=create;patch
-func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options, error) {
+func managerOptions(settings Settings, on []registration.Kind, stored *storage) (ctrl.Options, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return ctrl.Options{}, err

@@ -60,7 +60,7 @@ type metricSources struct {
 
 // exposeMetrics registers the sources of the metrics that are not counted.
 func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
-	manager := wired.manager
+	manager := wired.Manager
 	sources := metrics.Sources{
 		Version:  version.Version,
 		Unserved: func() int { return len(wired.settings.admitted) - len(wired.settings.WatchNamespaces) },
@@ -73,16 +73,16 @@ func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 			}
 		},
 	}
-	if haveNamespaces(wired.kinds) {
+	if wired.HasNamespaces() {
 		sources.IsGone = func(ctx context.Context, namespace string) bool {
 			return apierrors.IsNotFound(manager.GetCache().Get(ctx, client.ObjectKey{Name: namespace}, watch.Namespace()))
 		}
 	}
-	if wired.injection != nil {
-		sources.Instrumented = wired.injection.Count
-	}
-	for _, kind := range wired.kinds {
-		tally, err := metrics.Count(ctx, manager.GetCache(), kind.groupKind.Kind, kind.object)
+	for _, kind := range wired.Kinds {
+		if kind.Metrics != nil {
+			kind.Metrics(wired.Input, &sources)
+		}
+		tally, err := metrics.Count(ctx, manager.GetCache(), kind.GroupKind.Kind, kind.Object)
 		if err != nil {
 			return err
 		}

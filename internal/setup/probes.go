@@ -110,8 +110,8 @@ func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) 
 
 // cachesAreFilled waits until ctx ends, and reports whether the caches are filled.
 func (w wiring) cachesAreFilled(ctx context.Context) bool {
-	sources := w.workloads.Sources
-	return w.manager.GetCache().WaitForCacheSync(ctx) && (sources == nil || sources.GetCache().WaitForCacheSync(ctx))
+	sources := w.Workloads.Sources
+	return w.Manager.GetCache().WaitForCacheSync(ctx) && (sources == nil || sources.GetCache().WaitForCacheSync(ctx))
 }
 
 // readyChecks returns the checks of /readyz: the caches are filled, the API server has answered

@@ -22,7 +22,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
-	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -60,7 +59,7 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 
 // addWebhooks registers the webhooks of the enabled kinds, and returns their publisher.
 func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
-	scheme, server, settings := wired.manager.GetScheme(), wired.manager.GetWebhookServer(), wired.settings
+	scheme, server, settings := wired.Manager.GetScheme(), wired.Manager.GetWebhookServer(), wired.settings
 	hooks := wired.hooks()
 	parsing := semaphore.NewWeighted(parsedAtOnce)
 	reviews := newIntake(maxAdmission, parsing)
@@ -72,7 +71,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		return nil, err
 	}
 	server.Register(webhooks.ConvertPath, newIntake(maxConversion, parsing).bounded(converter))
-	watched, err := webhooks.NewCache(restConfig, scheme, wired.manager.GetRESTMapper())
+	watched, err := webhooks.NewCache(restConfig, scheme, wired.Manager.GetRESTMapper())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +88,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings),
-			Watched: settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+			Watched: wired.Watched, Ungoverned: wired.Ungoverned,
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return crds.Convert(ctx, direct, webhook)

@@ -12,28 +12,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
-	"github.com/mainstay-platform/mainstay/internal/workload/workloadcontroller"
 )
 
-// Some kinds use workloads of others, and some of those restart them when configuration changes.
-// This file has what they share. It is active while one of them is on.
-
-// Names of the shared parts, next to the names of kinds. The chart's parts with the rights have the
-// same names.
-const (
-	workloadsName     = "workload"
-	configurationName = "configuration"
-)
-
-// haveWorkloads reports whether one of the kinds uses workloads of others.
-func haveWorkloads(on []kind) bool {
-	return slices.ContainsFunc(on, func(k kind) bool { return k.usesWorkloads })
-}
+// Some kinds restart workloads of others when configuration changes. This file has what they share.
+// It is active while one of them is on.
 
 // haveConfiguration reports whether one of the kinds restarts workloads.
-func haveConfiguration(on []kind) bool {
-	return slices.ContainsFunc(on, func(k kind) bool { return k.demands != nil })
+func haveConfiguration(on []registration.Kind) bool {
+	return slices.ContainsFunc(on, func(k registration.Kind) bool { return k.Demands != nil })
 }
 
 // validateSecretNamespaces checks --secret-namespaces.
@@ -58,7 +46,7 @@ func (s Settings) validateSecretNamespaces() error {
 
 // addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it. It returns
 // nil if no kind restarts workloads.
-func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, settings Settings, on []kind,
+func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, settings Settings, on []registration.Kind,
 	secrets observe.SecretAccess) (*observe.Sources, error) {
 	if !haveConfiguration(on) {
 		return nil, nil //nolint:nilnil // none is needed
@@ -77,7 +65,7 @@ func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, settings
 }
 
 // workloadReader returns the reader of everything that decides about a namespace's workloads.
-func workloadReader(manager ctrl.Manager, settings Settings, on []kind, sources *observe.Sources) observe.Reader {
+func workloadReader(manager ctrl.Manager, settings Settings, on []registration.Kind, sources *observe.Sources) observe.Reader {
 	return observe.Reader{
 		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Sources: sources, Templates: observe.NewTemplateTimes(),
 		DemandReaders: demandReaders(on), Stakater: settings.StakaterAnnotations,
@@ -86,23 +74,13 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []kind, sources 
 
 // demandReaders returns the readers of the kinds' demands, sorted by name: the order of demands is
 // that of messages and events.
-func demandReaders(on []kind) []observe.DemandReader {
+func demandReaders(on []registration.Kind) []observe.DemandReader {
 	var readers []observe.DemandReader
 	for _, k := range on {
-		if k.demands != nil {
-			readers = append(readers, k.demands())
+		if k.Demands != nil {
+			readers = append(readers, *k.Demands)
 		}
 	}
 	slices.SortFunc(readers, func(a, b observe.DemandReader) int { return cmp.Compare(a.Name, b.Name) })
 	return readers
-}
-
-// addWorkloads adds what the kinds share that restart workloads.
-func (w wiring) addWorkloads(ctx context.Context) error {
-	if !haveConfiguration(w.kinds) {
-		return nil
-	}
-	return workloadcontroller.Setup(ctx, w.manager, workloadcontroller.Options{
-		Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.workloads,
-	})
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // restarting returns a kind that restarts workloads.
-func restarting(name string) kind {
-	return kind{name: name, usesWorkloads: true, demands: appconfigcontroller.Demands, needs: func() []watch.Need { return nil }}
+func restarting(name string) registration.Kind {
+	return registration.Kind{Name: name, UsesWorkloads: true, Demands: appconfigcontroller.Registration().Demands}
 }
 
 // TestWorkloadsAreShared: what the kinds share is cached once, in addition to the needs of each,
 // and not at all while they are off.
 func TestWorkloadsAreShared(t *testing.T) {
-	others := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
-	held := func(on []kind) []string {
+	others := slices.DeleteFunc(kinds(), func(k registration.Kind) bool { return k.UsesWorkloads })
+	held := func(on []registration.Kind) []string {
 		t.Helper()
 		options, err := cacheOptions(on)
 		if err != nil {

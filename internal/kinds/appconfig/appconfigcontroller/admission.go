@@ -5,18 +5,17 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-// Hooks returns the webhooks of AppConfigs. cached has the metadata of namespaces, or is nil.
-func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook {
-	within := namespaces{cached, live}
+// admitted returns how AppConfigs are admitted.
+func admitted(in registration.Input) admission.Kind[*configv1.AppConfig] {
+	within := namespacesOf(in, in.Reviewing)
 	return admission.Kind[*configv1.AppConfig]{
 		Kind:     configv1.GroupVersion.WithKind(appconfig.Kind),
 		Resource: "appconfigs",
@@ -33,5 +32,5 @@ func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook 
 			return appconfig.ValidateIn(config, labels), nil
 		},
 		IsSameSpec: func(a, b *configv1.AppConfig) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-	}.Hooks(scheme)
+	}
 }

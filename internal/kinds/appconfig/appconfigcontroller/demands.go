@@ -13,9 +13,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// Demands returns the reader of what AppConfigs demand of workloads.
-func Demands() observe.DemandReader {
-	return observe.DemandReader{
+// demands returns the reader of what AppConfigs demand of workloads.
+func demands() *observe.DemandReader {
+	return &observe.DemandReader{
 		Name: appconfig.Controller, Objects: []client.Object{&configv1.AppConfig{}}, List: listDemands, Declaration: appconfig.DeclarationOf,
 	}
 }

@@ -61,7 +61,7 @@ func TestDemands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := Demands()
+	reader := demands()
 	demands, err := reader.List(t.Context(), observe.Reader{Cached: cached, Sources: sources}, "shop")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -117,6 +118,14 @@ type namespaces struct {
 	// cached has the metadata of all namespaces; nil if the cache has none.
 	cached client.Reader
 	live   client.Reader
+}
+
+// namespacesOf returns a reader that asks the cache first if that has namespaces.
+func namespacesOf(in registration.Input, live client.Reader) namespaces {
+	if !in.HasNamespaces() {
+		return namespaces{live: live}
+	}
+	return namespaces{cached: in.Manager.GetClient(), live: live}
 }
 
 // labels returns the labels of a namespace.

@@ -7,22 +7,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -41,54 +38,45 @@ const (
 // changes its workload's status.
 const gather = time.Second
 
-// Needs returns what this controller reads from the cache in addition to what package observe
-// needs: all AppConfigs.
-func Needs() []watch.Need { return []watch.Need{watch.All(&configv1.AppConfig{})} }
-
-// Options of the controller.
-type Options struct {
-	// Concurrency is how many AppConfigs are reconciled at once.
-	Concurrency int
-	Clock       clock.PassiveClock
-	// Workloads reads what workloads run.
-	Workloads observe.Reader
-	// HasNamespaces reports that the cache has the metadata of all namespaces.
-	HasNamespaces bool
+// Registration returns what AppConfigs add to the manager.
+func Registration() registration.Kind {
+	return registration.New(registration.Kind{
+		Name:          appconfig.Controller,
+		AddToScheme:   []func(*runtime.Scheme) error{configv1.AddToScheme},
+		Setup:         setup,
+		Needs:         []watch.Need{watch.All(&configv1.AppConfig{})},
+		UsesWorkloads: true,
+		Demands:       demands(),
+	}, admitted)
 }
 
-// Setup adds the controller to the manager.
+// setup adds the controller to the manager.
 //
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+func setup(ctx context.Context, in registration.Input) error {
+	manager := in.Manager
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
 	cached, live := manager.GetClient(), manager.GetAPIReader()
-	within := namespaces{live: live}
-	if options.HasNamespaces {
-		within.cached = cached
+	if in.HasNamespaces() {
 		if err := watch.Prefetch(ctx, manager.GetCache(), watch.Namespace()); err != nil {
 			return err
 		}
 	}
-	reader := children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*configv1.AppConfig, appconfig.Observed, appconfig.Choice]{
+	r := registration.Complete(in, &reconciler.Reconciler[*configv1.AppConfig, appconfig.Observed, appconfig.Choice]{
 		Name:              appconfig.Controller,
 		New:               func() *configv1.AppConfig { return &configv1.AppConfig{} },
 		Children:          func(observed appconfig.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted},
 		Kind: kind{
-			cached: cached, live: live, namespaces: within, children: reader, workloads: options.Workloads, clock: options.Clock,
-			renderings: newRenderings(),
+			cached: cached, live: live, namespaces: namespacesOf(in, live), children: in.Children(), workloads: in.Workloads,
+			clock: in.Clock, renderings: newRenderings(),
 		},
-		Client:   cached,
-		Applier:  apply.New(cached, reader),
-		Recorder: manager.GetEventRecorder("mainstay-" + appconfig.Controller),
-		Clock:    options.Clock,
-	}
+	})
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(appconfig.Controller).
@@ -99,22 +87,15 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
 	}
-	if sources := options.Workloads.Sources; slices.Contains(sources.Kinds(), workload.Secret) {
+	if sources := in.Workloads.Sources; slices.Contains(sources.Kinds(), workload.Secret) {
 		named := handler.EnqueueRequestsFromMapFunc(namedBy(cached))
 		under = under.WatchesRawSource(sources.Watch(workload.Secret, named, watch.ContentChanged()))
 	}
-	if options.HasNamespaces {
+	if in.HasNamespaces() {
 		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)),
 			builder.WithPredicates(watch.LabelsChanged()))
 	}
-	err := under.WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
-	}).Complete(r)
-	if err != nil {
-		return fmt.Errorf("building the controller: %w", err)
-	}
-	return nil
+	return under.WithOptions(in.Options()).Complete(r)
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {

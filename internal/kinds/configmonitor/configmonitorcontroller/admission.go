@@ -3,15 +3,15 @@ package configmonitorcontroller
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-// Hooks returns the webhooks of ConfigMonitors.
-func Hooks(scheme *runtime.Scheme) []admission.Hook {
+// admitted returns how ConfigMonitors are admitted.
+func admitted(registration.Input) admission.Kind[*configv1.ConfigMonitor] {
 	return admission.Kind[*configv1.ConfigMonitor]{
 		Kind:       configv1.GroupVersion.WithKind(configmonitor.Kind),
 		Resource:   "configmonitors",
@@ -21,5 +21,5 @@ func Hooks(scheme *runtime.Scheme) []admission.Hook {
 		Validate:   configmonitor.Validate,
 		Warn:       configmonitor.Warn,
 		IsSameSpec: func(a, b *configv1.ConfigMonitor) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-	}.Hooks(scheme)
+	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// Demands returns the reader of what ConfigMonitors demand of workloads.
-func Demands() observe.DemandReader {
-	return observe.DemandReader{Name: configmonitor.Controller, Objects: []client.Object{&configv1.ConfigMonitor{}}, List: listDemands}
+// demands returns the reader of what ConfigMonitors demand of workloads.
+func demands() *observe.DemandReader {
+	return &observe.DemandReader{Name: configmonitor.Controller, Objects: []client.Object{&configv1.ConfigMonitor{}}, List: listDemands}
 }
 
 // listDemands returns the demands of ConfigMonitors. Those that evict pods demand nothing of

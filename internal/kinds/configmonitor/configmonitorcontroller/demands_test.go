@@ -34,7 +34,7 @@ func TestDemands(t *testing.T) {
 		}),
 		monitor("other", "elsewhere", func(*configv1.ConfigMonitor) {}),
 	).Build()
-	demands, err := Demands().List(t.Context(), observe.Reader{Cached: cached}, "shop")
+	demands, err := demands().List(t.Context(), observe.Reader{Cached: cached}, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

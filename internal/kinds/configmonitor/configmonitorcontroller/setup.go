@@ -6,22 +6,19 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -33,54 +30,48 @@ const sourceIndex = "configmonitor.source"
 // pods changes its workload's status as often.
 const gather = time.Second
 
-// Options of the controller.
-type Options struct {
-	// Concurrency is how many ConfigMonitors are reconciled at once.
-	Concurrency int
-	Clock       clock.PassiveClock
-	Reader      observe.Reader
+// Registration returns what ConfigMonitors add to the manager.
+func Registration() registration.Kind {
+	return registration.New(registration.Kind{
+		Name:          configmonitor.Controller,
+		AddToScheme:   []func(*runtime.Scheme) error{configv1.AddToScheme},
+		Setup:         setup,
+		Needs:         []watch.Need{watch.All(&configv1.ConfigMonitor{})},
+		UsesWorkloads: true,
+		Demands:       demands(),
+	}, admitted)
 }
 
-// Needs returns what this controller reads from the cache, in addition to what package observe
-// needs.
-func Needs() []watch.Need { return []watch.Need{watch.All(&configv1.ConfigMonitor{})} }
-
-// Setup adds the controller to the manager.
+// setup adds the controller to the manager.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+func setup(ctx context.Context, in registration.Input) error {
+	manager := in.Manager
 	if err := manager.GetFieldIndexer().IndexField(ctx, &configv1.ConfigMonitor{}, sourceIndex, watchedBy); err != nil {
 		return fmt.Errorf("adding the index %s: %w", sourceIndex, err)
 	}
 	cached, live := manager.GetClient(), manager.GetAPIReader()
-	r := &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed, configmonitor.Decision]{
+	r := registration.Complete(in, &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed, configmonitor.Decision]{
 		Name: configmonitor.Controller,
 		New:  func() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} },
-		Kind: kind{client: cached, live: live, reader: options.Reader, clock: options.Clock},
+		Kind: kind{client: cached, live: live, reader: in.Workloads, clock: in.Clock},
 		ProblemConditions: []string{
 			configv1.ConditionDegraded, configv1.ConditionStalled,
 			configv1.ConditionFlapping, configv1.ConditionSecretAccessNotGranted,
 		},
-		Client:   cached,
-		Applier:  apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}),
-		Recorder: manager.GetEventRecorder("mainstay-" + configmonitor.Controller),
-		Clock:    options.Clock,
-	}
+	})
 	changed := predicate.ResourceVersionChangedPredicate{}
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(configmonitor.Controller).
 		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged()))
-	for _, kind := range options.Reader.Sources.Kinds() {
-		under = under.WatchesRawSource(options.Reader.Sources.Watch(kind, watch.Later(watchers(cached, kind), gather), changed))
+	for _, kind := range in.Workloads.Sources.Kinds() {
+		under = under.WatchesRawSource(in.Workloads.Sources.Watch(kind, watch.Later(watchers(cached, kind), gather), changed))
 	}
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(selectors(cached), gather), builder.WithPredicates(changed))
 	}
-	return under.WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
-	}).Complete(r)
+	return under.WithOptions(in.Options()).Complete(r)
 }
 
 // watchedBy returns the value of sourceIndex.

@@ -27,6 +27,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 const space = "shop"
@@ -70,7 +71,7 @@ func readerOf(t *testing.T, objects ...client.Object) *Reader {
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return NewReader(Reader{Cached: c, Live: c, Reviewing: c})
+	return &Reader{Cached: c, Live: c, Reviewing: c, caches: newCaches()}
 }
 
 // backwards returns lists in the opposite order: a cache's lists have no order.
@@ -291,7 +292,8 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 		reader *Reader
 		want   string
 	}{
-		"off": {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Reviewing: reader.Reviewing, Off: []string{injection.KindNamespaced}}),
+		"off": {&Reader{Cached: reader.Cached, Live: reader.Live, Reviewing: reader.Reviewing, Off: []string{injection.KindNamespaced},
+			caches: newCaches()},
 			before.Spec.Template.Annotations[instrv1.AnnotationInjected]},
 		"on, and the Instrumentation has gone": {readerOf(t, namespace(nil)), ""},
 	} {
@@ -390,8 +392,8 @@ func TestByRival(t *testing.T) {
 		"one of a namespace, those of the cluster":    {injection.KindCluster, java(), "/java"},
 		"one of the cluster, the rest of the cluster": {injection.KindCluster, everywhere(), "/java"},
 	} {
-		isWatched := slices.ContainsFunc(reader.on(),
-			func(rival Scope) bool { return reflect.TypeOf(rival.Object) == reflect.TypeOf(test.rival) })
+		isWatched := slices.ContainsFunc(scopes(registration.Input{Kinds: Registrations()}),
+			func(rival registration.Kind) bool { return reflect.TypeOf(rival.Object) == reflect.TypeOf(test.rival) })
 		var woken []string
 		for _, request := range (concerned{reader, test.kind}).byRival(t.Context(), test.rival) {
 			woken = append(woken, request.String())
@@ -401,8 +403,7 @@ func TestByRival(t *testing.T) {
 			t.Errorf("%s: it is watched: %t, and enqueues %q, wanted %q", name, isWatched, got, test.want)
 		}
 	}
-	reader.Off = []string{injection.KindCluster}
-	if on := reader.on(); len(on) != 1 {
+	if on := scopes(registration.Input{Kinds: Registrations()[:1]}); len(on) != 1 {
 		t.Errorf("of one kind the rivals are %v", on)
 	}
 }
@@ -485,6 +486,14 @@ func TestReportOfAFailureThatIsNotRecorded(t *testing.T) {
 			func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
 		if ready.Status != metav1.ConditionFalse || ready.Reason != api.ReasonRefused || !strings.HasSuffix(ready.Message, want) {
 			t.Errorf("it says %s, %s: %s", ready.Status, ready.Reason, ready.Message)
+		}
+	}
+}
+
+func TestHasImageVolumes(t *testing.T) {
+	for version, want := range map[[2]string]bool{{"1", "34"}: false, {"1", "35"}: true, {"1", "35+"}: true, {"2", "0"}: true} {
+		if hasImageVolumes(version[0], version[1]) != want {
+			t.Errorf("%s.%s: want %t", version[0], version[1], want)
 		}
 	}
 }

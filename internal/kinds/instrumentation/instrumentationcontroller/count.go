@@ -2,14 +2,15 @@ package instrumentationcontroller
 
 import (
 	"context"
+	"slices"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// Count sums up the workloads in the statuses of all Instrumentations, by kind and state.
-func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error) {
+// count sums up the workloads in the statuses of all Instrumentations, by kind and state.
+func (r *Reader) count(ctx context.Context) (map[metrics.Instrumented]int, error) {
 	objects, err := r.objects(ctx, "")
 	if err != nil {
 		return nil, err
@@ -20,8 +21,10 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 		counts[metrics.Instrumented{Kind: kind, State: "pending"}] += int(status.Pending)
 		counts[metrics.Instrumented{Kind: kind, State: "failed"}] += int(status.Failed)
 	}
-	for _, scope := range r.on() {
-		add(scope.Kind.Kind, &instrv1.InstrumentationStatus{}) // so that 0 is reported
+	for _, kind := range bothKinds {
+		if !slices.Contains(r.Off, kind) {
+			add(kind, &instrv1.InstrumentationStatus{}) // so that 0 is reported
+		}
 	}
 	for _, object := range objects {
 		add(injection.IdentityOf(object).Kind, object.GetStatus())

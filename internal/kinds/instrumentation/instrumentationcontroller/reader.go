@@ -40,6 +40,11 @@ type Reader struct {
 	// HasImageVolumes reports that the cluster supports image volumes.
 	HasImageVolumes bool
 
+	caches
+}
+
+// caches are what the readers of one manager share.
+type caches struct {
 	// compiled caches agents by UID.
 	compiled *lru.Cache
 	// removals are the last removals of agents from workloads, by removalKey.
@@ -49,16 +54,10 @@ type Reader struct {
 // maxCompiled is far more than a cluster has in practice.
 const maxCompiled = 10_000
 
-// NewReader completes a Reader.
-func NewReader(reader Reader) *Reader {
-	reader.compiled, reader.removals = lru.New(maxCompiled), lru.New(maxCompiled)
-	return &reader
-}
+func newCaches() caches { return caches{lru.New(maxCompiled), lru.New(maxCompiled)} }
 
-// on returns the kinds that are on.
-func (r *Reader) on() []Scope {
-	return slices.DeleteFunc(Scopes(), func(scope Scope) bool { return slices.Contains(r.Off, scope.Kind.Kind) })
-}
+// bothKinds are the names of the two kinds.
+var bothKinds = []string{injection.KindNamespaced, injection.KindCluster}
 
 // version is an agent compiled from one version of its object.
 type version struct {

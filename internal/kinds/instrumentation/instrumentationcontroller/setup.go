@@ -2,18 +2,15 @@ package instrumentationcontroller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,11 +20,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -36,72 +31,46 @@ import (
 // reconcile: when an Instrumentation is created, hundreds of workloads change at once.
 const gather = 500 * time.Millisecond
 
-// Options of the controller of one kind.
-type Options struct {
-	// Concurrency is how many Instrumentations are reconciled at once.
-	Concurrency int
-	Clock       clock.PassiveClock
-	Reader      *Reader
-	// Direct reports that there are no webhooks.
-	Direct bool
-	// Sources has the ConfigMaps and Secrets; nil if no kind restarts workloads.
-	Sources *observe.Sources
-}
-
 // setup adds the controller of one kind, of this name, to the manager.
 //
 // +kubebuilder:rbac:part=injection,groups="",resources=namespaces,verbs=get;list;watch
-func setup[T Object](manager ctrl.Manager, name string, definition admission.Kind[T], options Options) error {
-	cached, live := manager.GetClient(), manager.GetAPIReader()
-	recorder := manager.GetEventRecorder("mainstay-" + name)
-	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
-	applier.Recorder = recorder
-	r := &reconciler.Reconciler[T, Observed, agentrollout.Decision]{
+func setup[T Object](in registration.Input, name string, definition admission.Kind[T], reader *Reader) error {
+	r := registration.Complete(in, &reconciler.Reconciler[T, Observed, agentrollout.Decision]{
 		Name:              name,
 		New:               definition.New,
-		Kind:              kind[T]{reader: options.Reader, clock: options.Clock, isDirect: options.Direct},
-		Client:            cached,
-		Applier:           applier,
-		Recorder:          recorder,
-		Clock:             options.Clock,
+		Kind:              kind[T]{reader: reader, clock: in.Clock, isDirect: !in.HasWebhooks},
 		Finalizer:         injection.Finalizer,
 		ProblemConditions: []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled},
-	}
-	concerned := concerned{options.Reader, definition.Kind.Kind}
+	})
+	r.Applier.Recorder = r.Recorder
+	concerned := concerned{reader, definition.Kind.Kind}
 	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), predicate.AnnotationChangedPredicate{}))
-	under := ctrl.NewControllerManagedBy(manager).
+	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(name).
 		For(definition.New(), written).
 		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather),
 			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
 	// A ClusterInstrumentation, too, may overrule Instrumentations, as long as an earlier revision of
 	// it is kept or retained in a container.
-	for _, rival := range options.Reader.on() {
+	for _, rival := range scopes(in) {
 		under = under.Watches(rival.Object, watch.Later(concerned.byRival, gather), written)
 	}
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(concerned.byWorkload, gather),
 			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
 	}
-	if options.Reader.Rules != nil {
+	if in.Rules != nil {
 		everywhere := func(ctx context.Context, _ client.Object) []reconcile.Request { return concerned.all(ctx, "") }
 		under = under.Watches(&mspolicyv1.PlatformPolicy{}, watch.Later(everywhere, gather),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
-	if options.Sources != nil {
-		for _, kind := range options.Sources.Kinds() {
+	if sources := in.Workloads.Sources; sources != nil {
+		for _, kind := range sources.Kinds() {
 			changed := watch.Later(concerned.bySource(kind), gather)
-			under = under.WatchesRawSource(options.Sources.Watch(kind, changed, watch.ContentChanged()))
+			under = under.WatchesRawSource(sources.Watch(kind, changed, watch.ContentChanged()))
 		}
 	}
-	err := under.WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
-	}).Complete(r)
-	if err != nil {
-		return fmt.Errorf("building the controller: %w", err)
-	}
-	return nil
+	return under.WithOptions(in.Options()).Complete(r)
 }
 
 // concerned finds the Instrumentations of one kind that a change concerns.

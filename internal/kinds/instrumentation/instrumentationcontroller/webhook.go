@@ -26,8 +26,8 @@ import (
 // hookName is the webhook's name. One webhook serves both kinds.
 const hookName = "workloads.instrumentation.mainstay.dev"
 
-// Hook returns the webhook that composes agents with what owners write.
-func Hook(scheme *runtime.Scheme, reader *Reader) admission.Hook {
+// workloadHook returns the webhook that composes agents with what owners write.
+func workloadHook(scheme *runtime.Scheme, reader *Reader) admission.Hook {
 	composed := func(resource string, empty func() client.Object) admission.Composed {
 		return admission.Composed{Resource: appsv1.SchemeGroupVersion.WithResource(resource), Scope: admissionregistrationv1.NamespacedScope,
 			New: empty}

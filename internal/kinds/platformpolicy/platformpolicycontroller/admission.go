@@ -3,15 +3,15 @@ package platformpolicycontroller
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-// Hooks returns the webhooks of PlatformPolicies.
-func Hooks(scheme *runtime.Scheme) []admission.Hook {
+// admitted returns how PlatformPolicies are admitted.
+func admitted(registration.Input) admission.Kind[*mspolicyv1.PlatformPolicy] {
 	return admission.Kind[*mspolicyv1.PlatformPolicy]{
 		Kind:       mspolicyv1.GroupVersion.WithKind("PlatformPolicy"),
 		Resource:   "platformpolicies",
@@ -20,5 +20,5 @@ func Hooks(scheme *runtime.Scheme) []admission.Hook {
 		Default:    func(*mspolicyv1.PlatformPolicy) {},
 		Validate:   platformpolicy.Validate,
 		IsSameSpec: func(a, b *mspolicyv1.PlatformPolicy) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-	}.Hooks(scheme)
+	}
 }

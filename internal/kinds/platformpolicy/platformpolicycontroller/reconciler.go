@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // kind implements the reconciler's interface for PlatformPolicy.
@@ -30,7 +31,7 @@ type kind struct {
 	children children.Reader
 	// manager returns the user name of this manager.
 	manager func(context.Context) (string, error)
-	options Options
+	input   registration.Input
 }
 
 var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}] = kind{}
@@ -49,8 +50,8 @@ func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (platformpolicy.Observed, error) {
-	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.options.Ungoverned,
-		Watched: k.options.Watched}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.input.Ungoverned,
+		Watched: k.input.Watched}
 	var err error
 	if admissionpolicy.IsOn(stored) {
 		if observed.Manager, err = k.manager(ctx); err != nil {
@@ -69,8 +70,8 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		return observed, fmt.Errorf("listing namespaces: %w", err)
 	}
 	for _, namespace := range namespaces.Items {
-		isWatched := len(k.options.Watched) == 0 || slices.Contains(k.options.Watched, namespace.Name)
-		if isWatched && !slices.Contains(k.options.Ungoverned, namespace.Name) {
+		isWatched := len(k.input.Watched) == 0 || slices.Contains(k.input.Watched, namespace.Name)
+		if isWatched && !slices.Contains(k.input.Ungoverned, namespace.Name) {
 			observed.Namespaces[namespace.Name] = namespace.Labels
 		}
 	}
@@ -79,8 +80,11 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
 	observed.Policies = all.Items
-	for _, governed := range k.options.Governed {
-		objects, err := governed.Objects(ctx, k.cached)
+	for _, other := range k.input.Kinds {
+		if other.Governed == nil {
+			continue
+		}
+		objects, err := other.Governed(ctx, k.cached)
 		if err != nil {
 			return observed, err
 		}

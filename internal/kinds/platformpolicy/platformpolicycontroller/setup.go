@@ -5,7 +5,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,68 +15,56 @@ import (
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
-	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-// Governed is a kind that policies govern.
-type Governed struct {
-	// Object is an empty object of the kind, to be watched.
-	Object client.Object
-	// Objects reads from the cache what policies check in each object.
-	Objects func(ctx context.Context, cached client.Reader) ([]policy.Object, error)
-}
-
-// Options of the controller.
-type Options struct {
-	// Governed are the kinds that policies govern.
-	Governed []Governed
-	// Watched are the namespaces whose objects are known; none means all.
-	Watched []string
-	// Ungoverned are namespaces that no policy governs.
-	Ungoverned []string
-	Clock      clock.PassiveClock
+// Registration returns what PlatformPolicies add to the manager.
+func Registration() registration.Kind {
+	return registration.New(registration.Kind{
+		Name:           platformpolicy.Controller,
+		AddToScheme:    []func(*runtime.Scheme) error{mspolicyv1.AddToScheme},
+		Setup:          setup,
+		Needs:          policyreader.Needs(),
+		UsesNamespaces: true,
+	}, admitted)
 }
 
 // gather is for how long changes of namespaces and governed objects are batched before a policy's
 // numbers are computed again: with 10,000 objects that takes some tenths of a second.
 const gather = 3 * time.Second
 
-// Setup adds the controller to the manager.
+// setup adds the controller to the manager.
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies/finalizers,verbs=update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create;patch
-func Setup(manager ctrl.Manager, options Options) error {
-	cached := manager.GetClient()
-	reader := children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}]{
+func setup(_ context.Context, in registration.Input) error {
+	cached := in.Manager.GetClient()
+	r := registration.Complete(in, &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}]{
 		Name:              platformpolicy.Controller,
 		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
 		ProblemConditions: []string{mspolicyv1.ConditionStalled},
-		Kind:              kind{cached: cached, children: reader, manager: userOf(cached), options: options},
+		Kind:              kind{cached: cached, children: in.Children(), manager: userOf(cached), input: in},
 		Children:          func(observed platformpolicy.Observed) plan.Children { return observed.Children },
-		Client:            cached,
-		Applier:           apply.New(cached, reader),
-		Recorder:          manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),
-		Clock:             options.Clock,
-	}
+	})
 	everything := watch.Later(allPolicies(cached), gather)
-	under := ctrl.NewControllerManagedBy(manager).
+	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(platformpolicy.Controller).
 		For(&mspolicyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&mspolicyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
 		Owns(&admissionregistrationv1.ValidatingAdmissionPolicy{}, builder.WithPredicates(watch.ContentChanged())).
 		Owns(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, builder.WithPredicates(watch.ContentChanged())).
 		Watches(watch.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
-	for _, governed := range options.Governed {
-		under = under.Watches(governed.Object, everything, builder.WithPredicates(watch.SpecChanged()))
+	for _, other := range in.Kinds {
+		if other.Governed != nil {
+			under = under.Watches(other.Object, everything, builder.WithPredicates(watch.SpecChanged()))
+		}
 	}
 	return under.WithOptions(controller.Options{RateLimiter: errclass.RateLimiter[reconcile.Request]()}).Complete(r)
 }

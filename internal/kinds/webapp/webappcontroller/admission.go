@@ -6,7 +6,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,12 +16,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-// Hooks returns the webhooks of WebApps and of their subresource scale. rules is nil if there are
-// no policies.
-func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []admission.Hook {
-	hooks := admission.Kind[*msappsv1.WebApp]{
+// admitted returns how WebApps are admitted.
+func admitted(in registration.Input) admission.Kind[*msappsv1.WebApp] {
+	return admission.Kind[*msappsv1.WebApp]{
 		Kind:       msappsv1.GroupVersion.WithKind("WebApp"),
 		Resource:   resource,
 		Scope:      admissionregistrationv1.NamespacedScope,
@@ -33,17 +32,21 @@ func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []
 		IsSameSpec: func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     govern,
 		Subject:    func(app *msappsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
-		Rules:      rules,
-	}.Hooks(scheme)
+		Rules:      in.Rules,
+	}
+}
+
+// scaleHooks returns the webhook of the subresource scale.
+func scaleHooks(in registration.Input) []admission.Hook {
 	scale := admission.Scale{
 		Kind:     "WebApp",
 		Resource: schema.GroupResource{Group: msappsv1.GroupVersion.Group, Resource: resource},
 		Versions: []string{msappsv1.GroupVersion.Version, msappsv1beta1.GroupVersion.Version},
 		Field:    field.NewPath("spec", "replicas"),
-		Refuse:   whyNotScaled(cached),
-		Rules:    rules,
+		Refuse:   whyNotScaled(in.Manager.GetClient()),
+		Rules:    in.Rules,
 	}
-	return append(hooks, scale.Hook(scheme))
+	return []admission.Hook{scale.Hook(in.Manager.GetScheme())}
 }
 
 const resource = "webapps"
@@ -71,8 +74,8 @@ func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	return webapp.Govern(app, before, rules)
 }
 
-// Objects returns all cached WebApps, as policies check them.
-func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
+// governedApps returns all cached WebApps, as policies check them.
+func governedApps(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
 	var apps msappsv1.WebAppList
 	if err := cached.List(ctx, &apps); err != nil {
 		return nil, fmt.Errorf("listing WebApps: %w", err)

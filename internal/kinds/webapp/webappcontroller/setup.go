@@ -11,9 +11,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,20 +23,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
-	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // Field indexes of the cache.
@@ -50,12 +49,27 @@ const (
 // httpRouteKind is the optional Gateway API kind that WebApps can use.
 var httpRouteKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
 
-// HTTPRouteCRD is the name of that kind's definition.
-const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
+// httpRouteCRD is the name of that kind's definition.
+const httpRouteCRD = "httproutes.gateway.networking.k8s.io"
 
-// Needs returns what this controller reads from the cache where that is not the default
+// Registration returns what WebApps add to the manager.
+func Registration() registration.Kind {
+	return registration.New(registration.Kind{
+		Name:        webapp.Controller,
+		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install},
+		Setup:       setup,
+		Hooks:       scaleHooks,
+		Needs:       needs(),
+		Awaited:     []string{httpRouteCRD},
+		Governed:    governedApps,
+		Converter: conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
+			conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1)),
+	}, admitted)
+}
+
+// needs returns what this controller reads from the cache where that is not the default
 // (watch.Default: complete objects with our label).
-func Needs() []watch.Need {
+func needs() []watch.Need {
 	return []watch.Need{
 		watch.All(&msappsv1.WebApp{}),
 		{Object: &corev1.Service{}, Unused: []watch.Part{serviceStatus}},
@@ -102,16 +116,7 @@ func stripServiceAccount(account *corev1.ServiceAccount) {
 	}
 }
 
-// Options of the controller.
-type Options struct {
-	// Concurrency is how many WebApps are reconciled at once.
-	Concurrency int
-	Clock       clock.PassiveClock
-	// Rules reads the rules that govern a namespace; nil if there are no policies.
-	Rules policy.Source
-}
-
-// Setup adds the controller to the manager. HTTPRoutes are used if the cluster has the kind, and
+// setup adds the controller to the manager. HTTPRoutes are used if the cluster has the kind, and
 // from the moment it is installed.
 //
 // Deployment and Service are always desired or kept, and only the garbage collector deletes them:
@@ -127,42 +132,38 @@ type Options struct {
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+func setup(ctx context.Context, in registration.Input) error {
+	manager := in.Manager
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
 	prefetched := append(owned(), optionalapi.Definition())
-	if options.Rules != nil {
+	if in.Rules != nil {
 		prefetched = append(prefetched, watch.Namespace())
 	}
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	routes, err := optionalapi.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
+	routes, err := optionalapi.Find(httpRouteKind, httpRouteCRD, manager.GetRESTMapper(), manager.GetCache())
 	if err != nil {
 		return err
 	}
-	reader := children.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed, struct{}]{
+	r := registration.Complete(in, &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed, struct{}]{
 		Name:              webapp.Controller,
 		New:               func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
 		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
-		Kind: kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes,
-			clock: options.Clock},
-		Client:   manager.GetClient(),
-		Applier:  apply.New(manager.GetClient(), reader),
-		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
-		Clock:    options.Clock,
-	}
-	if options.Rules != nil {
+		Kind: kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: in.Children(), routes: routes,
+			clock: in.Clock},
+	})
+	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
-			Rules: options.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
+			Rules: in.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
 		}
 	}
-	built, err := build(manager, r, options, routes.Available())
+	built, err := build(in, r, routes.Available())
 	if err != nil {
-		return fmt.Errorf("building the controller: %w", err)
+		return err
 	}
 	routes.OnAppear = func(context.Context) error { return watchRoutes(manager, built) }
 	return manager.Add(routes)
@@ -176,26 +177,24 @@ func owned() []client.Object {
 	}
 }
 
-func build(manager ctrl.Manager, r reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
+func build(in registration.Input, r reconcile.Reconciler, hasRoutes bool) (controller.Controller, error) {
+	cached := in.Manager.GetClient()
 	changed := builder.WithPredicates(watch.ContentChanged())
-	under := ctrl.NewControllerManagedBy(manager).
+	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(webapp.Controller).
 		For(&msappsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
-		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
+		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(cached)), changed)
 	for _, child := range owned() {
 		under = under.Owns(child, changed)
 	}
-	if options.Rules != nil {
-		under = policyreader.Watch(under, manager.GetClient(), &msappsv1.WebAppList{})
+	if in.Rules != nil {
+		under = policyreader.Watch(under, cached, &msappsv1.WebAppList{})
 	}
 	if hasRoutes {
 		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
 	}
-	return under.WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
-	}).Build(r)
+	return under.WithOptions(in.Options()).Build(r)
 }
 
 // watchRoutes starts to watch HTTPRoutes, and enqueues the WebApps that wait for them.

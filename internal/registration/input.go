@@ -1,0 +1,67 @@
+package registration
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// Input is what the manager gives to the kinds.
+type Input struct {
+	Manager ctrl.Manager
+	// Kinds are the enabled kinds.
+	Kinds []Kind
+	// Concurrency is how many objects of one kind are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+	// Version is the API server's.
+	Version *version.Info
+	// Rules reads the rules that govern a namespace; nil while policies are off.
+	Rules policy.Source
+	// Watched are the namespaces whose objects are admitted; none means all. Ungoverned are those
+	// that Mainstay leaves alone: Kubernetes' own, and the manager's.
+	Watched, Ungoverned []string
+	// Reviewing is what all webhooks read through that the cache does not have.
+	Reviewing client.Reader
+	// HasWebhooks reports whether webhooks are served.
+	HasWebhooks bool
+	// Workloads reads everything about workloads of others. It has no Sources while no kind restarts
+	// workloads.
+	Workloads observe.Reader
+}
+
+// HasNamespaces reports whether the cache has the metadata of namespaces.
+func (in Input) HasNamespaces() bool {
+	return slices.ContainsFunc(in.Kinds, func(k Kind) bool { return k.UsesNamespaces })
+}
+
+// Children returns the reader of children.
+func (in Input) Children() children.Reader {
+	return children.Reader{Cached: in.Manager.GetClient(), Live: in.Manager.GetAPIReader(), Scheme: in.Manager.GetScheme()}
+}
+
+// Options returns the options of a controller.
+func (in Input) Options() controller.Options {
+	return controller.Options{MaxConcurrentReconciles: in.Concurrency, RateLimiter: errclass.RateLimiter[reconcile.Request]()}
+}
+
+// Complete sets what a reconciler has from the manager, and returns it: Client, Applier, Recorder
+// and Clock.
+func Complete[T reconciler.Object, O, D any](in Input, r *reconciler.Reconciler[T, O, D]) *reconciler.Reconciler[T, O, D] {
+	r.Client, r.Clock = in.Manager.GetClient(), in.Clock
+	r.Applier = apply.New(r.Client, in.Children())
+	r.Recorder = in.Manager.GetEventRecorder("mainstay-" + r.Name)
+	return r
+}

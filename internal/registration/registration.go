@@ -1,0 +1,74 @@
+// Package registration is how kinds join the manager. Each controller package exports a function
+// Registration that returns what its kind adds, and package setup gives the same Input to all.
+// Neither this package nor what it imports knows a kind.
+package registration
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// Kind is what one kind adds to the manager. All but Name, AddToScheme, Setup, and what New sets,
+// is optional.
+type Kind struct {
+	// Name enables and disables the kind. It is the same in --kinds, in the chart's values and, except
+	// for a second scope of a kind, among the folders of internal/kinds.
+	Name string
+	// GroupKind and Resource are those of its definition, Object is an empty object. New sets them.
+	GroupKind schema.GroupKind
+	Resource  string
+	Object    client.Object
+	// AddToScheme adds the types that the kind reads and writes, besides those of Kubernetes itself.
+	AddToScheme []func(*runtime.Scheme) error
+	// Setup adds its controller to the manager.
+	Setup func(context.Context, Input) error
+	// Hooks returns its webhooks. New puts those for its own objects before them.
+	Hooks func(Input) []admission.Hook
+	// Needs are what it reads from the shared cache where that differs from watch.Default.
+	Needs []watch.Need
+	// Awaited are the names of other projects' definitions that the kind uses if they are there.
+	Awaited []string
+	// UsesNamespaces reports whether it reads the metadata of namespaces, which are then cached.
+	UsesNamespaces bool
+	// UsesWorkloads reports whether it reads and patches workloads of others, which are then cached.
+	UsesWorkloads bool
+	// PodTemplate returns what it reads of their pod templates in addition to what restarts need.
+	PodTemplate func(*corev1.PodTemplateSpec) corev1.PodSpec
+	// Demands reads what it demands of workloads; nil for a kind that restarts none.
+	Demands *observe.DemandReader
+	// Governed reads from the cache what policies check in each object; nil if no rules apply to them.
+	Governed func(ctx context.Context, cached client.Reader) ([]policy.Object, error)
+	// Metrics sets the sources of metrics that only this kind has.
+	Metrics func(Input, *metrics.Sources)
+	// Converter is set if the kind has several versions. Objects are converted even while it is off.
+	Converter func(*runtime.Scheme) (conversion.Converter, error)
+}
+
+// New returns the kind with what follows from its admission. admitted must accept an empty Input.
+func New[T client.Object](kind Kind, admitted func(Input) admission.Kind[T]) Kind {
+	definition := admitted(Input{})
+	kind.GroupKind, kind.Resource, kind.Object = definition.Kind.GroupKind(), definition.Resource, definition.New()
+	more := kind.Hooks
+	kind.Hooks = func(in Input) []admission.Hook {
+		hooks := admitted(in).Hooks(in.Manager.GetScheme())
+		if more != nil {
+			hooks = append(hooks, more(in)...)
+		}
+		return hooks
+	}
+	return kind
+}
+
+// Definition returns the name of the kind's CustomResourceDefinition.
+func (k Kind) Definition() string { return k.Resource + "." + k.GroupKind.Group }
