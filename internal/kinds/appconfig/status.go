@@ -45,8 +45,8 @@ func Status(config *configv1.AppConfig, observed Observed, choice Choice, result
 	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
 	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
 	status.Revisions = revisionStatuses(config, observed, choice, has, users)
-	status.Conditions = summarize(config, observed, choice, result, has).conditions(observed.missing(config), observed.notGranted(config),
-		config.Namespace)
+	about := &subject{config: config, observed: observed, choice: choice, result: result, has: has, users: observed.users(config)}
+	status.Conditions = about.conditions(observed.missing(config), observed.notGranted(config))
 	status.Phase = summary.Phase(status.Conditions)
 	return status, requeueAfter(observed, choice)
 }

@@ -348,7 +348,7 @@ func addEvictions(e *Evictions) totals {
 	s := totals{
 		unit: unitPod, matched: e.Matched, upToDate: e.UpToDate, restarts: e.Record.Evicted,
 		restarting: e.Restarting, failed: e.Failed, waiting: e.Waiting, left: e.Left, skipped: e.Skipped,
-		putBack: e.PutBack, flapping: e.Flapping, requeueAfter: e.RequeueAfter,
+		putBack: e.PutBack, isFlapping: e.Flapping, requeueAfter: e.RequeueAfter,
 	}
 	if e.Record.At != nil {
 		s.lastRestart = *e.Record.At

@@ -46,17 +46,16 @@ const soonest = time.Second
 func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision, result plan.Result) (configv1.ConfigMonitorStatus,
 	time.Duration) {
 	sum := add(monitor, observed, decided)
-	failure := cmp.Or(result.Failure, decided.Failure)
-	judged := summarize(monitor, observed, sum, failure)
+	about := &subject{totals: sum, monitor: monitor, source: SourceOf(&monitor.Spec), seen: &observed.Source}
 	status := configv1.ConfigMonitorStatus{
 		ObservedGeneration: monitor.Generation,
-		Source:             SourceOf(&monitor.Spec).String(),
+		Source:             about.source.String(),
 		Restarts:           sum.restarts,
 		Matched:            count(sum.matched),
 		UpToDate:           count(sum.upToDate),
 		Skipped:            sum.skipped[:min(len(sum.skipped), maxSkipped)],
 		LastRestart:        toTime(sum.lastRestart),
-		Conditions:         judged.conditions(sum),
+		Conditions:         about.conditions(cmp.Or(result.Failure, decided.Failure)),
 	}
 	status.Phase = summary.Phase(status.Conditions)
 	if observed.Source.State == workload.Present {
@@ -101,8 +100,9 @@ type totals struct {
 	waiting, left int
 	skipped       []configv1.Skipped
 	// putBack reports that the source was edited and its owner is reverting it.
-	putBack      bool
-	flapping     bool
+	putBack bool
+	// isFlapping reports that the source changes too often.
+	isFlapping   bool
 	requeueAfter time.Duration
 }
 
@@ -130,7 +130,7 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 		if seen.At != nil && seen.At.After(s.lastRestart) {
 			s.lastRestart = *seen.At
 		}
-		s.flapping = s.flapping || status.Flapping
+		s.isFlapping = s.isFlapping || status.Flapping
 		if _, stamped := target.Stamp.Sources[source.String()]; status.State == workload.UpToDate && !stamped {
 			status.State, status.Reason = workload.Waiting, configv1.SkippedBaseline
 			status.Message = "the content that its pods were started with is being recorded"

@@ -1,6 +1,6 @@
 // Package summary has the one thing that a kind says about an object, and the conditions that
-// follow from it. A kind summarizes (one function, with its table in the comment); what follows is
-// the same for all kinds, and is here. It is pure.
+// follow from it. A kind summarizes by an ordered list of rules (Rule), or by one function with its
+// table in the comment; what follows is the same for all kinds, and is here. It is pure.
 package summary
 
 import (

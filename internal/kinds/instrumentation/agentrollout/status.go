@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -190,95 +189,6 @@ func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 
 func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
 
-// summarize returns the summary of the status. The first matching row counts:
-//
-//	situation                                       severity  reason
-//	the spec is invalid                             Stalled   InvalidSpec
-//	the API server refused a write                  Failed    Refused
-//	a call failed and is retried                    Unknown   ReconcileFailed
-//	the agent can't be removed from a workload      Failed    Refused
-//	the object is being deleted                     UnderWay  Restoring
-//	the canaries of this revision failed            Stalled   CanaryFailed
-//	pods do not become ready with the agent         Failed    RolloutFailed
-//	a workload can't be injected                    Failed    NotInjected
-//	another Instrumentation takes precedence        Failed    Overruled
-//	the agent is being removed from a workload      UnderWay  Restoring
-//	no workload is matched                          Working   NothingMatched
-//	pods are being replaced                         UnderWay  Injecting
-//	workloads wait for the rollout                  UnderWay  Waiting
-//	none of these                                   Working   Injected
-func (f *StatusInput) summarize(s *counts) summary.Summary {
-	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
-	switch {
-	case f.Failure != nil:
-		return summary.OfFailure(*f.Failure)
-	case len(s.stuck) > 0:
-		return summary.Of(summary.Failed, api.ReasonRefused, "the agent can't be removed from %s", conditions.FirstFew(s.stuck, "; "))
-	case f.Deleting:
-		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
-	case f.Decision.Failure != "":
-		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being removed there",
-			f.Decision.Failure)
-	case f.Agent != nil && f.Agent.HasFailed():
-		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed,
-			"the revision failed on %s; it was removed there, and no other workload gets it. "+
-				"Change spec.agent or spec.matchers, or retry: %s", f.Agent.Because, retryCommand(f.Agent))
-	case len(s.broken) > 0:
-		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "failing with the agent: %s", conditions.FirstFew(s.broken, "; "))
-	case len(s.bare) > 0:
-		return summary.Of(summary.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
-	case len(s.overruled) > 0:
-		return summary.Of(summary.Failed, instrv1.ReasonOverruled, "%s", conditions.FirstFew(s.overruled, "; "))
-	case f.Decision.Leaving > 0:
-		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
-	case s.matched == 0:
-		return summary.Of(summary.Working, instrv1.ReasonNothingMatched, "no workload is matched")
-	case len(s.going) > 0:
-		return summary.Of(summary.UnderWay, instrv1.ReasonInjecting, "%s; being replaced: %s", progress, conditions.FirstFew(s.going, ", "))
-	case len(s.waiting) > 0:
-		return summary.Of(summary.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
-	}
-	return summary.Of(summary.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
-}
-
-// unseen names the variables that the agent sets where the containers had none. The images may set
-// them, which can't be seen, and then the image's value is lost. It returns "" if there is no such
-// variable. The first workload with such a variable stands for all, because they have the same
-// agent.
-func (f *StatusInput) unseen() string {
-	for _, reported := range f.Decision.Workloads {
-		injected := injection.InjectedBy(f.Seen[reported.Index].Template.Annotations, f.Identity.ID())
-		if injected == nil {
-			continue
-		}
-		for _, part := range injected.Parts {
-			if names := part.Absent(); len(names) > 0 {
-				return fmt.Sprintf("; variables of images can't be seen: if an image sets %s, its value is replaced",
-					conditions.FirstFew(names, ", "))
-			}
-		}
-	}
-	return ""
-}
-
-// leaving says from which workloads the agent is being removed.
-func (f *StatusInput) leaving() string {
-	if f.Decision.Leaving == 0 {
-		return "the agent is removed from all workloads"
-	}
-	return fmt.Sprintf("the agent is being removed from %d workloads: %s", f.Decision.Leaving,
-		conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
-}
-
-// retryCommand returns the command that makes Mainstay try a failed revision again.
-func retryCommand(agent *injection.Agent) string {
-	command := "kubectl annotate " + strings.ToLower(agent.Kind) + " " + agent.Name + " " + instrv1.AnnotationFailed + "-"
-	if agent.Namespace != "" {
-		command += " -n " + agent.Namespace
-	}
-	return command
-}
-
 // conditions returns the conditions of the summary, and Overruled and PolicyViolation where they
 // apply. Progressing is True while pods are being replaced, even if something is wrong.
 func (f *StatusInput) conditions(s *counts) []metav1.Condition {
@@ -290,7 +200,7 @@ func (f *StatusInput) conditions(s *counts) []metav1.Condition {
 	case f.Decision.Leaving > 0:
 		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonRestoring, f.leaving())
 	}
-	all := f.summarize(s).Conditions(progressing)
+	all := (&subject{f, s}).summarize().Conditions(progressing)
 	if len(s.overruled) > 0 {
 		all = append(all, conditions.True(instrv1.ConditionOverruled, instrv1.ReasonOverruled, conditions.FirstFew(s.overruled, "; ")))
 	}

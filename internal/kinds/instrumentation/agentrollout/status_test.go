@@ -35,7 +35,7 @@ func summary(conditions []metav1.Condition) string {
 	return text
 }
 
-// Each row of the table of summarize, with the rows below it true as well.
+// Each of the rules, with those after it applying as well.
 func TestStatus(t *testing.T) {
 	agent := settingOf(t, namespaced("java", first)).Agents[0]
 	failed := *agent
