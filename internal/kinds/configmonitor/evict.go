@@ -12,6 +12,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -210,9 +211,7 @@ func (e *Evictions) wait(those []pod, reason, message string) {
 
 // requeueIn requeues after a time, unless a requeue is due sooner.
 func (e *Evictions) requeueIn(in time.Duration) {
-	if e.RequeueAfter == 0 || in < e.RequeueAfter {
-		e.RequeueAfter = in
-	}
+	e.RequeueAfter = requeue.Sooner(e.RequeueAfter, in)
 }
 
 // choose chooses the pods to evict now for the recorded content.

@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -138,17 +139,10 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 		s.note(target.Ref.String(), status)
 	}
 	if observed.Unasked {
-		s.requeueIn(lookUnasked)
+		s.requeueAfter = requeue.Sooner(s.requeueAfter, lookUnasked)
 	}
 	slices.SortStableFunc(s.skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	return s
-}
-
-// requeueIn requeues after a time, unless a requeue is due sooner.
-func (s *totals) requeueIn(in time.Duration) {
-	if s.requeueAfter == 0 || in < s.requeueAfter {
-		s.requeueAfter = in
-	}
 }
 
 // note counts one workload.

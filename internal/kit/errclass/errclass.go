@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -42,6 +43,14 @@ const (
 
 // InvalidSpecError is the error for a spec that can't be carried out.
 type InvalidSpecError struct{ Err error }
+
+// InvalidSpec returns an InvalidSpecError for the problems of a spec; nil if there are none.
+func InvalidSpec(problems field.ErrorList) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return InvalidSpecError{problems.ToAggregate()}
+}
 
 // Error returns the text of the wrapped error.
 func (e InvalidSpecError) Error() string { return e.Err.Error() }

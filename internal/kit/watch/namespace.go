@@ -1,9 +1,11 @@
 package watch
 
 import (
+	"context"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,18 @@ func Namespace() *metav1.PartialObjectMetadata {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return namespace
+}
+
+// ReadNamespace returns the metadata of a namespace, from the API server if it is too new for the
+// cache. cached is nil if the cache has no namespaces.
+func ReadNamespace(ctx context.Context, cached, live client.Reader, name string) (*metav1.PartialObjectMetadata, error) {
+	found := Namespace()
+	if cached != nil {
+		if err := cached.Get(ctx, client.ObjectKey{Name: name}, found); !apierrors.IsNotFound(err) {
+			return found, err
+		}
+	}
+	return found, live.Get(ctx, client.ObjectKey{Name: name}, found)
 }
 
 // Namespaces is the need for all namespaces: their names, their labels, and our annotations.

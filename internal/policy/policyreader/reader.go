@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,11 +54,7 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 			return policy.Rules{}, err
 		}
 	}
-	found := watch.Namespace()
-	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
-	}
+	found, err := watch.ReadNamespace(ctx, r.Cached, r.Live, namespace)
 	if err != nil {
 		return policy.Rules{}, fmt.Errorf("reading namespace %s, whose environment decides which policies govern it: %w", namespace, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,14 +131,7 @@ func namespacesOf(in registration.Input, live client.Reader) namespaces {
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 func (n namespaces) labels(ctx context.Context, name string) (map[string]string, error) {
-	found := watch.Namespace()
-	var err error = apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-	if n.cached != nil {
-		err = n.cached.Get(ctx, client.ObjectKey{Name: name}, found)
-	}
-	if apierrors.IsNotFound(err) {
-		err = n.live.Get(ctx, client.ObjectKey{Name: name}, found)
-	}
+	found, err := watch.ReadNamespace(ctx, n.cached, n.live, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %s, whose environment decides what an AppConfig renders: %w", name, err)
 	}

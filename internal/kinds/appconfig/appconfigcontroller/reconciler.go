@@ -33,10 +33,7 @@ var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed, appconfig.Choice]
 // checked in Choose.
 func (kind) Admit(config *configv1.AppConfig) error {
 	appconfig.Default(config)
-	if problems := appconfig.Validate(config); len(problems) > 0 {
-		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return errclass.InvalidSpec(appconfig.Validate(config))
 }
 
 // Decide chooses the content of the ConfigMap.

@@ -2,7 +2,6 @@ package appconfigcontroller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -99,15 +98,11 @@ func setup(ctx context.Context, in registration.Input) error {
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	indexes := []struct {
-		object client.Object
-		name   string
-		values client.IndexerFunc
-	}{
-		{&configv1.AppConfig{}, configMapIndex, func(object client.Object) []string {
+	return watch.AddIndexes(ctx, indexer,
+		watch.Index{Object: &configv1.AppConfig{}, Name: configMapIndex, Values: func(object client.Object) []string {
 			return []string{object.(*configv1.AppConfig).ConfigMapName()}
 		}},
-		{&configv1.AppConfig{}, secretIndex, func(object client.Object) []string {
+		watch.Index{Object: &configv1.AppConfig{}, Name: secretIndex, Values: func(object client.Object) []string {
 			var secrets []string
 			for _, demand := range appconfig.DemandsOf(object.(*configv1.AppConfig)) {
 				if demand.Source.Kind == workload.Secret {
@@ -116,19 +111,13 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return secrets
 		}},
-		{&corev1.ConfigMap{}, labelIndex, func(object client.Object) []string {
+		watch.Index{Object: &corev1.ConfigMap{}, Name: labelIndex, Values: func(object client.Object) []string {
 			if name, labelled := object.GetLabels()[configv1.LabelAppConfig]; labelled {
 				return []string{name}
 			}
 			return nil
 		}},
-	}
-	for _, index := range indexes {
-		if err := indexer.IndexField(ctx, index.object, index.name, index.values); err != nil {
-			return fmt.Errorf("adding the index %s: %w", index.name, err)
-		}
-	}
-	return nil
+	)
 }
 
 // siblings returns requests for the AppConfigs of the same application.

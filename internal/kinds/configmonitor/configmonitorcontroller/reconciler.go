@@ -30,10 +30,7 @@ var _ reconciler.Kind[*configv1.ConfigMonitor, configmonitor.Observed, configmon
 // Admit fills in defaults and validates.
 func (kind) Admit(monitor *configv1.ConfigMonitor) error {
 	configmonitor.Default(monitor)
-	if problems := configmonitor.Validate(monitor); len(problems) > 0 {
-		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return errclass.InvalidSpec(configmonitor.Validate(monitor))
 }
 
 // Decide returns the restarts to report, or the pods to evict.

@@ -2,7 +2,6 @@ package configmonitorcontroller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,8 +47,9 @@ func Registration() registration.Kind {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 func setup(ctx context.Context, in registration.Input) error {
 	manager := in.Manager
-	if err := manager.GetFieldIndexer().IndexField(ctx, &configv1.ConfigMonitor{}, sourceIndex, watchedBy); err != nil {
-		return fmt.Errorf("adding the index %s: %w", sourceIndex, err)
+	index := watch.Index{Object: &configv1.ConfigMonitor{}, Name: sourceIndex, Values: watchedBy}
+	if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), index); err != nil {
+		return err
 	}
 	cached, live := manager.GetClient(), manager.GetAPIReader()
 	r := registration.Complete(in, &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed, configmonitor.Decision]{

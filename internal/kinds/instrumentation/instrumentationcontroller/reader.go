@@ -124,11 +124,7 @@ func (r *Reader) setting(ctx context.Context, live client.Reader, namespace stri
 	if slices.Contains(r.Ungoverned, namespace) {
 		return setting, nil
 	}
-	found := watch.Namespace()
-	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
-	if apierrors.IsNotFound(err) {
-		err = live.Get(ctx, client.ObjectKey{Name: namespace}, found)
-	}
+	found, err := watch.ReadNamespace(ctx, r.Cached, live, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations select what is injected: %w", namespace, err)
 	}

@@ -52,10 +52,7 @@ type kind[T Object] struct {
 // Admit fills in defaults and validates.
 func (kind[T]) Admit(object T) error {
 	instrumentation.Default(object)
-	if problems := instrumentation.Validate(object); len(problems) > 0 {
-		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return errclass.InvalidSpec(instrumentation.Validate(object))
 }
 
 // Observe reads the workloads that may be concerned, and all Instrumentations that may be, from the

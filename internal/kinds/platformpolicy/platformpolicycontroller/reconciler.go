@@ -38,10 +38,7 @@ var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struc
 
 // Admit validates; there are no defaults.
 func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
-	if problems := platformpolicy.Validate(policy); len(problems) > 0 {
-		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return errclass.InvalidSpec(platformpolicy.Validate(policy))
 }
 
 // Observe reads all policies, all namespaces, all governed objects and the children from the cache.

@@ -30,10 +30,7 @@ var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed, struct{}] = kind{}
 // Admit fills in defaults and validates.
 func (kind) Admit(app *msappsv1.WebApp) error {
 	webapp.Default(app)
-	if problems := webapp.Validate(app); len(problems) > 0 {
-		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return errclass.InvalidSpec(webapp.Validate(app))
 }
 
 // Decide returns nothing: what is to be done follows from the desired state.

@@ -2,7 +2,6 @@ package webappcontroller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -219,30 +218,20 @@ func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	indexes := []struct {
-		object client.Object
-		name   string
-		values client.IndexerFunc
-	}{
-		{&msappsv1.WebApp{}, serviceAccountIndex, func(object client.Object) []string {
+	return watch.AddIndexes(ctx, indexer,
+		watch.Index{Object: &msappsv1.WebApp{}, Name: serviceAccountIndex, Values: func(object client.Object) []string {
 			if name := object.(*msappsv1.WebApp).Spec.ServiceAccountName; name != "" {
 				return []string{name}
 			}
 			return nil
 		}},
-		{&corev1.Pod{}, podOwnerIndex, func(object client.Object) []string {
+		watch.Index{Object: &corev1.Pod{}, Name: podOwnerIndex, Values: func(object client.Object) []string {
 			if object.GetLabels()[api.LabelOwnerKind] != webapp.Component {
 				return nil
 			}
 			return []string{object.GetLabels()[api.LabelOwner]}
 		}},
-	}
-	for _, index := range indexes {
-		if err := indexer.IndexField(ctx, index.object, index.name, index.values); err != nil {
-			return fmt.Errorf("adding the index %s: %w", index.name, err)
-		}
-	}
-	return nil
+	)
 }
 
 // ownerOfPod returns a request for the WebApp that a pod's labels name. A pod with forged labels
