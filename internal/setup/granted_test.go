@@ -90,9 +90,9 @@ func TestServed(t *testing.T) {
 		want, wantSecrets               []string
 		fails                           string
 	}{
-		"all namespaces":         {AllKinds(), nil, []string{"shop"}, []string{"shop"}, nil, []string{"shop"}, ""},
-		"all are granted":        {AllKinds(), []string{"shop", "web"}, []string{"web"}, nil, []string{"shop", "web"}, []string{"web"}, ""},
-		"one is not":             {AllKinds(), []string{"shop", "web"}, []string{"shop", "web"}, []string{"shop"}, []string{"web"}, []string{"web"}, ""},
+		"all namespaces":         {allKinds(), nil, []string{"shop"}, []string{"shop"}, nil, []string{"shop"}, ""},
+		"all are granted":        {allKinds(), []string{"shop", "web"}, []string{"web"}, nil, []string{"shop", "web"}, []string{"web"}, ""},
+		"one is not":             {allKinds(), []string{"shop", "web"}, []string{"shop", "web"}, []string{"shop"}, []string{"web"}, []string{"web"}, ""},
 		"only policies, no Role": {[]string{"platformpolicy"}, []string{"shop"}, nil, []string{"shop"}, []string{"shop"}, nil, ""},
 		"none is": {[]string{"webapp"}, []string{"shop", "web"}, nil, []string{"shop", "web"}, []string{}, nil,
 			"--watch-namespaces: the manager may watch none of shop,web"},

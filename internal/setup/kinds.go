@@ -42,8 +42,8 @@ type wiring struct {
 	settings Settings
 }
 
-// AllKinds returns the names of the kinds that can be enabled.
-func AllKinds() []string {
+// allKinds returns the names of the kinds that can be enabled.
+func allKinds() []string {
 	var names []string
 	for _, k := range kinds() {
 		names = append(names, k.Name)
@@ -57,7 +57,7 @@ func enabledKinds(names []string) ([]registration.Kind, error) {
 	if len(names) == 0 {
 		return nil, errors.New("--kinds: must name at least one kind")
 	}
-	all := AllKinds()
+	all := allKinds()
 	for _, name := range names {
 		if !slices.Contains(all, name) {
 			return nil, fmt.Errorf("--kinds: unsupported value %q: must be one of %s", name, strings.Join(all, ", "))

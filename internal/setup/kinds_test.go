@@ -37,7 +37,7 @@ func TestKindsFitEverywhere(t *testing.T) {
 	for _, folder := range folders {
 		named = append(named, folder.Name())
 	}
-	inFolders := slices.DeleteFunc(AllKinds(), func(name string) bool { return name == instrumentation.ClusterController })
+	inFolders := slices.DeleteFunc(allKinds(), func(name string) bool { return name == instrumentation.ClusterController })
 	if diff := cmp.Diff(inFolders, named); diff != "" {
 		t.Errorf("kinds (-) and folders of internal/kinds (+): %s", diff)
 	}
@@ -51,7 +51,7 @@ func TestKindsFitEverywhere(t *testing.T) {
 	if err := yaml.Unmarshal(content, &values); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(AllKinds(), slices.Sorted(maps.Keys(values.Kinds))); diff != "" {
+	if diff := cmp.Diff(allKinds(), slices.Sorted(maps.Keys(values.Kinds))); diff != "" {
 		t.Errorf("kinds (-) and the chart's values (+): %s", diff)
 	}
 	documents, err := charts.CRDs()

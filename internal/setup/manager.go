@@ -89,7 +89,7 @@ type Settings struct {
 // tried every 2 s, as in Kubernetes' own components.
 func DefaultSettings() Settings {
 	return Settings{
-		Kinds:            AllKinds(),
+		Kinds:            allKinds(),
 		LeaderElection:   true,
 		LeaseDuration:    15 * time.Second,
 		RenewDeadline:    10 * time.Second,

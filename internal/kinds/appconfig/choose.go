@@ -269,7 +269,7 @@ func (c *Choice) keptContent(config *configv1.AppConfig, observed Observed, curr
 	case c.ChosenHash == c.Hash, isKept && c.isSettled(current):
 		return nil, false
 	case isKept:
-		return observed.content(ref(config, RevisionName(config, c.Chosen))), false
+		return observed.content(ref(config, revisionName(config, c.Chosen))), false
 	case current.Holds == c.ChosenHash:
 		return observed.content(ref(config, config.ConfigMapName())), false
 	default:

@@ -24,7 +24,7 @@ func Desired(config *configv1.AppConfig, observed Observed, choice Choice) plan.
 	for _, revision := range keptRevisions(config, observed, choice) {
 		wanted.Keep = append(wanted.Keep, ref(config, revision.ConfigMap))
 	}
-	main, own := ref(config, config.ConfigMapName()), ref(config, RevisionName(config, choice.Chosen))
+	main, own := ref(config, config.ConfigMapName()), ref(config, revisionName(config, choice.Chosen))
 	content := choice.Content
 	if choice.ChosenHash != choice.Hash {
 		content = choice.Kept
@@ -90,7 +90,7 @@ func meta(config *configv1.AppConfig, name string, choice Choice) metav1.ObjectM
 }
 
 func desiredRevision(config *configv1.AppConfig, choice Choice, content map[string]string) *corev1.ConfigMap {
-	kept := &corev1.ConfigMap{ObjectMeta: meta(config, RevisionName(config, choice.Chosen), choice), Data: content, Immutable: new(true)}
+	kept := &corev1.ConfigMap{ObjectMeta: meta(config, revisionName(config, choice.Chosen), choice), Data: content, Immutable: new(true)}
 	kept.Labels[configv1.LabelRevision] = revisionText(choice.Chosen)
 	return kept
 }
@@ -103,7 +103,7 @@ func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[str
 	var failed []string
 	for _, revision := range choice.Marks.Failed {
 		// A revision that is no longer kept can't be rendered under the same number again.
-		if revision == choice.Chosen || slices.Contains(kept, ref(config, RevisionName(config, revision))) {
+		if revision == choice.Chosen || slices.Contains(kept, ref(config, revisionName(config, revision))) {
 			failed = append(failed, revisionText(revision))
 		}
 	}

@@ -22,8 +22,8 @@ const (
 // Origin returns the origin of an AppConfig's demands.
 func Origin(name string) string { return workload.OriginOf(Kind, name) }
 
-// RevisionName returns the name of the immutable ConfigMap that keeps a revision.
-func RevisionName(config *configv1.AppConfig, revision int64) string {
+// revisionName returns the name of the immutable ConfigMap that keeps a revision.
+func revisionName(config *configv1.AppConfig, revision int64) string {
 	return config.ConfigMapName() + "-" + strconv.FormatInt(revision, 10)
 }
 

@@ -139,7 +139,7 @@ func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 		}
 		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash],
 			ConfigMap: at.Name}
-		if revision.Number > 0 && at.Name == RevisionName(config, revision.Number) && o.holds(at, configMap) == revision.Hash {
+		if revision.Number > 0 && at.Name == revisionName(config, revision.Number) && o.holds(at, configMap) == revision.Hash {
 			kept = append(kept, revision)
 		}
 	}

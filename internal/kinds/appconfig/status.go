@@ -134,7 +134,7 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, choice Choi
 		revisions = keptRevisions(config, observed, choice)
 	}
 	if has.Exists && !slices.ContainsFunc(revisions, func(r Revision) bool { return r.Number == has.Revision }) && has.Revision > 0 {
-		revisions = append([]Revision{{Number: has.Revision, Hash: has.Hash, ConfigMap: RevisionName(config, has.Revision)}}, revisions...)
+		revisions = append([]Revision{{Number: has.Revision, Hash: has.Hash, ConfigMap: revisionName(config, has.Revision)}}, revisions...)
 		slices.SortStableFunc(revisions, func(a, b Revision) int { return int(b.Number - a.Number) })
 	}
 	var all []configv1.RevisionStatus

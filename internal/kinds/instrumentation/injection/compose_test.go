@@ -33,7 +33,7 @@ func TestSideCarsAreDocumented(t *testing.T) {
 			reported = append(reported, word)
 		}
 	}
-	if difference := cmp.Diff(injection.SideCars(), reported); difference != "" {
+	if difference := cmp.Diff(injection.SideCars, reported); difference != "" {
 		t.Errorf("docs/spec/instrumentation.md differs (- the code, + the page):\n%s", difference)
 	}
 }

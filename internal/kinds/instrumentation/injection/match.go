@@ -20,9 +20,6 @@ var sideCars = []string{
 	"promtail", "queue-proxy", "vault-agent", "vector", "xray-daemon",
 }
 
-// SideCars returns the container names that a matcher skips unless it names them.
-func SideCars() []string { return slices.Clone(sideCars) }
-
 // matcher is a compiled matcher of a spec.
 type matcher struct {
 	workload, container string
