@@ -183,6 +183,9 @@ func (r rule) checkLimits(subject Subject) []Violation {
 	}
 	var found []Violation
 	for _, container := range subject.Containers {
+		if container.IsEphemeral {
+			continue
+		}
 		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, given := container.Limits[resource]; !given || limit.IsZero() {
 				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "",

@@ -49,6 +49,8 @@ type Container struct {
 	Image string
 	// Limits are the limits by resource.
 	Limits corev1.ResourceList
+	// IsEphemeral is true for ephemeral containers, which cannot have limits.
+	IsEphemeral bool
 	// Security is the effective security context: the container's, and the pod's for what it omits.
 	Security Security
 }

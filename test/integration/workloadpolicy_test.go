@@ -75,6 +75,15 @@ func refusal(write func(context.Context) error) func(context.Context) string {
 	}
 }
 
+// awaitViolator waits until the status of a policy names a workload that runs already.
+func awaitViolator(t *testing.T, policy *mspolicyv1.PlatformPolicy, violator mspolicyv1.Violator) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func(ctx context.Context) ([]mspolicyv1.Violator, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+		return policy.Status.Violating, err
+	}).WithContext(t.Context()).Should(gomega.ContainElement(violator))
+}
+
 // TestPolicyOfPlainWorkloads: the API server itself applies a policy to workloads that are not
 // Mainstay's, as the policy's mode says.
 func TestPolicyOfPlainWorkloads(t *testing.T) {
@@ -99,6 +108,10 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 	}).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HaveSuffix(
 		`spec.template.spec.containers[app].image: Invalid value: "nginx": must be an image of reg.example.com ` + rule("allowedRegistries"))))
 
+	awaitViolator(t, policy, mspolicyv1.Violator{Kind: "Deployment", Namespace: shop, Name: "old",
+		Message: "spec.replicas: Invalid value: 5: must be at most 3 " + rule("maxReplicas") +
+			`; spec.template.spec.containers[app].image: Invalid value: "docker.io/library/nginx": must be an image of reg.example.com ` +
+			`(rule "staging.allowedRegistries")`})
 	setWorkloads(t, policy, mspolicyv1.WorkloadsEnforce)
 	g.Eventually(refusal(func(ctx context.Context) error {
 		return alice.Create(ctx, plainDeployment(shop, "new", "nginx", 1), client.DryRunAll)

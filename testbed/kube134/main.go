@@ -1,5 +1,5 @@
-// Command kube134 is etcd and the API server of an older Kubernetes release, for tests against its API,
-// in one static binary: it becomes the component that it is called as (a symlink's name).
+// Command kube134 is etcd and the API server of an older Kubernetes release, for tests against its
+// API, in one static binary: it becomes the component that it is called as (a symlink's name).
 package main
 
 import (

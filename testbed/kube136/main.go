@@ -1,5 +1,5 @@
-// Command kube136 is etcd and the API server of an older Kubernetes release, for tests against its API,
-// in one static binary: it becomes the component that it is called as (a symlink's name).
+// Command kube136 is etcd and the API server of an older Kubernetes release, for tests against its
+// API, in one static binary: it becomes the component that it is called as (a symlink's name).
 package main
 
 import (

@@ -64,11 +64,13 @@ func resourcesOf(t *testing.T, manifest, kind, name string) []string {
 // an enabled kind needs.
 func TestKindsOff(t *testing.T) {
 	children := []string{
-		"deployments.apps", "services", "serviceaccounts", "pods", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
+		"services", "serviceaccounts", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
 		"horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy", "httproutes.gateway.networking.k8s.io",
 	}
 	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"},
 		children...)
+	// Both kinds read these: a PlatformPolicy audits all of them.
+	audited := []string{"deployments.apps", "pods"}
 	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces",
 		"platformpolicies/finalizers.policy.mainstay.dev", "validatingadmissionpolicies.admissionregistration.k8s.io",
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io"}
@@ -85,8 +87,8 @@ func TestKindsOff(t *testing.T) {
 		none, all []string
 		too       string
 	}{
-		"webapp":         {webapp, policies, alone},
-		"platformpolicy": {policies, webapp, alone},
+		"webapp":         {webapp, append(policies, audited...), alone},
+		"platformpolicy": {policies, append(webapp, audited...), alone},
 		"appconfig":      {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
 		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), ""},
 
@@ -347,8 +349,9 @@ func TestRightsOfParts(t *testing.T) {
 			"ClusterRole", "statefulsets", "watch",
 		},
 		"injection": {
-			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}}",
-			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}}",
+			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, " +
+				"instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "pods", "list",
 		},
 		"injectiondirect":        {"webhook: {enabled: false}", "{}", "ClusterRole", "statefulsets", "get"},

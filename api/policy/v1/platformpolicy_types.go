@@ -222,7 +222,10 @@ type PlatformPolicyStatus struct {
 	// Namespaces is the number of namespaces that the policy applies to.
 	// +optional
 	Namespaces int32 `json:"namespaces"`
-	// Objects is the number of objects that the policy applies to.
+	// Objects is the number of objects that the policy applies to: those of Mainstay's kinds and,
+	// unless spec.workloads is Off, workloads of other owners. The latter are counted every
+	// 10 minutes, and within half a minute of a change of policies or of labels of namespaces. A
+	// workload counts once, not with the pods, ReplicaSets and Jobs that Kubernetes makes of it.
 	// +optional
 	Objects int32 `json:"objects"`
 	// Violations is the number of objects that break the policy.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,10 @@ type Observed struct {
 	Policies []mspolicyv1.PlatformPolicy
 	// Objects are the objects of all kinds that policies govern.
 	Objects []policy.Object
+	// Audit has the workloads of other owners; nil while the policy does not govern them.
+	Audit *Audit
+	// NextAudit is in how much time the workloads are to be audited again; 0 means never.
+	NextAudit time.Duration
 	// Children are the objects under the names of the policy's children.
 	Children plan.Children
 	// Ungoverned are namespaces that no policy governs. Watched are the only ones that policies
@@ -75,27 +80,41 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 			status.Namespaces++
 		}
 	}
-	isOther := func(violation policy.Violation) bool {
-		return violation.Policy != stored.Name && violation.Policy != ""
-	}
-	var violating []mspolicyv1.Violator
-	for _, object := range observed.Objects {
-		rules, governed := governing[object.Namespace]
-		if !governed {
-			continue
+	objects, violating := violators(stored.Name, governing, observed)
+	status.Objects, status.Violations = objects, int32(len(violating)) //nolint:gosec // etcd does not hold that many
+	status.Violating = violating[:min(len(violating), maxViolating)]
+	return status
+}
+
+// violators returns how many objects a policy governs in these namespaces, and those that violate
+// it, in a fixed order.
+func violators(name string, governing map[string]policy.Rules, observed Observed) (objects int32, violating []mspolicyv1.Violator) {
+	add := func(kind, namespace, object string, violations []policy.Violation) {
+		own := slices.DeleteFunc(slices.Clone(violations), func(v policy.Violation) bool { return v.Policy != name && v.Policy != "" })
+		if len(own) > 0 {
+			violating = append(violating, mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: object, Message: policy.Sentence(own)})
 		}
-		status.Objects++
-		if violations := slices.DeleteFunc(rules.Check(object.Subject), isOther); len(violations) > 0 {
-			violating = append(violating, mspolicyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
-				Message: policy.Sentence(violations)})
+	}
+	for _, object := range observed.Objects {
+		if rules, governed := governing[object.Namespace]; governed {
+			objects++
+			add(object.Kind, object.Namespace, object.Name, rules.Check(object.Subject))
+		}
+	}
+	if audit := observed.Audit; audit != nil {
+		for namespace := range governing {
+			objects += audit.workloads[namespace]
+		}
+		for _, found := range audit.violators {
+			if _, governed := governing[found.namespace]; governed {
+				add(found.kind, found.namespace, found.name, found.violations)
+			}
 		}
 	}
 	slices.SortFunc(violating, func(a, b mspolicyv1.Violator) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	status.Violations = int32(len(violating)) //nolint:gosec // etcd does not hold that many
-	status.Violating = violating[:min(len(violating), maxViolating)]
-	return status
+	return objects, violating
 }
 
 // environments returns the environments that the rules name, in their order, for display.

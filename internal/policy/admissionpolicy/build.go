@@ -34,6 +34,11 @@ func IsOn(stored *mspolicyv1.PlatformPolicy) bool {
 	return stored.Spec.Workloads != "" && stored.Spec.Workloads != mspolicyv1.WorkloadsOff
 }
 
+// On returns the policies that govern workloads of other owners.
+func On(all []mspolicyv1.PlatformPolicy) []mspolicyv1.PlatformPolicy {
+	return slices.DeleteFunc(slices.Clone(all), func(stored mspolicyv1.PlatformPolicy) bool { return !IsOn(&stored) })
+}
+
 // Build returns the objects that make the API server apply a policy to workloads.
 func Build(input Input) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	action, failure := admissionv1.Deny, admissionv1.Fail

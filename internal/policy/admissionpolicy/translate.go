@@ -26,7 +26,7 @@ type translation struct {
 
 func newTranslation(input Input) *translation {
 	t := &translation{stored: input.Policy, governing: map[string]policy.Rules{}}
-	on := slices.DeleteFunc(slices.Clone(input.All), func(other mspolicyv1.PlatformPolicy) bool { return !IsOn(&other) })
+	on := On(input.All)
 	for _, environment := range environments {
 		t.governing[environment.name] = policy.Governing(on, "none", environment.labels)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -31,6 +30,7 @@ type kind struct {
 	children children.Reader
 	// manager returns the user name of this manager.
 	manager func(context.Context) (string, error)
+	auditor *auditor
 	input   registration.Input
 }
 
@@ -87,7 +87,10 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		}
 		observed.Objects = append(observed.Objects, objects...)
 	}
-	return observed, nil
+	if admissionpolicy.IsOn(stored) {
+		observed.Audit, observed.NextAudit, err = k.auditor.audit(ctx, observed)
+	}
+	return observed, err
 }
 
 // Decide returns nothing: what is to be done follows from the desired state.
@@ -98,15 +101,13 @@ func (kind) Desired(policy *mspolicyv1.PlatformPolicy, observed platformpolicy.O
 	return platformpolicy.Desired(policy, observed)
 }
 
-// userOf returns a function that asks the API server once for the user name of a client.
+// userOf returns a function that asks the API server once for the user name of a client. It is for
+// one reconcile at a time.
 //
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
 func userOf(writer client.Client) func(context.Context) (string, error) {
-	var mutex sync.Mutex
 	var name string
 	return func(ctx context.Context) (string, error) {
-		mutex.Lock()
-		defer mutex.Unlock()
 		if name != "" {
 			return name, nil
 		}
@@ -117,9 +118,9 @@ func userOf(writer client.Client) func(context.Context) (string, error) {
 	}
 }
 
-// Report sets the status.
+// Report sets the status, and asks for the next audit.
 func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{},
 	result plan.Result) time.Duration {
 	into.Status = platformpolicy.Status(policy, observed, result)
-	return 0
+	return observed.NextAudit
 }

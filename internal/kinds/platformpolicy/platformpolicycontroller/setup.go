@@ -50,8 +50,11 @@ func setup(_ context.Context, in registration.Input) error {
 		Name:              platformpolicy.Controller,
 		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
 		ProblemConditions: []string{mspolicyv1.ConditionStalled},
-		Kind:              kind{cached: cached, children: in.Children(), manager: userOf(cached), input: in},
-		Children:          func(observed platformpolicy.Observed) plan.Children { return observed.Children },
+		Kind: kind{
+			cached: cached, children: in.Children(), manager: userOf(cached), input: in,
+			auditor: &auditor{live: in.Manager.GetAPIReader(), clock: in.Clock, namespaces: in.Watched},
+		},
+		Children: func(observed platformpolicy.Observed) plan.Children { return observed.Children },
 	})
 	everything := watch.Later(allPolicies(cached), gather)
 	under := ctrl.NewControllerManagedBy(in.Manager).

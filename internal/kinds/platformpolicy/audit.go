@@ -1,0 +1,105 @@
+package platformpolicy
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/api"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
+)
+
+// Audit is what one look at all workloads of other owners has found. It keeps nothing of those that
+// violate no policy.
+type Audit struct {
+	// rules are those of each governed namespace, of the policies with spec.workloads.
+	rules map[string]policy.Rules
+	// workloads is their number, by namespace.
+	workloads map[string]int32
+	violators []audited
+}
+
+// audited is a workload that violates a policy.
+type audited struct {
+	kind, namespace, name string
+	violations            []policy.Violation
+}
+
+// NewAudit returns an audit without workloads, of these policies in these namespaces.
+func NewAudit(policies []mspolicyv1.PlatformPolicy, namespaces map[string]map[string]string) *Audit {
+	on := admissionpolicy.On(policies)
+	audit := &Audit{rules: map[string]policy.Rules{}, workloads: map[string]int32{}}
+	for namespace, labels := range namespaces {
+		rules := policy.Governing(on, namespace, labels)
+		if slices.ContainsFunc(on, func(p mspolicyv1.PlatformPolicy) bool { return rules.Governs(p.Name) }) {
+			audit.rules[namespace] = rules
+		}
+	}
+	return audit
+}
+
+// Concerns reports whether a policy governs an object that is audited. What the controllers of
+// Kubernetes make of a workload is not: the workload is. What Mainstay makes is checked in the
+// object of its kind.
+func (a *Audit) Concerns(object metav1.Object) bool {
+	if _, governed := a.rules[object.GetNamespace()]; !governed || object.GetDeletionTimestamp() != nil {
+		return false
+	}
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return true
+	}
+	of := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	switch of.Group {
+	case corev1.GroupName, appsv1.GroupName, batchv1.GroupName:
+		return false
+	default:
+		return !api.IsOurs(of.Group)
+	}
+}
+
+// Add checks a workload that the audit concerns. Objects of other types are ignored.
+func (a *Audit) Add(object metav1.Object) {
+	kind, workload := workloadOf(object)
+	if workload.Template == nil {
+		return
+	}
+	a.workloads[object.GetNamespace()]++
+	if violations := a.rules[object.GetNamespace()].Check(workload.Subject()); len(violations) > 0 {
+		a.violators = append(a.violators, audited{kind, object.GetNamespace(), object.GetName(), violations})
+	}
+}
+
+// workloadOf returns the kind of an object, and what policies check in it.
+func workloadOf(object metav1.Object) (string, policy.Workload) {
+	workload := policy.Workload{Labels: object.GetLabels(), At: field.NewPath("spec", "template", "spec")}
+	kind := ""
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		kind, workload.Template, workload.Replicas = "Deployment", &o.Spec.Template, o.Spec.Replicas
+	case *appsv1.StatefulSet:
+		kind, workload.Template, workload.Replicas = "StatefulSet", &o.Spec.Template, o.Spec.Replicas
+	case *appsv1.ReplicaSet:
+		kind, workload.Template, workload.Replicas = "ReplicaSet", &o.Spec.Template, o.Spec.Replicas
+	case *corev1.ReplicationController:
+		kind, workload.Template, workload.Replicas = "ReplicationController", o.Spec.Template, o.Spec.Replicas
+	case *appsv1.DaemonSet:
+		kind, workload.Template = "DaemonSet", &o.Spec.Template
+	case *batchv1.Job:
+		kind, workload.Template = "Job", &o.Spec.Template
+	case *batchv1.CronJob:
+		kind, workload.Template = "CronJob", &o.Spec.JobTemplate.Spec.Template
+		workload.At = field.NewPath("spec", "jobTemplate", "spec", "template", "spec")
+	case *corev1.Pod:
+		kind, workload.Template = "Pod", &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+		workload.At = field.NewPath("spec")
+	}
+	return kind, workload
+}

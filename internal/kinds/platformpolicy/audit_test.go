@@ -1,0 +1,86 @@
+package platformpolicy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+func meta(namespace, name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: owners}
+}
+
+// owner returns the reference of a controller.
+func owner(apiVersion, kind string) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "x", Controller: new(true)}
+}
+
+// running returns pods of one image.
+func running(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image}}}}
+}
+
+// ofOthers are workloads, each with the reason why it is or is not a violator.
+func ofOthers() []metav1.Object {
+	bad := running("evil.io/a")
+	return []metav1.Object{
+		&appsv1.Deployment{ObjectMeta: meta("shop-prod", "many"),
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Template: running("reg.io/a")}},
+		&appsv1.StatefulSet{ObjectMeta: meta("shop-prod", "good"), Spec: appsv1.StatefulSetSpec{Template: running("reg.io/a")}},
+		&appsv1.DaemonSet{ObjectMeta: meta("shop-prod", "daemon"), Spec: appsv1.DaemonSetSpec{Template: bad}},
+		&batchv1.CronJob{ObjectMeta: meta("shop-prod", "nightly"), Spec: batchv1.CronJobSpec{
+			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: bad}}}},
+		&batchv1.Job{ObjectMeta: meta("shop-prod", "of-nightly", owner("batch/v1", "CronJob")), Spec: batchv1.JobSpec{Template: bad}},
+		&batchv1.Job{ObjectMeta: meta("shop-prod", "once"), Spec: batchv1.JobSpec{Template: bad}},
+		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-many", owner("apps/v1", "ReplicaSet")), Spec: bad.Spec},
+		&corev1.Pod{ObjectMeta: meta("shop-prod", "mirror", owner("v1", "Node")), Spec: bad.Spec},
+		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-a-tool", owner("argoproj.io/v1alpha1", "Workflow")), Spec: bad.Spec},
+		&appsv1.Deployment{ObjectMeta: meta("shop-prod", "ours", owner("apps.mainstay.dev/v1", "WebApp")),
+			Spec: appsv1.DeploymentSpec{Template: bad}},
+		&appsv1.ReplicaSet{ObjectMeta: meta("shop-dev", "elsewhere"), Spec: appsv1.ReplicaSetSpec{Template: bad}},
+		&corev1.ReplicationController{ObjectMeta: meta("default", "ungoverned"), Spec: corev1.ReplicationControllerSpec{Template: &bad}},
+	}
+}
+
+// TestAudit: workloads of other owners are counted and named, each once: not what a controller of
+// Kubernetes made of them, and not what is Mainstay's.
+func TestAudit(t *testing.T) {
+	rule := atMost(2, "production")
+	rule.AllowedRegistries = []string{"reg.io"}
+	governs, off := newPolicy(rule), newPolicy(rule)
+	governs.Spec.Workloads, off.Name = mspolicyv1.WorkloadsWarn, "other"
+	observed := cluster()
+	observed.Objects, observed.Policies = nil, []mspolicyv1.PlatformPolicy{*governs, *off}
+	audit := NewAudit(observed.Policies, observed.Namespaces)
+	for _, object := range ofOthers() {
+		if audit.Concerns(object) {
+			audit.Add(object)
+		}
+	}
+	observed.Audit = audit
+	status := Status(governs, observed, plan.Result{})
+	image := func(at string) string {
+		return at + `.containers[app].image: Invalid value: "evil.io/a": must be an image of reg.io (policy "base", rule "production.allowedRegistries")`
+	}
+	want := []mspolicyv1.Violator{
+		violator("CronJob", "shop-prod", "nightly", image("spec.jobTemplate.spec.template.spec")),
+		violator("DaemonSet", "shop-prod", "daemon", image("spec.template.spec")),
+		violator("Deployment", "shop-prod", "many", given(3, "production")),
+		violator("Job", "shop-prod", "once", image("spec.template.spec")),
+		violator("Pod", "shop-prod", "of-a-tool", image("spec")),
+	}
+	if diff := cmp.Diff(want, status.Violating); diff != "" || status.Violations != 5 || status.Objects != 6 {
+		t.Errorf("%d of %d violate: %s", status.Violations, status.Objects, diff)
+	}
+	observed.Audit = nil
+	if status := Status(off, observed, plan.Result{}); status.Objects != 0 {
+		t.Errorf("a policy that does not govern workloads counts %d", status.Objects)
+	}
+}

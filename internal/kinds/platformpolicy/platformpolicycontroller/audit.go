@@ -1,0 +1,150 @@
+package platformpolicycontroller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
+)
+
+const (
+	// auditInterval is how long an audit is valid. Workloads change all the time; their writes are
+	// checked by the API server.
+	auditInterval = 10 * time.Minute
+	// auditPause is the least time between two audits, for policies and labels that change often.
+	auditPause = 30 * time.Second
+	// auditPage is the number of objects of one request.
+	auditPage = 250
+	// maxAlone limits the objects of each kind that are read one by one, in one audit.
+	maxAlone = 500
+)
+
+// auditor looks at the workloads of other owners from time to time. It keeps no cache of them. It
+// is for one reconcile at a time.
+type auditor struct {
+	live  client.Reader
+	clock clock.PassiveClock
+	// namespaces are the only ones whose workloads may be read; none means all.
+	namespaces []string
+
+	last *platformpolicy.Audit
+	at   time.Time
+	// of describes the policies and namespaces of the last audit.
+	of string
+}
+
+// audit returns the last audit, or a new one if that is too old, and when the next one is due.
+func (a *auditor) audit(ctx context.Context, observed platformpolicy.Observed) (*platformpolicy.Audit, time.Duration, error) {
+	of, valid := describe(observed), auditInterval
+	if of != a.of {
+		valid = auditPause
+	}
+	if age := a.clock.Since(a.at); a.last != nil && age < valid {
+		return a.last, valid - age, nil
+	}
+	audit := platformpolicy.NewAudit(observed.Policies, observed.Namespaces)
+	namespaces := a.namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		if err := a.read(ctx, namespace, audit); err != nil {
+			return nil, 0, fmt.Errorf("auditing workloads: %w", err)
+		}
+	}
+	a.last, a.at, a.of = audit, a.clock.Now(), of
+	return audit, auditInterval, nil
+}
+
+// describe returns a text that differs if an audit of the same workloads may find something else.
+func describe(observed platformpolicy.Observed) string {
+	var all []string
+	for _, policy := range admissionpolicy.On(observed.Policies) {
+		all = append(all, fmt.Sprint(policy.UID, policy.Generation))
+	}
+	for _, name := range slices.Sorted(maps.Keys(observed.Namespaces)) {
+		all = append(all, fmt.Sprint(name, observed.Namespaces[name]))
+	}
+	return fmt.Sprint(all)
+}
+
+// read adds all workloads of a namespace, or of all, to an audit. Most objects of the kinds that
+// controllers make are not audited, so that only their metadata is read at first.
+//
+// +kubebuilder:rbac:groups="",resources=pods;replicationcontrollers,verbs=list
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;daemonsets;replicasets,verbs=list
+// +kubebuilder:rbac:groups=batch,resources=cronjobs;jobs,verbs=list
+func (a *auditor) read(ctx context.Context, namespace string, audit *platformpolicy.Audit) error {
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{},
+		&batchv1.CronJobList{}} {
+		if err := a.pages(ctx, namespace, list, func(object client.Object) {
+			if audit.Concerns(object) {
+				audit.Add(object)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for kind, list := range map[schema.GroupVersionKind]client.ObjectList{
+		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):            &appsv1.ReplicaSetList{},
+		batchv1.SchemeGroupVersion.WithKind("Job"):                  &batchv1.JobList{},
+		corev1.SchemeGroupVersion.WithKind("ReplicationController"): &corev1.ReplicationControllerList{},
+		corev1.SchemeGroupVersion.WithKind("Pod"):                   &corev1.PodList{},
+	} {
+		metadata := &metav1.PartialObjectMetadataList{}
+		metadata.SetGroupVersionKind(kind)
+		var alone []client.Object
+		if err := a.pages(ctx, namespace, metadata, func(object client.Object) {
+			if audit.Concerns(object) {
+				alone = append(alone, object)
+			}
+		}); err != nil {
+			return err
+		}
+		slices.SortFunc(alone, func(x, y client.Object) int {
+			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+		})
+		for _, object := range alone[:min(len(alone), maxAlone)] {
+			// A list of one needs no further right.
+			one := client.MatchingFields{"metadata.name": object.GetName()}
+			if err := a.pages(ctx, object.GetNamespace(), list, func(found client.Object) { audit.Add(found) }, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pages calls each with every object of a list, of which it reads one page at a time.
+func (a *auditor) pages(ctx context.Context, namespace string, list client.ObjectList, each func(client.Object),
+	options ...client.ListOption) error {
+	read := pager.New(func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+		page := list.DeepCopyObject().(client.ObjectList)
+		paged := &client.ListOptions{Namespace: namespace, Limit: raw.Limit, Continue: raw.Continue}
+		return page, a.live.List(ctx, page, append([]client.ListOption{paged}, options...)...)
+	})
+	read.PageSize, read.PageBufferSize = auditPage, 1
+	err := read.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		each(item.(client.Object))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing %T: %w", list, err)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package platformpolicycontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// byName indexes objects, which the field selector of the fake client needs.
+func byName(object client.Object) []string { return []string{object.GetName()} }
+
+// testAuditor returns an auditor of a cluster with a pod of a ReplicaSet and two others, the number
+// of its requests, and what makes them fail.
+func testAuditor() (*auditor, *testingclock.FakeClock, *int, *error) {
+	pod := func(name string, owners ...metav1.OwnerReference) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, OwnerReferences: owners}}
+	}
+	requests, failure := 0, error(nil)
+	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).
+		WithObjects(pod("of-web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: new(true)}),
+			pod("a"), pod("b")).
+		WithIndex(&corev1.Pod{}, "metadata.name", byName).WithIndex(&appsv1.ReplicaSet{}, "metadata.name", byName).
+		WithIndex(&batchv1.Job{}, "metadata.name", byName).WithIndex(&corev1.ReplicationController{}, "metadata.name", byName).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				requests++
+				if failure != nil {
+					return failure
+				}
+				return c.List(ctx, list, options...)
+			},
+		}).Build()
+	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	return &auditor{live: live, clock: clock}, clock, &requests, &failure
+}
+
+// TestAuditor: an audit is eight lists, and one for each object without a controller. It is
+// repeated after ten minutes, or after a pause if policies or labels have changed.
+func TestAuditor(t *testing.T) {
+	auditor, clock, requests, failure := testAuditor()
+	policy := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 1}}
+	policy.Spec.Workloads = mspolicyv1.WorkloadsAudit
+	policy.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: []mspolicyv1.PlatformPolicy{policy}}
+	check := func(about string, made int, next time.Duration) {
+		t.Helper()
+		before := *requests
+		found, due, err := auditor.audit(t.Context(), observed)
+		if err != nil {
+			t.Fatal(about, err)
+		}
+		observed.Audit = found
+		status := platformpolicy.Status(&policy, observed, plan.Result{})
+		if got := fmt.Sprint(*requests-before, due, status.Objects, status.Violations); got != fmt.Sprint(made, next, 2, 2) {
+			t.Errorf("%s: %s", about, got)
+		}
+	}
+	check("the first time", 8+2, 10*time.Minute)
+	clock.Step(4 * time.Minute)
+	check("later", 0, 6*time.Minute)
+	observed.Policies[0].Generation = 2
+	check("a changed policy", 8+2, 10*time.Minute)
+	observed.Namespaces["prod"] = map[string]string{"a": "b"}
+	clock.Step(10 * time.Second)
+	check("a changed label, too soon", 0, 20*time.Second)
+	clock.Step(20 * time.Second)
+	*failure = errors.New("too busy")
+	if _, _, err := auditor.audit(t.Context(), observed); !errors.Is(err, *failure) {
+		t.Errorf("the error is %v", err)
+	}
+	*failure = nil
+	check("a changed label", 8+2, 10*time.Minute)
+	clock.Step(10 * time.Minute)
+	check("after ten minutes", 8+2, 10*time.Minute)
+}
