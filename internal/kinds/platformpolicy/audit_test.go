@@ -1,6 +1,7 @@
 package platformpolicy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,5 +83,24 @@ func TestAudit(t *testing.T) {
 	observed.Audit = nil
 	if status := Status(off, observed, plan.Result{}); status.Objects != 0 {
 		t.Errorf("a policy that does not govern workloads counts %d", status.Objects)
+	}
+}
+
+// TestAuditIsBounded: a pod of another owner may break rules in hundreds of containers, and its
+// violations still fit into the status.
+func TestAuditIsBounded(t *testing.T) {
+	stored := newPolicy(mspolicyv1.Rule{Environment: "production", RequireResourceLimits: true})
+	stored.Spec.Workloads = mspolicyv1.WorkloadsWarn
+	observed := cluster()
+	observed.Objects, observed.Policies = nil, []mspolicyv1.PlatformPolicy{*stored}
+	pod := &corev1.Pod{ObjectMeta: meta("shop-prod", "large")}
+	for range 500 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c"})
+	}
+	observed.Audit = NewAudit(observed.Policies, observed.Namespaces)
+	observed.Audit.Add(pod)
+	status := Status(stored, observed, plan.Result{})
+	if status.Violations != 1 || len(status.Violating[0].Message) > 1024 || !strings.HasSuffix(status.Violating[0].Message, "...") {
+		t.Errorf("%d bytes: %q", len(status.Violating[0].Message), status.Violating[0].Message)
 	}
 }

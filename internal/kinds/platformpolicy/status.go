@@ -92,7 +92,8 @@ func violators(name string, governing map[string]policy.Rules, observed Observed
 	add := func(kind, namespace, object string, violations []policy.Violation) {
 		own := slices.DeleteFunc(slices.Clone(violations), func(v policy.Violation) bool { return v.Policy != name && v.Policy != "" })
 		if len(own) > 0 {
-			violating = append(violating, mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: object, Message: policy.Sentence(own)})
+			message := conditions.Truncate(policy.Sentence(own))
+			violating = append(violating, mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: object, Message: message})
 		}
 	}
 	for _, object := range observed.Objects {

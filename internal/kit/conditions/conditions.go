@@ -73,7 +73,7 @@ func Merge(old, wanted []metav1.Condition, generation int64, now metav1.Time) []
 	for i := range merged {
 		condition := &merged[i]
 		condition.ObservedGeneration = generation
-		condition.Message = truncate(condition.Message)
+		condition.Message = Truncate(condition.Message)
 		condition.LastTransitionTime = now
 		if before := find(old, condition.Type); before != nil && before.Status == condition.Status {
 			condition.LastTransitionTime = before.LastTransitionTime
@@ -136,8 +136,8 @@ func find(conditions []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// truncate limits a message to maxMessage bytes, and cuts between characters.
-func truncate(message string) string {
+// Truncate limits a message to maxMessage bytes, and cuts between characters.
+func Truncate(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
