@@ -57,6 +57,7 @@ var parts = []struct {
 	{"simulated", (*bench).simulated},
 	{"rest", (*bench).rest},
 	{"webhook", (*bench).webhook},
+	{"policy", (*bench).policy},
 	{"panic", (*bench).panicking},
 	{"config", (*bench).configuration},
 	{"sources", (*bench).sources},

@@ -143,25 +143,8 @@ func runNoop(string) error {
 // serveNoop starts such a webhook, and configures one API server to call it wherever the other
 // calls ours.
 func serveNoop(ctx context.Context, from, to client.Client) (func(), error) {
-	process := exec.CommandContext(ctx, "/proc/self/exe", noopCommand, "")
-	input, err := process.StdinPipe()
+	serves, stop, err := startNoop(ctx)
 	if err != nil {
-		return nil, err
-	}
-	output, err := process.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := process.Start(); err != nil {
-		return nil, err
-	}
-	stop := func() {
-		_ = input.Close()
-		_ = process.Wait() // it only had to serve
-	}
-	var serves noopAnswer
-	if err := json.NewDecoder(bufio.NewReader(output)).Decode(&serves); err != nil {
-		stop()
 		return nil, err
 	}
 	if err := copyWebhooks(ctx, from, to, serves); err != nil {
@@ -169,6 +152,31 @@ func serveNoop(ctx context.Context, from, to client.Client) (func(), error) {
 		return nil, err
 	}
 	return stop, nil
+}
+
+// startNoop starts such a webhook, and returns what ends it.
+func startNoop(ctx context.Context) (serves noopAnswer, stop func(), err error) {
+	process := exec.CommandContext(ctx, "/proc/self/exe", noopCommand, "")
+	input, err := process.StdinPipe()
+	if err != nil {
+		return serves, nil, err
+	}
+	output, err := process.StdoutPipe()
+	if err != nil {
+		return serves, nil, err
+	}
+	if err := process.Start(); err != nil {
+		return serves, nil, err
+	}
+	stop = func() {
+		_ = input.Close()
+		_ = process.Wait() // it only had to serve
+	}
+	if err := json.NewDecoder(bufio.NewReader(output)).Decode(&serves); err != nil {
+		stop()
+		return serves, nil, err
+	}
+	return serves, stop, nil
 }
 
 func copyWebhooks(ctx context.Context, from, to client.Client, serves noopAnswer) error {
