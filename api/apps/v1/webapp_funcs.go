@@ -1,6 +1,11 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // GetConditions returns the conditions as they are stored.
 func (w *WebApp) GetConditions() []metav1.Condition { return w.Status.Conditions }
@@ -13,3 +18,14 @@ func (w *WebApp) GetFirstReadyTime() *metav1.Time { return w.Status.FirstReadyTi
 
 // SetFirstReadyTime replaces that time.
 func (w *WebApp) SetFirstReadyTime(first *metav1.Time) { w.Status.FirstReadyTime = first }
+
+// GetPhase returns the phase as it is stored.
+func (w *WebApp) GetPhase() string { return string(w.Status.Phase) }
+
+// GetCounts returns how many replicas are desired and how many are ready; of the desired ones the
+// status has only the summary.
+func (w *WebApp) GetCounts() (desired, ready int32) {
+	_, of, _ := strings.Cut(w.Status.ReplicaSummary, "/")
+	count, _ := strconv.ParseInt(of, 10, 32) // 0 without a Deployment
+	return int32(count), w.Status.ReadyReplicas
+}

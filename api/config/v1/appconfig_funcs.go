@@ -17,3 +17,9 @@ func (a *AppConfig) SetFirstReadyTime(first *metav1.Time) { a.Status.FirstReadyT
 // ConfigMapName returns the name of the ConfigMap that an AppConfig renders, and that the pods of
 // its application use: the name of the application with "-config" behind it.
 func (a *AppConfig) ConfigMapName() string { return a.Spec.Application + "-config" }
+
+// GetPhase returns the phase as it is stored.
+func (a *AppConfig) GetPhase() string { return string(a.Status.Phase) }
+
+// GetCounts returns how many pods use the configuration and how many run the current revision.
+func (a *AppConfig) GetCounts() (desired, ready int32) { return a.Status.Pods, a.Status.UpdatedPods }

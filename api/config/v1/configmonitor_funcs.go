@@ -15,3 +15,11 @@ func (c *ConfigMonitor) GetFirstReadyTime() *metav1.Time { return c.Status.First
 
 // SetFirstReadyTime replaces that time.
 func (c *ConfigMonitor) SetFirstReadyTime(first *metav1.Time) { c.Status.FirstReadyTime = first }
+
+// GetPhase returns the phase as it is stored.
+func (c *ConfigMonitor) GetPhase() string { return string(c.Status.Phase) }
+
+// GetCounts returns how many workloads match and how many of them are up to date.
+func (c *ConfigMonitor) GetCounts() (desired, ready int32) {
+	return c.Status.Matched, c.Status.UpToDate
+}

@@ -43,3 +43,19 @@ func (i *ClusterInstrumentation) GetSpec() *InstrumentationSpec { return &i.Spec
 
 // GetStatus returns the status.
 func (i *ClusterInstrumentation) GetStatus() *InstrumentationStatus { return &i.Status }
+
+// GetPhase returns the phase as it is stored.
+func (i *Instrumentation) GetPhase() string { return string(i.Status.Phase) }
+
+// GetCounts returns how many workloads match and how many of them have the agent.
+func (i *Instrumentation) GetCounts() (desired, ready int32) {
+	return i.Status.Matched, i.Status.Injected
+}
+
+// GetPhase returns the phase as it is stored.
+func (i *ClusterInstrumentation) GetPhase() string { return string(i.Status.Phase) }
+
+// GetCounts returns how many workloads match and how many of them have the agent.
+func (i *ClusterInstrumentation) GetCounts() (desired, ready int32) {
+	return i.Status.Matched, i.Status.Injected
+}

@@ -15,3 +15,6 @@ func (p *PlatformPolicy) GetFirstReadyTime() *metav1.Time { return p.Status.Firs
 
 // SetFirstReadyTime replaces that time.
 func (p *PlatformPolicy) SetFirstReadyTime(first *metav1.Time) { p.Status.FirstReadyTime = first }
+
+// GetPhase returns the phase as it is stored.
+func (p *PlatformPolicy) GetPhase() string { return string(p.Status.Phase) }

@@ -61,14 +61,21 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// Object is an object of one of our kinds: a Kubernetes object with conditions, and with the time
-// when it was Ready first.
+// Object is an object of one of our kinds: a Kubernetes object with conditions and a phase, and
+// with the time when it was Ready first.
 type Object interface {
 	client.Object
 	GetConditions() []metav1.Condition
 	SetConditions(conditions []metav1.Condition)
 	GetFirstReadyTime() *metav1.Time
 	SetFirstReadyTime(first *metav1.Time)
+	GetPhase() string
+}
+
+// Counting is implemented by an object whose status counts what is desired, and how much of it is
+// ready: pods or workloads.
+type Counting interface {
+	GetCounts() (desired, ready int32)
 }
 
 // Kind is the steps of one kind. T is a pointer type, O what is observed, D what is decided.
@@ -309,6 +316,7 @@ func (r *Reconciler[T, O, D]) report(ctx context.Context, stored T, run *run[T, 
 	run.result.Failure = errclass.Failure(run.err)
 	reported := stored.DeepCopyObject().(T)
 	asked := r.Kind.Report(reported, run.object, run.observed, run.decided, run.result)
+	done.reported = reported
 	if isAbsent(stored) {
 		if errclass.Of(run.err) == errclass.Transient {
 			return ctrl.Result{}, run.err

@@ -48,7 +48,7 @@ func (s simple) Observe(context.Context, *mspolicyv1.PlatformPolicy) (struct{}, 
 }
 
 func (simple) Report(into, _ *mspolicyv1.PlatformPolicy, _, _ struct{}, result plan.Result) time.Duration {
-	into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce"}}
+	into.Status.Phase, into.Status.Conditions = "Active", []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce"}}
 	if result.Failure != nil {
 		into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: result.Failure.Reason}}
 	}
@@ -68,7 +68,8 @@ func reconcile(t *testing.T, kind simple, verbosity int) (recorded, error) {
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"}}
+	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"},
+		Status: mspolicyv1.PlatformPolicyStatus{Phase: "Pending"}}
 	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
 	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Kind: kind, Client: cluster,
@@ -91,25 +92,27 @@ func reconcile(t *testing.T, kind simple, verbosity int) (recorded, error) {
 	return got, err
 }
 
-// TestReconcileRecords: each reconcile logs its start and its end, and has spans.
+// TestReconcileRecords: each reconcile logs its start and its end, and has spans. The end has the
+// new phase if there is one.
 func TestReconcileRecords(t *testing.T) {
-	lines := func(result string) []string {
-		const at = `"generation"=7 "resourceVersion"="41"`
-		return []string{`"level"=1 "msg"="Reconciling" ` + at, `"level"=1 "msg"="Reconciled" ` + at + ` "duration"="0s" "result"="` + result + `"`}
+	lines := func(result, phase string) []string {
+		const at = `"generation"=7 "resourceVersion"="41" "phase"=`
+		return []string{`"level"=1 "msg"="Reconciling" ` + at + `"Pending"`,
+			`"level"=1 "msg"="Reconciled" ` + at + `"` + phase + `" "duration"="0s" "result"="` + result + `"`}
 	}
 	for name, test := range map[string]struct {
-		kind   simple
-		result string
-		spans  map[string]string
-		fails  bool
+		kind          simple
+		result, phase string
+		spans         map[string]string
+		fails         bool
 	}{
-		"all is well": {simple{}, "changed", map[string]string{
+		"all is well": {simple{}, "changed", "Active", map[string]string{
 			"Reconcile": "changed", "get": "", "admit": "", "observe": "", "policy": "", "decide": "", "desired": "", "apply": "", "status": "",
 		}, false},
-		"it can't be read": {simple{observation: errors.New("no network")}, "transient", map[string]string{
+		"it can't be read": {simple{observation: errors.New("no network")}, "transient", "Pending", map[string]string{
 			"Reconcile": "transient no network", "get": "", "admit": "", "observe": "no network",
 		}, true},
-		"it is refused": {simple{admission: errors.New("not so")}, "transient", map[string]string{
+		"it is refused": {simple{admission: errors.New("not so")}, "transient", "Active", map[string]string{
 			"Reconcile": "transient not so", "get": "", "admit": "not so", "observe": "", "decide": "", "policy": "", "status": "",
 		}, true},
 	} {
@@ -118,7 +121,7 @@ func TestReconcileRecords(t *testing.T) {
 			if (err != nil) != test.fails {
 				t.Errorf("it returned %v", err)
 			}
-			if diff := cmp.Diff(lines(test.result), got.lines); diff != "" {
+			if diff := cmp.Diff(lines(test.result, test.phase), got.lines); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(test.spans, got.spans); diff != "" {

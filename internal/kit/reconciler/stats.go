@@ -22,9 +22,11 @@ import (
 type stats struct {
 	kind   string
 	object Object
-	span   trace.Span
-	clock  clock.PassiveClock
-	start  time.Time
+	// reported is the object with the new status; nil while there is none.
+	reported Object
+	span     trace.Span
+	clock    clock.PassiveClock
+	start    time.Time
 	// changes is the number of writes.
 	changes int
 	// failure is the error, also an error that is reported in the status and not returned.
@@ -44,10 +46,21 @@ func (r *Reconciler[T, O, D]) begin(ctx context.Context, stored T, span trace.Sp
 		kind = known.Kind
 	}
 	if logger := log.FromContext(ctx).V(1); logger.Enabled() {
-		logger.Info("Reconciling", "generation", stored.GetGeneration(), "resourceVersion", stored.GetResourceVersion())
+		logger.Info("Reconciling", described(stored, stored)...)
 	}
 	span.Object(kind, stored.GetNamespace(), stored.GetName(), stored.GetGeneration())
 	return &stats{kind: kind, object: stored, span: span, clock: r.Clock, start: r.Clock.Now()}
+}
+
+// described returns what the log says of an object as it was read, with the phase and the counts of
+// a status: the stored one, or a newer one.
+func described(stored, status Object) []any {
+	values := []any{"generation", stored.GetGeneration(), "resourceVersion", stored.GetResourceVersion(), "phase", status.GetPhase()}
+	if counting, ok := status.(Counting); ok {
+		desired, ready := counting.GetCounts()
+		values = append(values, "desired", desired, "ready", ready)
+	}
+	return values
 }
 
 // applied records the result of a plan.
@@ -100,8 +113,11 @@ func (p *stats) end(ctx context.Context) {
 	took, result := p.clock.Since(p.start), p.result()
 	metrics.Reconciled(metrics.Pass{Kind: p.kind, Namespace: p.object.GetNamespace(), Result: result, Took: took})
 	if logger := log.FromContext(ctx).V(1); logger.Enabled() {
-		logger.Info("Reconciled", "generation", p.object.GetGeneration(), "resourceVersion", p.object.GetResourceVersion(),
-			"duration", took.String(), "result", string(result))
+		known := p.object
+		if p.reported != nil {
+			known = p.reported
+		}
+		logger.Info("Reconciled", append(described(p.object, known), "duration", took.String(), "result", string(result))...)
 	}
 	p.span.Result(string(result))
 	p.span.End(p.failure)

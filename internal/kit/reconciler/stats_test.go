@@ -7,15 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
 func TestPassResult(t *testing.T) {
@@ -58,6 +66,55 @@ func TestPassResult(t *testing.T) {
 	}
 	if got := new(stats).result(); got != metrics.Panicked {
 		t.Errorf("a reconcile that never returned is %s", got)
+	}
+}
+
+// TestTheLogCounts: the lines at the start and at the end of a reconcile have what the status
+// counted before, and counts now. They are there at level 1 only (see TestReconcileRecords).
+func TestTheLogCounts(t *testing.T) {
+	before := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Generation: 7, ResourceVersion: "41"},
+		Status: msappsv1.WebAppStatus{Phase: "Deploying", ReplicaSummary: "1/3", ReadyReplicas: 1}}
+	after := &msappsv1.WebApp{Status: msappsv1.WebAppStatus{Phase: "Running", ReplicaSummary: "3/3", ReadyReplicas: 3}}
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
+	ctx := ctrl.LoggerInto(t.Context(), logger)
+	cluster := fakeclient.NewClientBuilder().Build()
+	r := &Reconciler[*msappsv1.WebApp, struct{}, struct{}]{Name: "webapp", Client: cluster,
+		Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+	done := r.begin(ctx, before, trace.Span{})
+	done.reported = after
+	done.returned(nil)
+	done.end(ctx)
+	want := []string{
+		`"level"=1 "msg"="Reconciling" "generation"=7 "resourceVersion"="41" "phase"="Deploying" "desired"=3 "ready"=1`,
+		`"level"=1 "msg"="Reconciled" "generation"=7 "resourceVersion"="41" "phase"="Running" "desired"=3 "ready"=3 ` +
+			`"duration"="0s" "result"="unchanged"`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCounts: what each kind counts.
+func TestCounts(t *testing.T) {
+	instrumented := instrv1.InstrumentationStatus{Matched: 4, Injected: 3}
+	running := msappsv1.WebAppStatus{ReplicaSummary: "2/10", ReadyReplicas: 2}
+	for name, test := range map[string]struct {
+		object Counting
+		want   [2]int32
+	}{
+		"WebApp":                      {&msappsv1.WebApp{Status: running}, [2]int32{10, 2}},
+		"WebApp without a Deployment": {&msappsv1.WebApp{}, [2]int32{0, 0}},
+		"AppConfig":                   {&configv1.AppConfig{Status: configv1.AppConfigStatus{Pods: 5, UpdatedPods: 4}}, [2]int32{5, 4}},
+		"ConfigMonitor":               {&configv1.ConfigMonitor{Status: configv1.ConfigMonitorStatus{Matched: 3, UpToDate: 1}}, [2]int32{3, 1}},
+		"Instrumentation":             {&instrv1.Instrumentation{Status: instrumented}, [2]int32{4, 3}},
+		"ClusterInstrumentation":      {&instrv1.ClusterInstrumentation{Status: instrumented}, [2]int32{4, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if desired, ready := test.object.GetCounts(); [2]int32{desired, ready} != test.want {
+				t.Errorf("%d desired, %d ready", desired, ready)
+			}
+		})
 	}
 }
 
