@@ -92,6 +92,13 @@ var (
 		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready` or `Paused` for long.",
 		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
 	})
+	unreadyObjects = gauge(Metric{
+		Name: "mainstay_unready_objects",
+		Help: "Existing objects of a namespace that are not ready and not on their way: those that mainstay_objects has as `Pending`, `Stalled`, " +
+			"`Degraded` or `Unknown`. Absent for a namespace without any. Each replica reports it: take the maximum.",
+		Normal: "Absent; for some seconds after a change also 1 or 2. The conditions of the objects say what is wrong.",
+		Labels: []Label{kindLabel, namespaceLabel},
+	})
 	instrumented = gauge(Metric{
 		Name: "mainstay_instrumented_workloads",
 		Help: "Workloads that Instrumentations and ClusterInstrumentations match, by state. A workload that several match counts for each. " +

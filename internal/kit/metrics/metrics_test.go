@@ -135,11 +135,11 @@ func TestNamespaceLabelsLock(t *testing.T) {
 	}
 }
 
-// TestSeriesOfNamespaces: namespaces has all metrics with the label.
+// TestSeriesOfNamespaces: namespaces has all metrics with the label. A gauge keeps no series.
 func TestSeriesOfNamespaces(t *testing.T) {
 	with := 0
 	for _, metric := range Declared() {
-		if slices.Contains(metric.names(), "namespace") {
+		if slices.Contains(metric.names(), "namespace") && metric.Type != "gauge" {
 			with++
 		}
 	}
@@ -257,10 +257,11 @@ func TestPhaseOfAnEarlierGeneration(t *testing.T) {
 
 // TestTally: each object counts once, by its current phase, and deleted objects do not count.
 func TestTally(t *testing.T) {
-	tally := &Tally{known: map[types.UID]string{}}
+	tally := &Tally{known: map[types.UID]counted{}}
 	expect := func(want map[string]int) {
 		t.Helper()
-		if diff := cmp.Diff(want, tally.count()); diff != "" {
+		byPhase, _ := tally.count()
+		if diff := cmp.Diff(want, byPhase); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -277,11 +278,37 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
+// TestUnready: objects that are Ready, on their way, paused or being deleted need no attention.
+func TestUnready(t *testing.T) {
+	tally := &Tally{known: map[types.UID]counted{}}
+	in := func(namespace string, object *msappsv1.WebApp) *msappsv1.WebApp {
+		object.Namespace = namespace
+		return object
+	}
+	tally.OnAdd(in("shop", app("a", "Ready=True")), true)
+	tally.OnAdd(in("shop", app("b", "Ready=False")), true)
+	tally.OnAdd(in("shop", app("c", "Ready=False", "Paused=True")), true)
+	tally.OnAdd(in("shop", app("d", "Ready=False", "Stalled=True")), true)
+	tally.OnAdd(in("shop", app("e", "Ready=False", "Degraded=True")), true)
+	tally.OnAdd(in("blog", app("f")), true)
+	tally.OnAdd(in("docs", app("g", "Ready=Unknown")), true)
+	_, got := tally.count()
+	if diff := cmp.Diff(map[string]int{"shop": 2, "blog": 1, "docs": 1}, got); diff != "" {
+		t.Error(diff)
+	}
+	few := &namespaceLabels{limit: 1}
+	few.with("shop", func(string) {})
+	if diff := cmp.Diff(map[string]int{"shop": 2, otherNamespaces: 2}, few.sum(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestCollector tests the gauges, and which of them are absent.
 func TestCollector(t *testing.T) {
 	t.Cleanup(func() { current.Store(nil) })
 	filled := false
-	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]string{"a": ready, "b": ready, "c": stalled}}
+	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]counted{
+		"a": {ready, "shop"}, "b": {ready, "shop"}, "c": {stalled, "shop"}}}
 	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
 		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
 		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})
@@ -314,6 +341,7 @@ func TestCollector(t *testing.T) {
 		want["mainstay_objects WebApp "+phase] = 0
 	}
 	want["mainstay_objects WebApp Ready"], want["mainstay_objects WebApp Stalled"] = 2, 1
+	want["mainstay_unready_objects WebApp shop"] = 1
 	expect(want)
 	current.Store(&Sources{CertificateExpiry: map[string]func() time.Time{
 		"webhooks": func() time.Time { return time.Unix(1000, 0) }, "apiserver": func() time.Time { return time.Unix(2000, 0) },

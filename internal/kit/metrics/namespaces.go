@@ -10,9 +10,9 @@ import (
 
 const (
 	// maxNamespaces is the number of namespaces with series of their own. Each has at most about 20
-	// per kind: 7 results, 10 of the histogram, 3 of denials and contests. So ten kinds have at most
-	// 100,000, which Prometheus stores easily, and this process in about 30 MB. Few clusters have that
-	// many namespaces with our objects.
+	// per kind: 7 results, 10 of the histogram, 3 of denials and contests, 1 of unready objects. So
+	// ten kinds have at most 105,000, which Prometheus stores easily, and this process in about 30 MB.
+	// Few clusters have that many namespaces with our objects.
 	maxNamespaces = 500
 	// otherNamespaces is the label of all other namespaces.
 	otherNamespaces = "(other)"
@@ -41,6 +41,15 @@ func (n *namespaceLabels) with(namespace string, record func(label string)) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	record(n.label(namespace))
+}
+
+// sum returns counts per namespace as counts per label.
+func (n *namespaceLabels) sum(counts map[string]int) map[string]int {
+	byLabel := map[string]int{}
+	for namespace, count := range counts {
+		n.with(namespace, func(label string) { byLabel[label] += count })
+	}
+	return byLabel
 }
 
 // label returns the label of a namespace. The caller has the lock.

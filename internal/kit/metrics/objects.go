@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,13 @@ func phaseOf(object object) string {
 	return progressing
 }
 
-// Tally counts the objects of one kind in the cache. It makes no call, and needs about 50 bytes per
+// unready are the phases of objects that need attention if they last.
+var unready = []string{pending, stalled, degraded, unknown}
+
+// counted is an object in a Tally.
+type counted struct{ phase, namespace string }
+
+// Tally counts the objects of one kind in the cache. It makes no call, and needs about 70 bytes per
 // object.
 type Tally struct {
 	kind string
@@ -83,7 +90,7 @@ type Tally struct {
 	filled func() bool
 
 	mutex sync.Mutex
-	known map[types.UID]string
+	known map[types.UID]counted
 }
 
 // Count returns a Tally of the objects of a kind. empty is an empty object of the kind. The cache
@@ -93,7 +100,7 @@ func Count(ctx context.Context, cached cache.Cache, kind string, empty client.Ob
 	if err != nil {
 		return nil, fmt.Errorf("counting %s: %w", kind, err)
 	}
-	tally := &Tally{kind: kind, known: map[types.UID]string{}}
+	tally := &Tally{kind: kind, known: map[types.UID]counted{}}
 	registration, err := informer.AddEventHandler(tally)
 	if err != nil {
 		return nil, fmt.Errorf("counting %s: %w", kind, err)
@@ -110,7 +117,7 @@ func (t *Tally) OnAdd(added any, _ bool) {
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.known[object.GetUID()] = phaseOf(object)
+	t.known[object.GetUID()] = counted{phaseOf(object), object.GetNamespace()}
 }
 
 // OnUpdate counts an object again. An object that was recreated under its name arrives as an update
@@ -138,13 +145,16 @@ func (t *Tally) forget(object object) {
 	delete(t.known, object.GetUID())
 }
 
-// count returns the number of objects per phase.
-func (t *Tally) count() map[string]int {
+// count returns the number of objects per phase, and of those in a phase of unready per namespace.
+func (t *Tally) count() (byPhase, unreadyIn map[string]int) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	counts := map[string]int{}
-	for _, phase := range t.known {
-		counts[phase]++
+	byPhase, unreadyIn = map[string]int{}, map[string]int{}
+	for _, object := range t.known {
+		byPhase[object.phase]++
+		if slices.Contains(unready, object.phase) {
+			unreadyIn[object.namespace]++
+		}
 	}
-	return counts
+	return byPhase, unreadyIn
 }
