@@ -28,7 +28,8 @@ type area struct {
 var areas = []area{
 	{
 		name: "webapp", folders: []string{"internal/kinds/webapp", "api/apps"}, scenarios: []string{"webapp"},
-		files:    []string{"webapp_test.go", "children_test.go", "ownership_test.go", "status_test.go", "refusal_test.go", "fields_test.go"},
+		files: []string{"webapp_test.go", "children_test.go", "ownership_test.go", "status_test.go", "refusal_test.go", "fields_test.go",
+			"monitors_test.go"},
 		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "unschedulable"},
 	},
 	{

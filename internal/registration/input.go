@@ -37,6 +37,8 @@ type Input struct {
 	Reviewing client.Reader
 	// HasWebhooks reports whether webhooks are served.
 	HasWebhooks bool
+	// MonitorLabels are the labels by which Prometheus selects ServiceMonitors.
+	MonitorLabels map[string]string
 	// Workloads reads everything about workloads of others. It has no Sources while no kind restarts
 	// workloads.
 	Workloads observe.Reader

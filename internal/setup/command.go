@@ -116,6 +116,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 		"create the PlatformPolicy default, once in the life of the CustomResourceDefinition")
 	flags.StringSliceVar(&s.DefaultPolicyRegistries, "default-policy-registries", s.DefaultPolicyRegistries,
 		"registries that images may come from in production, by the policy that --default-policy creates (default: any)")
+	flags.StringToStringVar(&s.ServiceMonitorLabels, "servicemonitor-labels", s.ServiceMonitorLabels,
+		"labels of the ServiceMonitors of WebApps, by which Prometheus selects them (default: none)")
 	s.Webhooks.addFlags(flags)
 	s.APIService.addFlags(flags)
 	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,13 +109,11 @@ const (
 )
 
 // cacheOptions returns what the shared cache keeps: what the enabled kinds need, what those that
-// use workloads and namespaces share, and the metadata of the awaited definitions.
+// use workloads and namespaces share, and the names of definitions.
 func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, error) {
 	needs := map[string][]watch.Need{}
-	var awaited []string
 	for _, k := range on {
 		needs[k.Name] = k.Needs
-		awaited = append(awaited, k.Awaited...)
 		if k.UsesNamespaces {
 			needs[namespacesName] = []watch.Need{watch.Namespaces()}
 		}
@@ -128,13 +125,8 @@ func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, err
 	if err != nil {
 		return nil, fmt.Errorf("uniting what is read from the cache: %w", err)
 	}
-	slices.Sort(awaited)
-	if awaited = slices.Compact(awaited); len(awaited) > 0 {
-		definitions := cache.ByObject{Label: labels.Everything()}
-		if len(awaited) == 1 { // no field selector can match several names
-			definitions.Field = fields.OneTermEqualSelector("metadata.name", awaited[0])
-		}
-		options[optionalapi.Definition()] = definitions
+	if slices.ContainsFunc(on, func(k registration.Kind) bool { return len(k.Awaited) > 0 }) {
+		options[optionalapi.Definition()] = cache.ByObject{Label: labels.Everything(), Transform: optionalapi.NameOnly}
 	}
 	return options, nil
 }

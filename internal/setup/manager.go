@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -73,6 +75,8 @@ type Settings struct {
 	DefaultPolicy bool
 	// DefaultPolicyRegistries are the registries that it allows in production; none means any.
 	DefaultPolicyRegistries []string
+	// ServiceMonitorLabels are the labels by which Prometheus selects ServiceMonitors.
+	ServiceMonitorLabels map[string]string
 	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
 	StakaterAnnotations bool
 	// Clock is the controllers' clock; nil means the real one.
@@ -189,7 +193,8 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 	wired := wiring{settings: settings, Input: registration.Input{
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Watched: settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
-		Workloads: workloadReader(manager, settings, on, sources),
+		MonitorLabels: settings.ServiceMonitorLabels,
+		Workloads:     workloadReader(manager, settings, on, sources),
 	}}
 	var err error
 	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {
@@ -241,6 +246,9 @@ func (s Settings) validate() ([]registration.Kind, error) {
 	}
 	if err := s.validateDefaultPolicy(); err != nil {
 		return nil, err
+	}
+	if problems := metav1validation.ValidateLabels(s.ServiceMonitorLabels, field.NewPath("--servicemonitor-labels")); len(problems) > 0 {
+		return nil, problems[0]
 	}
 	if s.LeaderElection && s.leaseNamespace() == "" {
 		return nil, errors.New("--leader-elect needs --namespace or --leader-elect-namespace, the namespace of the Lease")

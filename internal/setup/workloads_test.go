@@ -52,6 +52,21 @@ func TestDemandReaders(t *testing.T) {
 	}
 }
 
+// TestServiceMonitorLabels: what the API server would refuse in each ServiceMonitor, the manager
+// refuses at its start.
+func TestServiceMonitorLabels(t *testing.T) {
+	settings := DefaultSettings()
+	settings.LeaderElection = false
+	settings.ServiceMonitorLabels = map[string]string{"release": "kube-prometheus-stack"}
+	if _, err := settings.validate(); err != nil {
+		t.Error(err)
+	}
+	settings.ServiceMonitorLabels = map[string]string{"release": "a b"}
+	if _, err := settings.validate(); err == nil || !strings.Contains(err.Error(), `--servicemonitor-labels: Invalid value: "a b"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSecretNamespaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		own              string

@@ -163,6 +163,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 	switch {
 	case right.group == "gateway.networking.k8s.io":
 		return "the testbed has no Gateway API"
+	case right.group == "monitoring.coreos.com":
+		return "the testbed has no Prometheus Operator; test/integration has its ServiceMonitor"
 	case right.resource == "ingressclasses":
 		return "the class of an Ingress is read when that has been without an address for a minute"
 	case strings.HasPrefix(right.resource, "validatingadmissionpolic"), right.resource == "selfsubjectreviews":

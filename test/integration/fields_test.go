@@ -41,10 +41,11 @@ const (
 
 const (
 	// request is what an autoscaler requires.
-	request = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
-	routes  = "HTTPRoute"
-	scaler  = "HorizontalPodAutoscaler"
-	budget  = "PodDisruptionBudget"
+	request  = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
+	routes   = "HTTPRoute"
+	monitors = "ServiceMonitor"
+	scaler   = "HorizontalPodAutoscaler"
+	budget   = "PodDisruptionBudget"
 	// withheld and invalid are for changes without an effect on a child: nothing is applied, or the
 	// spec is refused.
 	withheld = "withheld"
@@ -92,6 +93,12 @@ var specEffects = map[string]effect{
 	"disruption.disabled":       {"disruption: {disabled: true}", budget, "spec", absent},
 	"disruption.minAvailable":   {"disruption: {minAvailable: 50%}", budget, "spec.minAvailable", `"50%"`},
 	"disruption.maxUnavailable": {"disruption: {maxUnavailable: 2}", budget, "spec.maxUnavailable", "2"},
+
+	"metrics.port":      {"metrics: {port: 9090}", monitors, "spec.endpoints.0.relabelings.0.replacement", `"$1:9090"`},
+	"metrics.path":      {"metrics: {path: /m}", monitors, "spec.endpoints.0.path", `"/m"`},
+	"metrics.interval":  {"metrics: {interval: 30s}", monitors, "spec.endpoints.0.interval", `"30s"`},
+	"metrics.from":      {"networkPolicy: {}\nmetrics: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", "NetworkPolicy", "spec.ingress.0.from.0.ipBlock.cidr", `"10.0.0.0/8"`},
+	"metrics.dashboard": {"metrics: {dashboard: true}", "ConfigMap", "metadata.labels.grafana_dashboard", `"1"`},
 
 	"networkPolicy.from":               {"networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", "NetworkPolicy", "spec.ingress.0.from.0.ipBlock.cidr", `"10.0.0.0/8"`},
 	"strategy.type":                    {"strategy: {type: Recreate}", "Deployment", "spec.strategy.type", `"Recreate"`},
@@ -253,9 +260,9 @@ func checkEffect(t *testing.T, space string, test effect) {
 	g.Expect(cluster.Client.Create(t.Context(), accepted, strict...)).To(gomega.Succeed())
 	var app msappsv1.WebApp
 	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(accepted.Object, &app)).To(gomega.Succeed())
-	after, child := effectOn(&app, test) // the API server has no CRD of HTTPRoute
+	after, child := effectOn(&app, test)
 	g.Expect(after).To(gomega.Equal(test.want))
-	if child != nil && test.kind != routes { // the API server has no definition of HTTPRoute
+	if child != nil && test.kind != routes && test.kind != monitors { // whose definitions the API server lacks
 		child.SetNamespace(space) // as package apply does
 		g.Expect(cluster.Client.Create(t.Context(), child, strict...)).To(gomega.Succeed())
 	}
@@ -265,7 +272,7 @@ func checkEffect(t *testing.T, space string, test effect) {
 // none.
 func effectOn(app *msappsv1.WebApp, test effect) (string, client.Object) {
 	webapp.Default(app)
-	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true})
+	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true, HasMonitorAPI: true})
 	switch test.kind {
 	case withheld:
 		return strconv.FormatBool(desired.Withhold), nil

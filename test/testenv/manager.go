@@ -41,6 +41,8 @@ type Manager struct {
 	Requests *Requests
 	// Stop stops the manager and waits until it has ended. It is also called at the end of the test.
 	Stop func()
+	// Done is closed when the manager has ended, also if nothing has stopped it.
+	Done chan struct{}
 }
 
 // StartManager starts a manager as in production, and returns when its caches are filled.
@@ -56,7 +58,7 @@ func StartManager(t testing.TB, config *rest.Config, options ManagerOptions) *Ma
 // RunManager is like StartManager, but does not wait for the caches.
 func RunManager(t testing.TB, config *rest.Config, options ManagerOptions) *Manager {
 	t.Helper()
-	m := &Manager{Requests: options.Requests}
+	m := &Manager{Requests: options.Requests, Done: make(chan struct{})}
 	if m.Requests == nil {
 		m.Requests = &Requests{}
 	}
@@ -83,7 +85,10 @@ func RunManager(t testing.TB, config *rest.Config, options ManagerOptions) *Mana
 	}
 	m.Operator = operator
 	done := make(chan error, 1)
-	go func() { done <- operator.Start(ctx) }()
+	go func() {
+		done <- operator.Start(ctx)
+		close(m.Done)
+	}()
 	m.Stop = sync.OnceFunc(func() {
 		cancel()
 		err := <-done

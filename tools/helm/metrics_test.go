@@ -3,6 +3,7 @@ package helm_test
 import (
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,35 @@ func TestMonitors(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"insecureSkipVerify": true},
 		tlsOf("webhook: {enabled: false}\nmetrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestMonitorsOfWebApps: the ServiceMonitors of WebApps, as their golden files have them, have only
+// fields of the Prometheus Operator's own types. Mainstay has minimal types for them.
+func TestMonitorsOfWebApps(t *testing.T) {
+	files, err := filepath.Glob("../../internal/kinds/webapp/testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			if !strings.HasPrefix(document, "# ServiceMonitor,") {
+				continue
+			}
+			found++
+			var monitor monitoringv1.ServiceMonitor
+			if err := yaml.UnmarshalStrict([]byte(document), &monitor); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("only %d ServiceMonitors were found", found)
 	}
 }
 

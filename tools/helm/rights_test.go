@@ -130,7 +130,7 @@ func TestSharedRights(t *testing.T) {
 	for off, wanted := range map[string]struct{ kept, gone right }{
 		"webapp":         {right{"apps", "deployments", "", "patch"}, right{"apps", "deployments", "", "create"}},
 		"platformpolicy": {right{"", "namespaces", "", "watch"}, right{"policy.mainstay.dev", "platformpolicies", "", "watch"}},
-		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"", "configmaps", "", "patch"}},
+		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"config.mainstay.dev", "appconfigs/status", "", "patch"}},
 		"configmonitor":  {right{"", "pods", "", "list"}, right{"", "pods/eviction", "", "create"}},
 	} {
 		granted := roleRights(t, mustRender(t, "kinds: {"+off+": {enabled: false}}", target{}).Manifest, "ClusterRole", "", "mainstay-manager")

@@ -60,7 +60,7 @@ var effects = map[string]struct{ values, want string }{
 	"metrics.readers":                 {"metrics: {readers: [{kind: Group, name: ops}]}", "kind: Group"},
 	"metrics.serviceMonitor.enabled":  {"metrics: {serviceMonitor: {enabled: true}}", "kind: ServiceMonitor"},
 	"metrics.serviceMonitor.interval": {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", "interval: 7s"},
-	"metrics.serviceMonitor.labels":   {"metrics: {serviceMonitor: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
+	"metrics.serviceMonitor.labels":   {"metrics: {serviceMonitor: {labels: {a/b: c, d: e}}}", "--servicemonitor-labels=a/b=c,d=e\n"},
 	"nameOverride":                    {"nameOverride: other", "app.kubernetes.io/name: other"},
 	"nodeSelector":                    {"nodeSelector: {disk: ssd}", "nodeSelector:\n        disk: ssd"},
 	"podAnnotations":                  {"podAnnotations: {a/b: c}", "a/b: c"},

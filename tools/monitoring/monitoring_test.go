@@ -263,6 +263,50 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
+// TestDashboardOfWebApps: every query of the dashboard that each WebApp may have is valid, and its
+// legend has only labels that it keeps.
+func TestDashboardOfWebApps(t *testing.T) {
+	content, err := os.ReadFile("../../internal/kinds/webapp/testdata/metrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, document, found := strings.Cut(string(content), "\n# ConfigMap,")
+	_, document, _ = strings.Cut(document, "\n")
+	var made struct{ Data map[string]string }
+	if err := yaml.Unmarshal([]byte(document), &made); err != nil || !found {
+		t.Fatal(found, err)
+	}
+	queries := 0
+	for _, text := range made.Data {
+		var dashboard struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr, LegendFormat string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(text), &dashboard); err != nil {
+			t.Fatal(err)
+		}
+		for _, panel := range dashboard.Panels {
+			for _, target := range panel.Targets {
+				queries++
+				expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
+				if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
+					t.Errorf("%s: %v", panel.Title, err)
+				}
+				for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+					if !regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(expr) {
+						t.Errorf("%s: its legend has %s, which %s does not keep", panel.Title, label[1], expr)
+					}
+				}
+			}
+		}
+	}
+	if queries < 8 {
+		t.Errorf("only %d queries were found", queries)
+	}
+}
+
 // TestDashboard: every query is valid and uses existing metrics.
 func TestDashboard(t *testing.T) {
 	var dashboard struct {

@@ -288,6 +288,40 @@ type NetworkPolicy struct {
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 }
 
+// Metrics is where the application serves metrics, in the text format of Prometheus, over plain
+// HTTP.
+type Metrics struct {
+	// Port is the TCP port on which the pods serve metrics; default: spec.port. It need not be a port
+	// of the Service.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// Path of the metrics; default "/metrics".
+	// +optional
+	// +default="/metrics"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[-A-Za-z0-9._~%/:@=+,;]*$')",message="must start with '/', and have no query"
+	Path string `json:"path,omitempty"`
+	// Interval is the time between two scrapes, 5s to 5m in whole seconds. Without the Prometheus
+	// Operator it has no effect. Default: that of Prometheus.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 30s"
+	Interval string `json:"interval,omitempty"`
+	// From are the peers that scrape, which spec.networkPolicy lets connect to the port of the
+	// metrics: the pods of Prometheus. It is required with spec.networkPolicy, and has no effect
+	// without.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
+	// Dashboard creates a ConfigMap with a Grafana dashboard of the application, for the sidecar of
+	// Grafana's chart: it has the label grafana_dashboard: "1".
+	// +optional
+	Dashboard bool `json:"dashboard,omitempty"`
+}
+
 // Strategy is how a change replaces the pods.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'Recreate' || !(has(self.maxSurge) || has(self.maxUnavailable))",message="spec.strategy: maxSurge and maxUnavailable require type RollingUpdate"

@@ -46,6 +46,7 @@ type WebAppList struct {
 // WebAppSpec is the desired application. Only image is required.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas)",message="must not set both spec.replicas and spec.autoscaling: omit replicas, which the autoscaler sets"
+// +kubebuilder:validation:XValidation:rule="!has(self.metrics) || !has(self.networkPolicy) || (has(self.metrics.from) && size(self.metrics.from) > 0)",message="spec.metrics.from must name the peers that scrape, because spec.networkPolicy lets only listed peers connect"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || self.sidecars.all(c, c.name != 'webapp')",message="spec.sidecars must not use the name webapp: it is the application's own container"
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || self.initContainers.all(c, c.name != 'webapp')",message="spec.initContainers must not use the name webapp: it is the application's own container"
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || !has(self.sidecars) || self.initContainers.all(i, !self.sidecars.exists(s, s.name == i.name))",message="spec.initContainers and spec.sidecars must not share a container name"
@@ -201,6 +202,12 @@ type WebAppSpec struct {
 	// NetworkPolicy lets only the listed peers connect to the application. Default: all.
 	// +optional
 	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
+
+	// Metrics has Prometheus scrape the application: through a ServiceMonitor if the cluster has the
+	// API of the Prometheus Operator, otherwise through annotations of the Service
+	// (prometheus.io/scrape, /port and /path). It never replaces the pods. Default: not scraped.
+	// +optional
+	Metrics *Metrics `json:"metrics,omitempty"`
 
 	// Strategy is how a change replaces the pods.
 	// +optional

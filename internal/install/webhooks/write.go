@@ -49,20 +49,12 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMappe
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
 	made, err := cache.New(retrytransport.Config(config, "webhooks"), cache.Options{Scheme: scheme, Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{
-			validating.empty(): named, mutating.empty(): named, optionalapi.Definition(): {Transform: stripDefinition},
+			validating.empty(): named, mutating.empty(): named, optionalapi.Definition(): {Transform: optionalapi.NameOnly},
 		}})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of the webhook configurations: %w", err)
 	}
 	return made, nil
-}
-
-// stripDefinition keeps name and version only.
-func stripDefinition(cached any) (any, error) {
-	if definition, ok := cached.(*metav1.PartialObjectMetadata); ok {
-		definition.Annotations, definition.Labels, definition.ManagedFields = nil, nil, nil
-	}
-	return cached, nil
 }
 
 // watch wakes the loop when an object changes that the Publisher keeps.

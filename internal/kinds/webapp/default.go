@@ -20,6 +20,7 @@ const (
 	// s, 37 of 18,500 requests right after Ready were refused (measured 2026-11-21 on the testbed).
 	defaultMinReadySeconds = 2
 	defaultIngressPath     = "/"
+	defaultMetricsPath     = "/metrics"
 )
 
 // Default fills in omitted fields. It changes app in place, in memory only, and is idempotent. It
@@ -38,6 +39,10 @@ func Default(app *msappsv1.WebApp) {
 	spec.Strategy.ProgressDeadlineSeconds = cmp.Or(spec.Strategy.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
 	if ingress := spec.Ingress; ingress != nil {
 		ingress.Path = cmp.Or(ingress.Path, defaultIngressPath)
+	}
+	if metrics := spec.Metrics; metrics != nil {
+		metrics.Port = cmp.Or(metrics.Port, spec.Port)
+		metrics.Path = cmp.Or(metrics.Path, defaultMetricsPath)
 	}
 	if scaling := spec.Autoscaling; scaling != nil {
 		scaling.Min = cmp.Or(scaling.Min, 1)

@@ -37,6 +37,12 @@ func TestDefault(t *testing.T) {
 			func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com"} },
 			changed(func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com", Path: "/"} }),
 		},
+		"metrics are those of the application": {
+			func(s *msappsv1.WebAppSpec) { s.Port, s.Metrics = 3000, &msappsv1.Metrics{} },
+			changed(func(s *msappsv1.WebAppSpec) {
+				s.Port, s.ServicePort, s.Metrics = 3000, 3000, &msappsv1.Metrics{Port: 3000, Path: "/metrics"}
+			}),
+		},
 		"autoscaling goes by CPU, from one pod on": {
 			func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 4} },
 			changed(func(s *msappsv1.WebAppSpec) {

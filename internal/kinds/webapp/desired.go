@@ -57,6 +57,14 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if app.Spec.Route != nil && observed.HasRouteAPI {
 		add(desiredRoute(app), service)
 	}
+	if metrics := app.Spec.Metrics; metrics != nil {
+		if observed.HasMonitorAPI {
+			add(desiredServiceMonitor(app, observed), service)
+		}
+		if metrics.Dashboard {
+			add(desiredDashboard(app))
+		}
+	}
 	return wanted
 }
 

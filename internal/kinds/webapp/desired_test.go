@@ -35,9 +35,10 @@ func situations() map[string]situation {
 		s.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
 		s.Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
 	})
+	monitored := Observed{HasMonitorAPI: true, MonitorLabels: map[string]string{"release": "kube-prometheus-stack"}}
 	return map[string]situation{
 		"minimal":             {app: func(*msappsv1.WebApp) {}},
-		"everything":          {app: everything, observed: Observed{HasRouteAPI: true}},
+		"everything":          {app: everything, observed: Observed{HasRouteAPI: true, HasMonitorAPI: true}},
 		"autoscaled-new":      {app: autoscaled},
 		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, rolledOut())}},
 		"restricted":          {app: spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
@@ -69,6 +70,20 @@ func situations() map[string]situation {
 				ParentRefs: []msappsv1.ParentReference{{Name: "public", Namespace: "gateways", SectionName: "https"}, {Name: "internal"}},
 				Hostnames:  []msappsv1.Hostname{"shop.example.com"},
 			}
+		})},
+		"metrics": {observed: monitored, app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Metrics = &msappsv1.Metrics{Interval: "30s", Dashboard: true}
+		})},
+		"metrics-of-another-port": {observed: monitored, app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Metrics = &msappsv1.Metrics{Port: 9090, Path: "/q/metrics", From: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "monitoring"}},
+			}}}
+			s.NetworkPolicy = &msappsv1.NetworkPolicy{}
+			s.Labels = msappsv1.Labels{"release": "other"}
+		})},
+		"metrics-without-the-operator": {app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Metrics = &msappsv1.Metrics{Port: 9090, Interval: "30s"}
+			s.ServiceMetadata.Annotations = msappsv1.Annotations{"prometheus.io/port": "1", "prometheus.io/scheme": "http"}
 		})},
 		"route-without-its-api": {app: spec(func(s *msappsv1.WebAppSpec) {
 			s.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}}
@@ -114,6 +129,8 @@ func everything(app *msappsv1.WebApp) {
 		NetworkPolicy: &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}},
 		}}},
+		Metrics: &msappsv1.Metrics{Port: 9090, Path: "/stats", Interval: "1m30s", Dashboard: true,
+			From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "prometheus"}}}}},
 		Strategy: msappsv1.Strategy{
 			Type: "RollingUpdate", MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromString("10%")),
 			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,
@@ -392,16 +409,16 @@ func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Min: 1, Max: 2}
 		s.Ingress = &msappsv1.Ingress{Host: "a.example.com"}
-		s.Route = &msappsv1.Route{}
+		s.Route, s.Metrics = &msappsv1.Route{}, &msappsv1.Metrics{}
 	}))
 	needs := map[string]string{}
-	for _, child := range Desired(app, Observed{HasRouteAPI: true}).Children {
+	for _, child := range Desired(app, Observed{HasRouteAPI: true, HasMonitorAPI: true}).Children {
 		for _, ref := range child.Needs {
 			needs[reflect.TypeOf(child.Object).Elem().Name()] += ref.Kind
 		}
 	}
 	want := map[string]string{"Deployment": "ServiceAccount", "HorizontalPodAutoscaler": "Deployment", "Ingress": "Service",
-		"HTTPRoute": "Service"}
+		"HTTPRoute": "Service", "ServiceMonitor": "Service"}
 	if diff := cmp.Diff(want, needs); diff != "" {
 		t.Error(diff)
 	}

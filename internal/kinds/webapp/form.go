@@ -3,8 +3,10 @@ package webapp
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,6 +39,9 @@ func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 		msappsv1.SpreadRequired, msappsv1.SpreadDisabled)...)
 	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), msappsv1.StrategyRollingUpdate,
 		msappsv1.StrategyRecreate)...)
+	if spec.Metrics != nil {
+		problems = append(problems, validateMetrics(spec, path.Child("metrics"))...)
+	}
 	if spec.Ingress != nil {
 		problems = append(problems, validateAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
 	}
@@ -76,6 +81,58 @@ func validateOneOf[T ~string](value T, at *field.Path, allowed ...T) field.Error
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(at, value, allowed)}
+}
+
+const (
+	// shortestInterval is what a scrape of many pods costs an application and Prometheus at most.
+	shortestInterval = 5 * time.Second
+	// longestInterval is how long Prometheus shows a sample (its lookback delta): graphs of a longer
+	// one have gaps, and alerts do not fire.
+	longestInterval = 5 * time.Minute
+	// Lengths in bytes, as in the schema.
+	maxMetricsPath, maxMetricsInterval = 1024, 16
+)
+
+// Forms of spec.metrics, as in the schema.
+var (
+	metricsPath     = regexp.MustCompile(`^/[-A-Za-z0-9._~%/:@=+,;]*$`)
+	metricsInterval = regexp.MustCompile(`^([0-9]+m)?([0-9]+s)?$`)
+)
+
+// validateMetrics requires what the Prometheus Operator does: it rejects a ServiceMonitor with
+// another duration. The peers that scrape must be known where only known peers may connect.
+func validateMetrics(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	metrics, problems := spec.Metrics, field.ErrorList(nil)
+	for _, problem := range validation.IsValidPortNum(int(metrics.Port)) {
+		problems = append(problems, field.Invalid(path.Child("port"), metrics.Port, problem))
+	}
+	switch at := path.Child("path"); {
+	case len(metrics.Path) > maxMetricsPath:
+		problems = append(problems, field.TooLong(at, "", maxMetricsPath))
+	case !metricsPath.MatchString(metrics.Path):
+		problems = append(problems, field.Invalid(at, metrics.Path, "must start with '/', and have no query"))
+	}
+	if !isInterval(metrics.Interval) {
+		problems = append(problems, field.Invalid(path.Child("interval"), metrics.Interval[:min(len(metrics.Interval), maxMetricsInterval)],
+			"must be from 5s to 5m, in whole seconds, for example 30s"))
+	}
+	if spec.NetworkPolicy != nil && len(metrics.From) == 0 {
+		problems = append(problems, field.Required(path.Child("from"),
+			"spec.networkPolicy lets only listed peers connect: list those that scrape, such as the pods of Prometheus"))
+	}
+	return problems
+}
+
+// isInterval reports whether a text is a time between two scrapes, or empty.
+func isInterval(text string) bool {
+	if text == "" {
+		return true
+	}
+	if len(text) > maxMetricsInterval || !metricsInterval.MatchString(text) {
+		return false
+	}
+	interval, err := time.ParseDuration(text)
+	return err == nil && interval >= shortestInterval && interval <= longestInterval
 }
 
 func validateMetadata(metadata msappsv1.Metadata, path *field.Path) field.ErrorList {

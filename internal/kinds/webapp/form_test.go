@@ -1,9 +1,11 @@
 package webapp
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -17,11 +19,14 @@ func containers(names ...string) []msappsv1.Container {
 	return found
 }
 
-// formCases has, for each rule, a spec that it refuses and one that it accepts.
-var formCases = map[string]struct {
+// formCase is a rule: a spec that it refuses and one that it accepts.
+type formCase struct {
 	bad, good func(*msappsv1.WebAppSpec)
 	field     string
-}{
+}
+
+// formCases are the cases of all other rules.
+var formCases = map[string]formCase{
 	"replicas beside autoscaling": {
 		func(s *msappsv1.WebAppSpec) {
 			s.Autoscaling, s.Resources.Requests, s.Replicas = &msappsv1.Autoscaling{Max: 2}, cpu, ptr.To[int32](2)
@@ -114,8 +119,42 @@ var formCases = map[string]struct {
 	},
 }
 
+// metrics returns a spec with metrics.
+func metrics(given msappsv1.Metrics) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) { s.Metrics = &given }
+}
+
+// metricsCases are the cases of spec.metrics.
+var metricsCases = map[string]formCase{
+	"a port that is none": {metrics(msappsv1.Metrics{Port: 65536}), metrics(msappsv1.Metrics{Port: 65535}), "spec.metrics.port"},
+	"a negative port":     {metrics(msappsv1.Metrics{Port: -1}), metrics(msappsv1.Metrics{Port: 1}), "spec.metrics.port"},
+	"a path without its slash": {metrics(msappsv1.Metrics{Path: "metrics"}), metrics(msappsv1.Metrics{Path: "/"}),
+		"spec.metrics.path"},
+	"a path with a query": {metrics(msappsv1.Metrics{Path: "/m?a=b"}), metrics(msappsv1.Metrics{Path: "/m/a=b"}), "spec.metrics.path"},
+	"a path with a line break": {metrics(msappsv1.Metrics{Path: "/m\n"}), metrics(msappsv1.Metrics{Path: "/m%0a"}),
+		"spec.metrics.path"},
+	"a long path": {metrics(msappsv1.Metrics{Path: "/" + strings.Repeat("a", 1024)}),
+		metrics(msappsv1.Metrics{Path: "/" + strings.Repeat("a", 1023)}), "spec.metrics.path"},
+	"a short interval":      {metrics(msappsv1.Metrics{Interval: "4s"}), metrics(msappsv1.Metrics{Interval: "5s"}), "spec.metrics.interval"},
+	"a long interval":       {metrics(msappsv1.Metrics{Interval: "5m1s"}), metrics(msappsv1.Metrics{Interval: "5m"}), "spec.metrics.interval"},
+	"parts of seconds":      {metrics(msappsv1.Metrics{Interval: "5.5s"}), metrics(msappsv1.Metrics{Interval: "1m30s"}), "spec.metrics.interval"},
+	"a number is no time":   {metrics(msappsv1.Metrics{Interval: "30"}), metrics(msappsv1.Metrics{Interval: "30s"}), "spec.metrics.interval"},
+	"a time of large parts": {metrics(msappsv1.Metrics{Interval: "99999999999999999s"}), metrics(msappsv1.Metrics{Interval: "300s"}), "spec.metrics.interval"},
+	"a NetworkPolicy that keeps Prometheus out": {
+		func(s *msappsv1.WebAppSpec) {
+			s.NetworkPolicy, s.Metrics = &msappsv1.NetworkPolicy{}, &msappsv1.Metrics{}
+		},
+		func(s *msappsv1.WebAppSpec) {
+			s.NetworkPolicy, s.Metrics = &msappsv1.NetworkPolicy{}, &msappsv1.Metrics{From: []networkingv1.NetworkPolicyPeer{{}}}
+		},
+		"spec.metrics.from",
+	},
+}
+
 func TestValidateForm(t *testing.T) {
-	for name, test := range formCases {
+	all := maps.Clone(formCases)
+	maps.Copy(all, metricsCases)
+	for name, test := range all {
 		t.Run(name, func(t *testing.T) {
 			problems := Validate(admitted(spec(test.bad)))
 			if len(problems) != 1 || problems[0].Field != test.field || strings.Contains(problems[0].Error(), "\n") {

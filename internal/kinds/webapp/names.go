@@ -20,7 +20,11 @@ const (
 	tmpPath   = "/tmp"
 )
 
-// Every child has the WebApp's name: there is one of each kind.
+// Every child has the WebApp's name: there is one of each kind. The exception is the ConfigMap,
+// whose name users would choose for the application's own configuration.
+
+// DashboardName returns the name of the ConfigMap with the dashboard of a WebApp.
+func DashboardName(name string) string { return name + "-dashboard" }
 
 // part returns the WebApp as part of its application.
 func part(app *msappsv1.WebApp) naming.Part {

@@ -26,8 +26,8 @@ func TestNamesFit(t *testing.T) {
 		app.Spec.ServiceAccountName = ""
 		delete(app.Labels, "app.kubernetes.io/part-of")
 	})
-	children := Desired(app, Observed{HasRouteAPI: true}).Children
-	if len(children) != 8 {
+	children := Desired(app, Observed{HasRouteAPI: true, HasMonitorAPI: true}).Children
+	if len(children) != 10 {
 		t.Errorf("got %d kinds of children", len(children))
 	}
 	seen := map[string]bool{}
@@ -37,7 +37,11 @@ func TestNamesFit(t *testing.T) {
 			t.Errorf("two children are called %s %s", kind, child.Object.GetName())
 		}
 		seen[kind+child.Object.GetName()] = true
-		if problems := validation.IsDNS1035Label(child.Object.GetName()); len(problems) > 0 {
+		isValid := validation.IsDNS1035Label
+		if kind == "ConfigMap" {
+			isValid = validation.IsDNS1123Subdomain
+		}
+		if problems := isValid(child.Object.GetName()); len(problems) > 0 {
 			t.Errorf("name of %s: %v", kind, problems)
 		}
 		checkLabels(t, kind, child.Object.GetLabels())

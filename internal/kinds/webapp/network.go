@@ -12,11 +12,16 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
+	meta := childMeta(app, app.Spec.ServiceMetadata)
+	if app.Spec.Metrics != nil && !observed.HasMonitorAPI {
+		meta.Annotations = naming.Merged(meta.Annotations, scrapeAnnotations(app))
+	}
 	return &corev1.Service{
-		ObjectMeta: childMeta(app, app.Spec.ServiceMetadata),
+		ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
 			Selector: selector(app, observed),
 			Ports: []corev1.ServicePort{{
@@ -53,15 +58,18 @@ func desiredNetworkPolicy(app *msappsv1.WebApp, observed Observed) *networkingv1
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		},
 	}
-	// A rule without peers would admit everyone, so without peers there is no rule.
-	if peers := app.Spec.NetworkPolicy.From; len(peers) > 0 {
-		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
-			From: peers,
-			Ports: []networkingv1.NetworkPolicyPort{{
-				Protocol: ptr.To(corev1.ProtocolTCP),
-				Port:     new(intstr.FromInt32(app.Spec.Port)),
-			}},
-		}}
+	admit := func(peers []networkingv1.NetworkPolicyPeer, port int32) {
+		if len(peers) == 0 {
+			return // a rule without peers would admit everyone
+		}
+		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{
+			From:  peers,
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: new(intstr.FromInt32(port))}},
+		})
+	}
+	admit(app.Spec.NetworkPolicy.From, app.Spec.Port)
+	if metrics := app.Spec.Metrics; metrics != nil {
+		admit(metrics.From, metrics.Port)
 	}
 	return policy
 }

@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -24,6 +25,10 @@ type Observed struct {
 	MountProblem string
 	// HasRouteAPI reports whether the cluster has the Gateway API's HTTPRoute.
 	HasRouteAPI bool
+	// HasMonitorAPI reports whether the cluster has the Prometheus Operator's ServiceMonitor.
+	HasMonitorAPI bool
+	// MonitorLabels are the labels by which Prometheus selects ServiceMonitors, from the installation.
+	MonitorLabels map[string]string
 	// IngressClassMissing reports that the class of an Ingress that WaitsForAddress does not exist.
 	IngressClassMissing bool
 	// Now is when this was observed.
@@ -56,7 +61,7 @@ func (o Observed) ingress(app *msappsv1.WebApp) *networkingv1.Ingress {
 // groups are the API groups of the kinds of children; the core group where a kind is missing.
 var groups = map[string]string{
 	"Deployment": appsv1.GroupName, "HorizontalPodAutoscaler": autoscalingv2.GroupName, "HTTPRoute": gatewayv1.GroupName,
-	"Ingress": networkingv1.GroupName,
+	"Ingress": networkingv1.GroupName, "ServiceMonitor": monitoring.GroupVersion.Group,
 }
 
 // Ref names the child of a kind.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -27,15 +28,19 @@ type renderer struct {
 	scheme  *runtime.Scheme
 	builtin managedfields.TypeConverter
 	gateway managedfields.TypeConverter
+	// monitoring is for the Prometheus Operator's API.
+	monitoring fielder
 	// own converts objects of our own kinds; nil where no child is of one.
 	own managedfields.TypeConverter
 }
 
-// converterOf returns the converter for objects of a kind.
-func (r renderer) converterOf(kind schema.GroupVersionKind) managedfields.TypeConverter {
+// fielderOf returns the fielder for objects of a kind.
+func (r renderer) fielderOf(kind schema.GroupVersionKind) fielder {
 	switch {
 	case kind.Group == gatewayv1.GroupName:
 		return r.gateway
+	case kind.Group == monitoring.GroupVersion.Group:
+		return r.monitoring
 	case r.own != nil && api.IsOurs(kind.Group):
 		return r.own
 	default:
@@ -45,9 +50,10 @@ func (r renderer) converterOf(kind schema.GroupVersionKind) managedfields.TypeCo
 
 func newRenderer(scheme *runtime.Scheme) renderer {
 	return renderer{
-		scheme:  scheme,
-		builtin: clientconfigurations.NewTypeConverter(scheme),
-		gateway: gatewayconfigurations.NewTypeConverter(scheme),
+		scheme:     scheme,
+		builtin:    clientconfigurations.NewTypeConverter(scheme),
+		gateway:    gatewayconfigurations.NewTypeConverter(scheme),
+		monitoring: newMonitoring(),
 	}
 }
 
@@ -114,7 +120,7 @@ func (r renderer) same(wanted rendered, live plan.Object, manager string) (bool,
 	if err != nil {
 		return false, err
 	}
-	typed, err := r.converterOf(wanted.object.GroupVersionKind()).ObjectToTyped(wanted.object)
+	typed, err := r.fielderOf(wanted.object.GroupVersionKind()).ObjectToTyped(wanted.object)
 	if err != nil {
 		return false, fmt.Errorf("reading the fields of %s: %w", wanted.ref, err)
 	}

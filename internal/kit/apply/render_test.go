@@ -16,13 +16,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 func testRenderer(t testing.TB) renderer {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme, gatewayv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme, gatewayv1.Install,
+		monitoring.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -233,6 +235,38 @@ func TestSameForTheGatewayAPI(t *testing.T) {
 	live := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"mainstay.dev/applied": wanted.hash}}}
 	if same, err := r.same(wanted, live, "mainstay/webapp"); err != nil || same {
 		t.Errorf("got %t, %v", same, err)
+	}
+}
+
+// TestFieldsOfServiceMonitors: they are the ones that the API server records for an applied
+// ServiceMonitor, or each reconcile would apply it again.
+func TestFieldsOfServiceMonitors(t *testing.T) {
+	r := testRenderer(t)
+	made := mustRender(t, r, &monitoring.ServiceMonitor{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}},
+		Spec: monitoring.ServiceMonitorSpec{
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
+			Endpoints: []monitoring.Endpoint{{Port: "http", TargetPort: new(intstr.FromInt32(8080)),
+				Relabelings: []monitoring.Relabeling{{SourceLabels: []string{"__address__"}, Action: "replace"}}}},
+		},
+	})
+	of, err := r.fielderOf(made.object.GroupVersionKind()).ObjectToTyped(made.object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := of.ToFieldSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := fields.Difference(unmanaged).ToJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As kube-apiserver 1.37 records it, with the operator's own definition (see newMonitoring).
+	want := `{"f:metadata":{"f:annotations":{"f:mainstay.dev/applied":{}},"f:labels":{"f:app":{}},` +
+		`"f:ownerReferences":{"k:{\"uid\":\"uid-1\"}":{}}},"f:spec":{"f:endpoints":{},"f:selector":{}}}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -39,6 +39,16 @@ func Definition() *metav1.PartialObjectMetadata {
 	return definition
 }
 
+// NameOnly is a transform for caches of definitions, which keeps name and version only. No field
+// selector can match several names, so that such a cache has all definitions of the cluster, and
+// kubectl keeps whole schemas in their annotations.
+func NameOnly(cached any) (any, error) {
+	if definition, ok := cached.(*metav1.PartialObjectMetadata); ok {
+		definition.Annotations, definition.Labels, definition.ManagedFields = nil, nil, nil
+	}
+	return cached, nil
+}
+
 // Find returns the API of a kind, after it has asked the API server whether it serves the kind now.
 // crd is the name of its definition, whose metadata the cache must admit.
 func Find(kind schema.GroupVersionKind, crd string, mapper meta.RESTMapper, c cache.Cache) (*API, error) {

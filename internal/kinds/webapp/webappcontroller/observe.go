@@ -18,6 +18,7 @@ import (
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -29,14 +30,16 @@ import (
 //
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses;networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=servicemonitors,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observed, error) {
-	observed := webapp.Observed{HasRouteAPI: k.routes.Available(), Now: k.clock.Now()}
-	found, err := k.children.Find(ctx, app, possibleChildren(app.Name, observed.HasRouteAPI)...)
+	observed := webapp.Observed{HasRouteAPI: k.routes.Available(), HasMonitorAPI: k.monitors.Available(), MonitorLabels: k.monitorLabels,
+		Now: k.clock.Now()}
+	found, err := k.children.Find(ctx, app, possibleChildren(app.Name, observed)...)
 	if err != nil {
 		return observed, err
 	}
@@ -67,7 +70,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 
 // possibleChildren returns all objects that a WebApp of this name can own. Those that exist, are
 // its own and are not desired will be deleted.
-func possibleChildren(name string, hasRoutes bool) []plan.Object {
+func possibleChildren(name string, observed webapp.Observed) []plan.Object {
 	possible := []plan.Object{
 		&corev1.ServiceAccount{ObjectMeta: named(name)},
 		&networkingv1.NetworkPolicy{ObjectMeta: named(name)},
@@ -76,9 +79,13 @@ func possibleChildren(name string, hasRoutes bool) []plan.Object {
 		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: named(name)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
 		&networkingv1.Ingress{ObjectMeta: named(name)},
+		&corev1.ConfigMap{ObjectMeta: named(webapp.DashboardName(name))},
 	}
-	if hasRoutes {
+	if observed.HasRouteAPI {
 		possible = append(possible, &gatewayv1.HTTPRoute{ObjectMeta: named(name)})
+	}
+	if observed.HasMonitorAPI {
+		possible = append(possible, &monitoring.ServiceMonitor{ObjectMeta: named(name)})
 	}
 	return possible
 }

@@ -21,8 +21,11 @@ type kind struct {
 	cached   client.Reader
 	live     client.Reader
 	children children.Reader
-	routes   *optionalapi.API
-	clock    clock.PassiveClock
+	// routes and monitors are the optional APIs.
+	routes, monitors *optionalapi.API
+	// monitorLabels are those of ServiceMonitors.
+	monitorLabels map[string]string
+	clock         clock.PassiveClock
 }
 
 var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed, struct{}] = kind{}

@@ -2,6 +2,7 @@ package webappcontroller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,6 +30,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
@@ -51,15 +53,18 @@ var httpRouteKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version:
 // httpRouteCRD is the name of that kind's definition.
 const httpRouteCRD = "httproutes.gateway.networking.k8s.io"
 
+// serviceMonitorKind is the optional kind of the Prometheus Operator.
+var serviceMonitorKind = monitoring.GroupVersion.WithKind("ServiceMonitor")
+
 // Registration returns what WebApps add to the manager.
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name:        webapp.Controller,
-		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install},
+		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,
 		Needs:       needs(),
-		Awaited:     []string{httpRouteCRD},
+		Awaited:     []string{httpRouteCRD, monitoring.ServiceMonitorCRD},
 		Governed:    governedApps,
 		Converter: conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
 			conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1)),
@@ -115,18 +120,19 @@ func stripServiceAccount(account *corev1.ServiceAccount) {
 	}
 }
 
-// setup adds the controller to the manager. HTTPRoutes are used if the cluster has the kind, and
-// from the moment it is installed.
+// setup adds the controller to the manager. HTTPRoutes and ServiceMonitors are used if the cluster
+// has the kind, and from the moment it is installed.
 //
 // Deployment and Service are always desired or kept, and only the garbage collector deletes them:
 // OwnerReferencesPermissionEnforcement requires the right to delete for adopting one.
 //
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=create;patch;delete
-// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses;networkpolicies,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=servicemonitors,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/status,verbs=patch
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -147,36 +153,53 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err != nil {
 		return err
 	}
+	monitors, err := optionalapi.Find(serviceMonitorKind, monitoring.ServiceMonitorCRD, manager.GetRESTMapper(), manager.GetCache())
+	if err != nil {
+		return err
+	}
+	uses := []optional{
+		{routes, &gatewayv1.HTTPRoute{}, func(app *msappsv1.WebApp) bool { return app.Spec.Route != nil }},
+		{monitors, &monitoring.ServiceMonitor{}, func(app *msappsv1.WebApp) bool { return app.Spec.Metrics != nil }},
+	}
+	built, err := build(in, newReconciler(in, routes, monitors), uses)
+	if err != nil {
+		return err
+	}
+	for _, use := range uses {
+		use.api.OnAppear = func(context.Context) error { return use.watch(manager, built) }
+		if err := manager.Add(use.api); err != nil {
+			return fmt.Errorf("awaiting an optional API: %w", err)
+		}
+	}
+	return nil
+}
+
+func newReconciler(in registration.Input, routes, monitors *optionalapi.API) reconcile.Reconciler {
 	r := registration.Complete(in, &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed, struct{}]{
 		Name:              webapp.Controller,
 		New:               func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
 		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
-		Kind: kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: in.Children(), routes: routes,
-			clock: in.Clock},
+		Kind: kind{cached: in.Manager.GetClient(), live: in.Manager.GetAPIReader(), children: in.Children(), routes: routes,
+			monitors: monitors, monitorLabels: in.MonitorLabels, clock: in.Clock},
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
 			Rules: in.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
 		}
 	}
-	built, err := build(in, r, routes.Available())
-	if err != nil {
-		return err
-	}
-	routes.OnAppear = func(context.Context) error { return watchRoutes(manager, built) }
-	return manager.Add(routes)
+	return r
 }
 
 // owned returns empty objects of the child kinds that every cluster has.
 func owned() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
-		&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{},
+		&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &corev1.ConfigMap{},
 	}
 }
 
-func build(in registration.Input, r reconcile.Reconciler, hasRoutes bool) (controller.Controller, error) {
+func build(in registration.Input, r reconcile.Reconciler, uses []optional) (controller.Controller, error) {
 	cached := in.Manager.GetClient()
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(in.Manager).
@@ -190,21 +213,31 @@ func build(in registration.Input, r reconcile.Reconciler, hasRoutes bool) (contr
 	if in.Rules != nil {
 		under = policyreader.Watch(under, cached, &msappsv1.WebAppList{})
 	}
-	if hasRoutes {
-		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
+	for _, use := range uses {
+		if use.api.Available() {
+			under = under.Owns(use.child, changed)
+		}
 	}
 	return under.WithOptions(in.Options()).Build(r)
 }
 
-// watchRoutes starts to watch HTTPRoutes, and enqueues the WebApps that wait for them.
-func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
-	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{},
-		handler.OnlyControllerOwner())
-	if err := running.Watch(source.Kind(manager.GetCache(), &gatewayv1.HTTPRoute{}, owner)); err != nil {
+// optional is a kind of children that a cluster may lack.
+type optional struct {
+	api *optionalapi.API
+	// child is an empty object of the kind.
+	child client.Object
+	// isWanted reports whether an app has such a child where the kind exists.
+	isWanted func(*msappsv1.WebApp) bool
+}
+
+// watch starts to watch the children, and enqueues the WebApps that wait for the kind.
+func (o optional) watch(manager ctrl.Manager, running controller.Controller) error {
+	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{}, handler.OnlyControllerOwner())
+	if err := running.Watch(source.Kind(manager.GetCache(), o.child, owner, watch.ContentChanged())); err != nil {
 		return err
 	}
 	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, app *msappsv1.WebApp) []reconcile.Request {
-		if app.Spec.Route == nil {
+		if !o.isWanted(app) {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(app)}}

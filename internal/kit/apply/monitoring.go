@@ -1,0 +1,56 @@
+package apply
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
+)
+
+// fielder is what lists the fields of an object, such as a managedfields.TypeConverter.
+type fielder interface {
+	ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error)
+}
+
+// newMonitoring returns the fielder for ServiceMonitors. Their definition says what is one value:
+// each list, and a selector. If that of a cluster says something else, each reconcile applies the
+// ServiceMonitor once more, which changes nothing.
+//
+// Sources: the markers of ServiceMonitorSpec in the Prometheus Operator v0.91, and of ObjectMeta
+// and LabelSelector in k8s.io/apimachinery/pkg/apis/meta/v1.
+func newMonitoring() fielder {
+	anything := schema.TypeRef{NamedType: new("anything")}
+	separable := func(elements schema.TypeRef, fields ...schema.StructField) schema.TypeRef {
+		return schema.TypeRef{Inlined: schema.Atom{Map: &schema.Map{Fields: fields, ElementType: elements,
+			ElementRelationship: schema.Separable}}}
+	}
+	field := func(name string, of schema.TypeRef) schema.StructField {
+		return schema.StructField{Name: name, Type: of}
+	}
+	owners := schema.TypeRef{Inlined: schema.Atom{List: &schema.List{ElementType: anything,
+		ElementRelationship: schema.Associative, Keys: []string{"uid"}}}}
+	scalar := schema.Untyped
+	parser := &typed.Parser{Schema: schema.Schema{Types: []schema.TypeDef{
+		{Name: "anything", Atom: schema.Atom{
+			Scalar: &scalar,
+			List:   &schema.List{ElementType: anything, ElementRelationship: schema.Atomic},
+			Map:    &schema.Map{ElementType: anything, ElementRelationship: schema.Atomic},
+		}},
+		{Name: monitoring.ServiceMonitorCRD, Atom: separable(anything,
+			field("metadata", separable(anything,
+				field("labels", separable(anything)), field("annotations", separable(anything)), field("ownerReferences", owners))),
+			field("spec", separable(anything)),
+		).Inlined},
+	}}}
+	return parsed{parser.Type(monitoring.ServiceMonitorCRD)}
+}
+
+// parsed is a fielder for unstructured objects of one type.
+type parsed struct{ of typed.ParseableType }
+
+// ObjectToTyped returns the object with the type of its fields.
+func (p parsed) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	return p.of.FromUnstructured(object.(*unstructured.Unstructured).Object, options...)
+}
