@@ -167,8 +167,6 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "the testbed has no Prometheus Operator; test/integration has its ServiceMonitor"
 	case right.resource == "ingressclasses":
 		return "the class of an Ingress is read when that has been without an address for a minute"
-	case strings.HasPrefix(right.resource, "validatingadmissionpolic"), right.resource == "selfsubjectreviews":
-		return "spec.workloads of a policy would govern the objects of all other tests; test/integration turns it on"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
 	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",

@@ -68,6 +68,7 @@ var users = []test{
 	{"bad image and recovery", testBadImageAndRecovery},
 	{"rolling update loses no request", testRollingUpdateLosesNoRequest},
 	{"crash loop", testCrashLoop},
+	{"a policy for plain workloads", testPolicyOfPlainWorkloads},
 	{"a policy made stricter", testPolicyMadeStricter},
 	{"the default policy in production", testPolicyInProduction},
 	{"nginx as root on port 80", testNginxAsRootOnPort80},

@@ -91,6 +91,40 @@ func testPolicyMadeStricter(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
+// testPolicyOfPlainWorkloads checks that a policy refuses what users write, and nothing that the
+// controllers of Kubernetes make of what is there.
+func testPolicyOfPlainWorkloads(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "plain-dev")
+	apply(t, ns, plain("old", ""))
+	kubectl(t, "-n", ns, "rollout", "status", "deployment/old", "--timeout=3m")
+	apply(t, "", "apiVersion: policy.mainstay.dev/v1\nkind: PlatformPolicy\nmetadata: {name: e2e-plain}\nspec:\n  workloads: Enforce\n  rules:\n"+
+		"  - environment: development\n    maxReplicas: 3\n    requireResourceLimits: true\n")
+	t.Cleanup(func() { discard(t, "", "platformpolicy/e2e-plain") })
+	required := `.resources.limits[cpu]: Required value: must be more than 0 (policy "e2e-plain", rule "development.requireResourceLimits")`
+	g.Eventually(func() error {
+		_, err := tryKubectl(t, "-n", ns, "run", "bare", "--image="+demo, "--dry-run=server")
+		return err
+	}).Should(gomega.MatchError(gomega.ContainSubstring("spec.containers[bare]" + required)))
+	g.Eventually(reading(t, "", "platformpolicy/e2e-plain", "{.status.violations} {.status.violating[0].kind}/{.status.violating[0].name}")).
+		Should(gomega.Equal("1 Deployment/old"))
+
+	kubectl(t, "-n", ns, "delete", "pods", "-l", "app=old", "--wait=false")
+	apply(t, ns, plain("good", limits))
+	kubectl(t, "-n", ns, "rollout", "status", "deployment/good", "--timeout=3m")
+	_, err := tryKubectl(t, "-n", ns, "scale", "deployment/good", "--replicas=4")
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 4: must be at most 3")))
+	_, err = tryKubectl(t, "-n", ns, "set", "image", "deployment/old", "web=docker.io/mainstay/demo-web:2.0")
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "another image is not worse")
+	kubectl(t, "-n", ns, "rollout", "status", "deployment/old", "--timeout=3m")
+
+	patch(t, "", "platformpolicy/e2e-plain", `{"spec":{"workloads":"Off"}}`)
+	g.Eventually(func() error {
+		_, err := tryKubectl(t, "-n", ns, "run", "bare", "--image="+demo, "--dry-run=server")
+		return err
+	}).Should(gomega.Succeed())
+}
+
 // testWebhooksDown removes the Service of the webhooks while the manager runs.
 func testWebhooksDown(t *testing.T) {
 	g := gomega.NewWithT(t)
