@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // lane is a sequence of layers. The lanes run in parallel.
@@ -84,13 +85,25 @@ func commands(tests ...goTest) func(context.Context) ([]goTest, error) {
 }
 
 // pureTests returns the tests that need nothing but Go. Those of concurrent packages run with the
-// race detector.
+// race detector. If the last change was of one kind, the property tests of that kind try as many
+// cases as at night.
 func pureTests(ctx context.Context) ([]goTest, error) {
 	racing, others, err := testedPackages(ctx, ".")
 	if err != nil {
 		return nil, err
 	}
-	return []goTest{{directory: ".", arguments: others}, {directory: ".", race: true, arguments: racing}}, nil
+	return append(withManyCases(others, changedKind(ctx)), goTest{directory: ".", race: true, arguments: racing}), nil
+}
+
+// withManyCases returns the tests of packages. Those of an area try many cases.
+func withManyCases(packages []string, of area) []goTest {
+	few := slices.DeleteFunc(slices.Clone(packages), of.contains)
+	tests := []goTest{{directory: ".", arguments: few}}
+	if len(few) < len(packages) {
+		many := slices.DeleteFunc(slices.Clone(packages), func(at string) bool { return slices.Contains(few, at) })
+		tests = append(tests, goTest{directory: ".", arguments: many, environment: []string{cases.Variable + "=many"}})
+	}
+	return tests
 }
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has: each package against one of

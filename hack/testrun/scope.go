@@ -25,6 +25,11 @@ type area struct {
 	endToEnd []string
 }
 
+// contains reports whether a package, as ./internal/kinds/webapp, is in the area's folders.
+func (a area) contains(at string) bool {
+	return slices.ContainsFunc(a.folders, func(folder string) bool { return strings.HasPrefix(at+"/", "./"+folder+"/") })
+}
+
 var areas = []area{
 	{
 		name: "webapp", folders: []string{"internal/kinds/webapp", "api/apps"}, scenarios: []string{"webapp"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // selections choose layers, and tests of them. `make test` is never one of them.
@@ -27,6 +28,23 @@ func since(ctx context.Context) (string, error) {
 		return base, err
 	}
 	return "HEAD~1", nil
+}
+
+// changedKind returns the only area that has changed since main; none if several have, or if the
+// history is not there to say so.
+func changedKind(ctx context.Context) area {
+	base, err := since(ctx)
+	if err != nil {
+		return area{}
+	}
+	files, err := changedFiles(ctx, ".", base)
+	if err != nil {
+		return area{}
+	}
+	if of := touched(files); !of.all && len(of.areas) == 1 {
+		return of.areas[0]
+	}
+	return area{}
 }
 
 // quick returns vet for all build tags, and the pure tests of changed packages, without those that
@@ -202,7 +220,7 @@ func nightly(context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	long := []string{"MAINSTAY_TEST_CASES=long"}
+	long := []string{cases.Variable + "=long"}
 	racing := func(tests ...goTest) func(context.Context) ([]goTest, error) {
 		for i := range tests {
 			tests[i].race, tests[i].environment = true, long

@@ -14,14 +14,15 @@ import (
 
 // Variable is the environment variable that chooses the cases:
 //   - unset: the small number of `make test`, from seed 0
+//   - many: the large number of a nightly run, from seed 0: what `make test` uses for a changed kind
 //   - long: the large number of a nightly run, from a new seed, which is logged
 //   - seed=N: only the case of that seed, to repeat a failure
 const Variable = "MAINSTAY_TEST_CASES"
 
 // choice is a parsed value of Variable.
 type choice struct {
-	// long requests the nightly number, from a new seed.
-	long bool
+	// many requests the nightly number; fresh does so from a new seed.
+	many, fresh bool
 	// seed is the only seed to try, nil for all.
 	seed *uint64
 }
@@ -30,13 +31,15 @@ func parse(value string) (choice, error) {
 	switch text, one := strings.CutPrefix(value, "seed="); {
 	case value == "":
 		return choice{}, nil
+	case value == "many":
+		return choice{many: true}, nil
 	case value == "long":
-		return choice{long: true}, nil
+		return choice{many: true, fresh: true}, nil
 	case one:
 		seed, err := strconv.ParseUint(text, 10, 64)
 		return choice{seed: &seed}, err
 	default:
-		return choice{}, fmt.Errorf("%s: unsupported value %q: supported values: \"long\", \"seed=N\"", Variable, value)
+		return choice{}, fmt.Errorf("%s: unsupported value %q: supported values: \"many\", \"long\", \"seed=N\"", Variable, value)
 	}
 }
 
@@ -50,13 +53,13 @@ func chosen(t testing.TB) choice {
 }
 
 // Number returns how often a test repeats something: gate times in `make test`, nightly times if
-// Variable is long, once if it names a seed.
+// Variable is many or long, once if it names a seed.
 func Number(t testing.TB, gate, nightly int) int {
 	t.Helper()
 	switch made := chosen(t); {
 	case made.seed != nil:
 		return 1
-	case made.long:
+	case made.many:
 		return nightly
 	default:
 		return gate
@@ -64,8 +67,8 @@ func Number(t testing.TB, gate, nightly int) int {
 }
 
 // Seeds returns the seeds of a property test: 0 to gate-1 in `make test`, so that a failure comes
-// from the change and not from the day. If Variable is long, it returns nightly seeds from the
-// current time on. It stops at the first seed with which the test or one of its subtests fails, and
+// from the change and not from the day. If Variable is many, it returns nightly seeds, and if it is
+// long, from the current time on. It stops at the first seed with which the test or one of its subtests fails, and
 // logs the command that repeats it.
 func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 	t.Helper()
@@ -74,7 +77,7 @@ func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 	switch {
 	case made.seed != nil:
 		first = *made.seed
-	case made.long:
+	case made.fresh:
 		first = uint64(time.Now().UnixMilli()) //nolint:gosec // the time is after 1970
 		t.Logf("%d cases from seed %d on", number, first)
 	}

@@ -28,6 +28,13 @@ func TestSeedsInTheGateAreFixed(t *testing.T) {
 	}
 }
 
+func TestSeedsOfAChangedKindAreManyAndFixed(t *testing.T) {
+	t.Setenv(Variable, "many")
+	if got := slices.Collect(Seeds(t, 3, 100)); len(got) != 100 || got[0] != 0 || got[99] != 99 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestSeedsAtNightAreNew(t *testing.T) {
 	t.Setenv(Variable, "long")
 	r := &recorder{TB: t}
