@@ -34,8 +34,10 @@ func (c *contradictions) forbid(value **bool, unwanted bool, name string) {
 	}
 }
 
-// ContainerContradictions returns the contradictions in a container's security context; nil has
-// none. Beyond the Pod Security Standard, Mainstay's profile requires a read-only root file system.
+// ContainerContradictions returns the values in a container's security context that contradict the
+// profile Restricted, each with how to remove it. What is left out is no contradiction: the profile
+// fills it in. Beyond the Pod Security Standard, Mainstay's profile requires a read-only root file
+// system.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) []Contradiction {

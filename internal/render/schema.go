@@ -170,7 +170,7 @@ func eachLeaf(of *jsonschema.ValidationError, yield func(*jsonschema.ValidationE
 	return true
 }
 
-// whatIsWrong describes a problem of the validator.
+// whatIsWrong describes a violation that the validator found, in at most maxWhat bytes.
 func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) string {
 	var what string
 	switch of := leaf.ErrorKind.(type) {

@@ -72,8 +72,8 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []registration.K
 	}
 }
 
-// demandReaders returns the readers of the kinds' demands, sorted by name: the order of demands is
-// that of messages and events.
+// demandReaders returns what reads the kinds' demands for restarts, sorted by name. Messages and
+// events list demands in this order.
 func demandReaders(on []registration.Kind) []observe.DemandReader {
 	var readers []observe.DemandReader
 	for _, k := range on {

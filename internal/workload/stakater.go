@@ -91,8 +91,8 @@ func stakaterNames(list string) []string {
 	return names
 }
 
-// listed reports whether a list of regular expressions matches a name. One that is invalid, or
-// would cost too much, is taken literally.
+// listed reports whether an entry of a list is equal to a name, or matches it as a regular
+// expression. An expression that is invalid, or would cost too much, matches nothing.
 func (s *stakaterPatterns) listed(list, name string) bool {
 	for _, entry := range stakaterNames(list) {
 		if entry == name {

@@ -126,7 +126,9 @@ func (l *Loop) Problem() error {
 	return l.problem
 }
 
-// Report sets the problem, and logs it if it is new. The Loop reports the result of each pass.
+// Report records the result of a pass, and logs an error that differs from the last one; nil clears
+// it. It ignores the end of the context and lost races. The Loop reports each pass by itself; other
+// goroutines may report what they find.
 func (l *Loop) Report(ctx context.Context, err error) {
 	if ctx.Err() != nil || errors.Is(err, ErrLostRace) {
 		return

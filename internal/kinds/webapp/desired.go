@@ -208,9 +208,9 @@ func desiredAutoscaler(app *msappsv1.WebApp) *autoscalingv2.HorizontalPodAutosca
 	}
 }
 
-// wantsBudget reports whether there is a PodDisruptionBudget: as the spec says, otherwise if there
-// can be more than one pod. For a single pod, a budget would either block a drain or have no
-// effect.
+// wantsBudget reports whether the app should have a PodDisruptionBudget: as the spec says,
+// otherwise if it may have more than one pod. If others set the number of replicas, the Deployment
+// has it. For a single pod, a budget would either block a drain or have no effect.
 func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
 	if disruption := app.Spec.Disruption; disruption != nil {
 		return !disruption.Disabled

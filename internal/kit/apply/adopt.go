@@ -42,11 +42,10 @@ func (a *Applier) takeOverFields(ctx context.Context, object plan.Object, wanted
 	return nil
 }
 
-// takenOverEntries returns the managed fields of an object after the takeover. All entries about
+// takenOverEntries returns the managed fields of an object that manager adopts. All entries about
 // the object itself in our API version are merged into one entry of manager. Entries of
-// subresources (status, scale) stay. manager also takes over labels and annotations, including the
-// consent itself, that have no owner: the API server does not track an object that was created with
-// only a name.
+// subresources (status, scale) stay. The entry also has all labels and annotations, because some
+// may be in no entry: the API server does not track an object that was created with only a name.
 func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
 	union := fieldpath.NewSet()
 	for key := range object.GetLabels() {
