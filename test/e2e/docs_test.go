@@ -150,10 +150,11 @@ func testQuickstart(t *testing.T) {
 		"kubectl scale webapp shop --replicas=11": {says: `spec.replicas: Invalid value: 11: must be at most 10 (policy "default", rule "*.maxReplicas")`, fails: true},
 		"kubectl get platformpolicies":            {says: "default"},
 		"kubectl get webapp legacy -o wide": {says: "Conflict", before: func() {
-			kubectl(t, "-n", ns, "create", "deployment", "legacy", "--image="+demo)
-			apply(t, ns, webapp("legacy", demo))
 			g.Eventually(readyReason(t, ns, "legacy")).Should(gomega.Equal("Conflict"))
 		}},
+		"kubectl wait --for=condition=Ready webapp/legacy": {before: func() { waitReady(t, ns, "legacy") }, says: "condition met"},
+		"kubectl port-forward service/shop 8080 &":         {says: "Forwarding from"},
+		"kubectl get farmpods":                             {says: "shop"},
 		"kubectl set image deployment/shop webapp=nginx": {says: "image updated", before: func() {
 			g.Eventually(exists(t, ns, "service/shop")).Should(gomega.Succeed(), "the deleted Service is back")
 		}},
@@ -166,7 +167,8 @@ func testQuickstart(t *testing.T) {
 			want.before()
 		}
 		// This machine has no registry that could answer that the image does not exist.
-		said, err := tryDocumented(t, quickstart, ns, command, "docker.io/mainstay/demo-web:none", nowhere)
+		said, err := tryDocumented(t, quickstart, ns, command, "docker.io/mainstay/demo-web:none", nowhere,
+			"kubectl port-forward service/shop 8080 &", "grep -m1 Forwarding < <(timeout 60 kubectl port-forward service/shop :8080)")
 		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
 		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
 	}
