@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Uninstalls Mainstay from the current cluster, in the order of docs/install.md (Remove). Applications keep running, and
+# Uninstalls Mainstay from the current cluster, in the order of docs/uninstall.md. Applications keep running, and
 # CRDs and objects stay. What would go on acting without a manager is named before.
 #
 # With EVERYTHING=yes it first deletes all objects of our kinds, while managers run to remove what the objects have

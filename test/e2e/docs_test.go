@@ -16,11 +16,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-const quickstart, install = "docs/quickstart.md", "docs/install.md"
+const quickstart, install, uninstall = "docs/quickstart.md", "docs/install.md", "docs/uninstall.md"
 
 // notRun are the documented commands that no test runs, and why.
 var notRun = map[string]string{
-	"make run": "it runs until it is stopped, outside the cluster and with the user's rights, which would void every test of the rights",
+	"make image": "the archive that it makes is installed by every test; the page loads it into kind, which cannot run here",
+	"make run":   "it runs until it is stopped, outside the cluster and with the user's rights, which would void every test of the rights",
 }
 
 // documentation records which documented commands have run.
@@ -85,10 +86,14 @@ func tryDocumented(t *testing.T, page, ns, command string, replaced ...string) (
 	return shell(t, script)
 }
 
-// documented runs a command of the page about installation, which must succeed.
+// documented runs a command of the pages about installation and removal, which must succeed.
 func documented(t *testing.T, command string, replaced ...string) string {
 	t.Helper()
-	output, err := tryDocumented(t, install, "default", command, replaced...)
+	page := install
+	if slices.Contains(commandsOf(t, uninstall), command) {
+		page = uninstall
+	}
+	output, err := tryDocumented(t, page, "default", command, replaced...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +114,7 @@ func shell(t *testing.T, script string) (string, error) {
 // notRun.
 func testEveryCommand(t *testing.T) {
 	var all []string
-	for _, page := range []string{quickstart, install} {
+	for _, page := range []string{quickstart, install, uninstall} {
 		all = append(all, commandsOf(t, page)...)
 	}
 	for _, command := range all {
@@ -176,8 +181,8 @@ func testQuickstart(t *testing.T) {
 		"nginx"), "shop is gone, and legacy adopted")
 }
 
-// testInstallation runs the commands of docs/install.md from installation to removal, twice: for
-// all namespaces with a removal by hand, and for two namespaces with a removal that deletes the
+// testInstallation runs the commands of the pages from installation to removal, twice: for all
+// namespaces with a removal by hand, and for two namespaces with a removal that deletes the
 // CRDs itself.
 func testInstallation(t *testing.T) {
 	g := gomega.NewWithT(t)
@@ -210,7 +215,7 @@ func testInstallation(t *testing.T) {
 		"helm uninstall mainstay --namespace mainstay-system")
 	g.Expect(names(t, "shop", "deployments")).To(gomega.BeEmpty())
 	notServed(t)
-	for _, command := range commandsOf(t, install) {
+	for _, command := range commandsOf(t, uninstall) {
 		if strings.HasPrefix(command, "kubectl delete crd ") {
 			run(command)
 		}
