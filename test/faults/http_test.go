@@ -40,6 +40,17 @@ func bare(request *http.Request, method, target string) *http.Request {
 	return made
 }
 
+// merging returns a merge patch of the same client, of the object at target.
+func merging(request *http.Request, target, manager, patch string) *http.Request {
+	made := bare(request, http.MethodPatch, target)
+	if manager != "" {
+		made.URL.RawQuery = "fieldManager=" + manager
+	}
+	made.Header.Set("Content-Type", "application/merge-patch+json")
+	fill(made, []byte(patch))
+	return made
+}
+
 // altered returns a copy of a request with a change in the object that it sends. The original can
 // be sent too.
 func altered(request *http.Request, method, target string, change func(map[string]any)) *http.Request {
@@ -67,9 +78,9 @@ func siblingPath(request *http.Request, name string) string {
 }
 
 // renamed returns the same request for an object of another name.
-func renamed(request *http.Request) *http.Request {
-	return altered(request, request.Method, siblingPath(request, appName+"-2"), func(object map[string]any) {
-		object["metadata"].(map[string]any)["name"] = appName + "-2"
+func renamed(request *http.Request, name string) *http.Request {
+	return altered(request, request.Method, siblingPath(request, name), func(object map[string]any) {
+		object["metadata"].(map[string]any)["name"] = name
 	})
 }
 

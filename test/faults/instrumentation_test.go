@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -45,6 +46,17 @@ func instrumentation() campaign.Scenario {
 		IsReady:      instrumentationIsReady,
 		Mask:         hideGrants,
 	}
+}
+
+// briefInstrumentation injects an agent and removes it. Nothing in it waits for a timer, as the
+// removal of an agent that was injected a moment ago does.
+func briefInstrumentation() campaign.Scenario {
+	scenario := instrumentation()
+	scenario.Name = "instrumentation-brief"
+	scenario.Steps = slices.DeleteFunc(scenario.Steps, func(step campaign.Step) bool {
+		return !slices.Contains([]string{"create", "match", "roll out", "delete", "retire"}, step.Name)
+	})
+	return scenario
 }
 
 // noAgent is the agent of a Deployment without one.

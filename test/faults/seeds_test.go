@@ -28,7 +28,7 @@ type seed struct {
 	bug func() seededTransport
 	// options has the fault at which the bug shows.
 	options campaign.Options
-	// always means that the bug shows without any fault.
+	// always means that the bug shows without any fault, perhaps less.
 	always bool
 	// reason and text are those of a difference that must be found.
 	reason campaign.Reason
@@ -58,8 +58,22 @@ func at(fault proxy.Fault, verb, resource string, nth int) campaign.Options {
 	return campaign.Options{Plan: proxy.Plan{Rules: []proxy.Rule{rule}}}
 }
 
-// seeds are the bugs. Those in a manager's own code rarely show without a fault.
-var seeds = []seed{
+// seeded are the bugs by the scenario in which they must be found: one scenario for each kind.
+var seeded = []struct {
+	// name is that of the kind's main scenario, by which `make affected` selects tests.
+	name     string
+	scenario campaign.Scenario
+	seeds    []seed
+}{
+	{"webapp", webApp(), webAppSeeds},
+	{"appconfig-used", usedConfig(), appConfigSeeds},
+	{"configmonitor", configMonitor(), configMonitorSeeds},
+	{"instrumentation", briefInstrumentation(), instrumentationSeeds},
+}
+
+// webAppSeeds are bugs in what every kind shares, and in a WebApp's manager. Those in a manager's
+// own code rarely show without a fault.
+var webAppSeeds = []seed{
 	{
 		name: "a child gets a name by chance", bug: always(generateName), always: true,
 		reason: campaign.Counts, text: "Service shop-",
@@ -86,12 +100,12 @@ var seeds = []seed{
 		reason: campaign.Unsettled, text: "Ready is Deploying",
 	},
 	{
-		name: "the status is written before the children", bug: always(statusFirst), options: at(proxy.KillBefore, "patch",
+		name: "the status is written before the children", bug: always(statusFirst("deployments", "apps.mainstay.dev/v1", "webapps", "mainstay/webapp")), options: at(proxy.KillBefore, "patch",
 			"horizontalpodautoscalers", 1),
 		reason: campaign.Claimed, text: "in step update",
 	},
 	{
-		name: "a lost answer is taken for failure", bug: always(secondName), options: at(proxy.LoseAnswer, "patch", "services", 1),
+		name: "a lost answer is taken for failure", bug: always(secondName("services", secondService)), options: at(proxy.LoseAnswer, "patch", "services", 1),
 		reason: campaign.Counts, text: "Service shop-2 was created 1 times",
 	},
 	{
@@ -126,32 +140,41 @@ var seeds = []seed{
 
 // TestSeededBugs checks that the comparison finds each bug by its difference.
 func TestSeededBugs(t *testing.T) {
-	scenario := webApp()
-	base := undisturbed(t, scenario)
 	count := &tally{start: time.Now()}
-	t.Run("seeds", func(t *testing.T) {
-		for _, seed := range seeds {
-			t.Run(seed.name, func(t *testing.T) {
-				t.Parallel()
-				differences := seed.run(t, scenario, base, seed.options)
-				count.runs.Add(1)
-				if !slices.ContainsFunc(differences, func(found campaign.Difference) bool {
-					return found.Reason == seed.reason && strings.Contains(found.Text, seed.text)
-				}) {
-					t.Errorf("no difference %q with %q was found, but: %v", seed.reason, seed.text, differences)
-				}
-				if *whole && !seed.always {
-					// Without the fault the bug must not show: so it is the fault that finds it.
-					count.runs.Add(1)
-					if differences := seed.run(t, scenario, base, campaign.Options{}); len(differences) > 0 {
-						t.Errorf("the bug shows without a fault: %v", differences)
-					}
-				}
-			})
-		}
-	})
-	count.points.Store(int64(len(seeds)))
-	count.report(t)
+	t.Cleanup(func() { count.report(t) })
+	for _, of := range seeded {
+		count.points.Add(int64(len(of.seeds)))
+		t.Run(of.name, func(t *testing.T) {
+			t.Parallel()
+			base := undisturbed(t, of.scenario)
+			for _, seed := range of.seeds {
+				t.Run(seed.name, func(t *testing.T) {
+					t.Parallel()
+					seed.check(t, of.scenario, base, count)
+				})
+			}
+		})
+	}
+}
+
+// check checks that the bug is found with its fault, and, with -whole, that it does not show
+// without: so it is the fault that finds it.
+func (s seed) check(t *testing.T, scenario campaign.Scenario, base campaign.Outcome, count *tally) {
+	t.Helper()
+	count.runs.Add(1)
+	differences := s.run(t, scenario, base, s.options)
+	if !slices.ContainsFunc(differences, func(found campaign.Difference) bool {
+		return found.Reason == s.reason && strings.Contains(found.Text, s.text)
+	}) {
+		t.Errorf("no difference %q with %q was found, but: %v", s.reason, s.text, differences)
+	}
+	if !*whole || s.always {
+		return
+	}
+	count.runs.Add(1)
+	if differences := s.run(t, scenario, base, campaign.Options{}); len(differences) > 0 {
+		t.Errorf("the bug shows without a fault: %v", differences)
+	}
 }
 
 func (s seed) run(t *testing.T, scenario campaign.Scenario, base campaign.Outcome, options campaign.Options) []campaign.Difference {
@@ -163,6 +186,9 @@ func (s seed) run(t *testing.T, scenario campaign.Scenario, base campaign.Outcom
 	}
 	return campaign.Compare(scenario, base, outcome)
 }
+
+// secondService is the name that a bug gives to a Service.
+const secondService = appName + "-2"
 
 // always returns a bug without memory.
 func always(bug seededTransport) func() seededTransport { return func() seededTransport { return bug } }
@@ -249,10 +275,15 @@ func sending() seededTransport {
 	}
 }
 
-func statusFirst(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
-	if isApply(asked, "deployments") {
-		app := "/apis/apps.mainstay.dev/v1/namespaces/" + asked.Namespace + "/webapps/" + asked.Name
-		response, err := next.RoundTrip(bare(request, http.MethodGet, app))
+// statusFirst writes the status of the owner at path, relative to the namespace, before it applies
+// an object of a resource.
+func statusFirst(resource, group, owner, manager string) seededTransport {
+	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
+		if !isApply(asked, resource) {
+			return next.RoundTrip(request)
+		}
+		path := "/apis/" + group + "/namespaces/" + asked.Namespace + "/" + owner + "/" + appName
+		response, err := next.RoundTrip(bare(request, http.MethodGet, path))
 		if err != nil {
 			return nil, err
 		}
@@ -266,35 +297,35 @@ func statusFirst(next http.RoundTripper, request *http.Request, asked proxy.Requ
 			return nil, err
 		}
 		if stored.Status.ObservedGeneration != 0 && stored.Status.ObservedGeneration != stored.Metadata.Generation {
-			early := bare(request, http.MethodPatch, app+"/status")
-			early.URL.RawQuery = "fieldManager=mainstay/webapp"
-			early.Header.Set("Content-Type", "application/merge-patch+json")
-			fill(early, []byte(fmt.Sprintf(`{"status": {"observedGeneration": %d}}`, stored.Metadata.Generation)))
-			if err := discard(next.RoundTrip(early)); err != nil {
+			status := fmt.Sprintf(`{"status": {"observedGeneration": %d}}`, stored.Metadata.Generation)
+			if err := discard(next.RoundTrip(merging(request, path+"/status", manager, status))); err != nil {
 				return nil, err
 			}
 		}
-	}
-	return next.RoundTrip(request)
-}
-
-func secondName(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
-	if !isApply(asked, "services") {
 		return next.RoundTrip(request)
 	}
-	second := renamed(request)
-	response, err := next.RoundTrip(request)
-	if err == nil {
-		return response, nil
+}
+
+// secondName applies an object of a resource under another name if the first answer is lost.
+func secondName(resource, name string) seededTransport {
+	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
+		if !isApply(asked, resource) {
+			return next.RoundTrip(request)
+		}
+		second := renamed(request, name)
+		response, err := next.RoundTrip(request)
+		if err == nil {
+			return response, nil
+		}
+		return next.RoundTrip(second)
 	}
-	return next.RoundTrip(second)
 }
 
 func impatient(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	if !isApply(asked, "services") {
 		return next.RoundTrip(request)
 	}
-	second := renamed(request)
+	second := renamed(request, secondService)
 	timer := time.AfterFunc(300*time.Millisecond, func() { _ = discard(next.RoundTrip(second)) })
 	defer timer.Stop()
 	return next.RoundTrip(request)
@@ -364,9 +395,8 @@ func marking() func() seededTransport {
 				start := starts[asked.Namespace]
 				mutex.Unlock()
 				if start > 1 {
-					mark := bare(request, http.MethodPatch, "/apis/apps/v1/namespaces/"+asked.Namespace+"/deployments/"+appName)
-					mark.Header.Set("Content-Type", "application/merge-patch+json")
-					fill(mark, []byte(fmt.Sprintf(`{"metadata": {"annotations": {"example.com/start": "%d"}}}`, start)))
+					mark := merging(request, "/apis/apps/v1/namespaces/"+asked.Namespace+"/deployments/"+appName, "",
+						fmt.Sprintf(`{"metadata": {"annotations": {"example.com/start": "%d"}}}`, start))
 					if err := discard(next.RoundTrip(mark)); err != nil {
 						return nil, err
 					}
