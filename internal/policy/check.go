@@ -134,11 +134,20 @@ func (r rule) checkReplicas(subject Subject) []Violation {
 	return found
 }
 
-// CheckImage returns the violations by one image: all that can be checked of an agent.
+// CheckImage returns the violations by one image.
 func (r Rules) CheckImage(at *field.Path, reference string) []Violation {
 	var found []Violation
 	for _, asked := range r.governing {
 		found = append(found, asked.checkImage(at, "", reference)...)
+	}
+	return found
+}
+
+// CheckLimits returns the violations by the limits of one container, whose path is at.
+func (r Rules) CheckLimits(at *field.Path, limits corev1.ResourceList) []Violation {
+	var found []Violation
+	for _, asked := range r.governing {
+		found = append(found, asked.checkLimits(Subject{Containers: []Container{{Field: at, Limits: limits}}})...)
 	}
 	return found
 }

@@ -85,6 +85,7 @@ const (
 	WorkloadCanaryFailed = "CanaryFailed"
 	// WorkloadTooLarge: its annotations leave no room for the record of the injection.
 	WorkloadTooLarge = "TooLarge"
-	// WorkloadPolicyViolation: a PlatformPolicy of its namespace refuses the agent's image.
+	// WorkloadPolicyViolation: a PlatformPolicy of its namespace refuses the agent's image,
+	// or that its init container has no limits.
 	WorkloadPolicyViolation = "PolicyViolation"
 )

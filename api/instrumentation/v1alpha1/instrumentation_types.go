@@ -268,7 +268,8 @@ type Agent struct {
 	SizeLimit *resource.Quantity `json:"sizeLimit,omitempty"`
 
 	// Resources of the init container. Default: requests and limits of 100m CPU and 128Mi memory, with
-	// which a pod of the QoS class Guaranteed keeps its class.
+	// which a pod of the QoS class Guaranteed keeps its class. Without a CPU and a memory limit, the
+	// agent is not injected where a PlatformPolicy requires limits.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 

@@ -109,7 +109,8 @@ type Rule struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	AllowedRegistries []string `json:"allowedRegistries,omitempty"`
 
-	// RequireResourceLimits requires a CPU and a memory limit on every container.
+	// RequireResourceLimits requires a CPU and a memory limit on every container. An agent whose init
+	// container lacks one is not injected.
 	// +optional
 	RequireResourceLimits bool `json:"requireResourceLimits,omitempty"`
 

@@ -34,7 +34,8 @@ type NamespaceContext struct {
 	Keys KeyLookup
 	// HasImageVolumes reports that the cluster supports image volumes.
 	HasImageVolumes bool
-	// Rules are those of the PlatformPolicies that govern the namespace. Only images are checked.
+	// Rules are those of the PlatformPolicies that govern the namespace. Checked are an
+	// agent's image, and the limits of its init container.
 	Rules policy.Rules
 	// RulesUnknown says why Rules could not be read; nil if they are known.
 	RulesUnknown error
@@ -64,7 +65,7 @@ const (
 	Refused
 	// Overruled: another Instrumentation takes precedence for the container.
 	Overruled
-	// Violating: a PlatformPolicy refuses the agent's image. The workload keeps what it has.
+	// Violating: a PlatformPolicy refuses the agent. The workload keeps what it has.
 	Violating
 	// Waiting: the workload keeps what it has until it is granted the new revision.
 	Waiting
@@ -81,7 +82,7 @@ type AgentStatus struct {
 	State State
 	// Refusal says why the agent is Refused, Overruled or Violating.
 	Refusal *Refusal
-	// Tolerated says which rules the image violates that is injected all the same, because it was
+	// Tolerated says which rules an agent violates that is injected all the same, because it was
 	// injected before; empty if it violates none.
 	Tolerated string
 }
@@ -139,12 +140,12 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 		if of(recorded, agent.ID) == nil && hasVolume(w.Template, partName(agent.ID)) {
 			wanted.removeFrom(w.Template) // the record was deleted, and nothing else
 		}
-		injection, status := s.choose(agent, w, wanted, of(last, agent.ID))
+		injection, status := s.choose(agent, w, cmp.Or(before, w.Template), wanted, of(last, agent.ID))
 		statuses[i] = status
 		if injection == nil {
 			continue // the next agent may keep the container until this one is injected
 		}
-		statuses[i].Tolerated = s.violations(injection.Image)
+		statuses[i].Tolerated = policy.Sentence(s.violations(injection, w.Template))
 		effective, by = append(effective, *injection), append(by, i)
 		for _, part := range injection.Parts {
 			taken[part.Name] = agent.String()
@@ -183,26 +184,28 @@ func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containe
 }
 
 // choose returns what to inject for an agent: what its spec says, what was there before, or
-// nothing.
-func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, AgentStatus) {
+// nothing. before is the template that had is in.
+func (s *NamespaceContext) choose(
+	agent *Agent, w *Workload, before *corev1.PodTemplateSpec, wanted, had *Injection,
+) (*Injection, AgentStatus) {
 	isNew := !wanted.isSame(had)
 	if !isNew {
 		wanted.Revision, wanted.Previous = had.Revision, had.Previous
 	} else if agent.HasCanaries() {
 		wanted.Previous = agent.fallback(had)
 	}
-	refusal := s.refuseImage(wanted, had)
+	refusal := s.refuseByPolicy(wanted, had, w.Template, before)
 	switch {
 	case agent.HasFailed() && wanted.Revision == agent.Revision:
 		if had != nil && had.Revision == agent.Revision {
 			had = had.Previous
 		}
-		return s.keep(w, wanted, had), AgentStatus{State: Failed}
+		return s.keep(w, before, wanted, had), AgentStatus{State: Failed}
 	case refusal != nil:
-		return s.keep(w, wanted, had), AgentStatus{State: Violating, Refusal: refusal}
+		return s.keep(w, before, wanted, had), AgentStatus{State: Violating, Refusal: refusal}
 	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
 		if had != nil {
-			return s.keep(w, wanted, had), AgentStatus{State: Waiting}
+			return s.keep(w, before, wanted, had), AgentStatus{State: Waiting}
 		}
 		// An agent that can't be injected never waits: it would be granted again and again.
 		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
@@ -231,9 +234,9 @@ func (a *Agent) fallback(had *Injection) *Injection {
 }
 
 // keep returns what was there before, reduced to the containers that the agent still matches. It
-// returns nil if nothing was there or it no longer fits.
-func (s *NamespaceContext) keep(w *Workload, wanted, had *Injection) *Injection {
-	if had == nil {
+// returns nil if nothing was there, it no longer fits, or policies refuse it in the new template.
+func (s *NamespaceContext) keep(w *Workload, before *corev1.PodTemplateSpec, wanted, had *Injection) *Injection {
+	if had == nil || !s.mayKeep(had, w.Template, before) {
 		return nil
 	}
 	kept := *had

@@ -1,32 +1,86 @@
 package injection
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// imageField is the field of an Instrumentation that policies check.
-var imageField = field.NewPath("spec", "agent", "image")
+// agentField has the fields of an Instrumentation that policies check.
+var agentField = field.NewPath("spec", "agent")
 
-// refuseImage returns why policies keep an Injection out, or nil. had is what is injected now, or
-// nil. As for applications, a violation that exists already is no reason: the same image stays, and
-// may be injected in another way.
-func (s *NamespaceContext) refuseImage(wanted, had *Injection) *Refusal {
-	if had != nil && had.Image == wanted.Image {
+// ownResources is why limits of an agent have no effect, and the remedy.
+const ownResources = "; in pods with resources of their own (spec.resources), the agent's init container has no limits: " +
+	"set spec.agent.volumeMode to ImageVolume, which needs no such container"
+
+// refuseByPolicy returns why policies keep an Injection out of a template, or nil. had is what is
+// injected now, in before, or nil. As for applications, a violation that exists already is no
+// reason: the same image stays, and may be injected in another way.
+//
+// Limits are checked here because nobody else can comply: the owner of a workload can't change the
+// init container, and would be refused every write that adds one without limits.
+func (s *NamespaceContext) refuseByPolicy(wanted, had *Injection, template, before *corev1.PodTemplateSpec) *Refusal {
+	if had != nil && had.Image == wanted.Image && !isLooser(wanted, template, had, before) {
 		return nil
 	}
 	if s.RulesUnknown != nil {
 		return refuse(instrv1.WorkloadPolicyViolation, "which PlatformPolicies govern it can't be read: %v", s.RulesUnknown)
 	}
-	if violations := s.violations(wanted.Image); violations != "" {
-		return refuse(instrv1.WorkloadPolicyViolation, "%s", violations)
+	worse := s.violations(wanted, template)
+	if had != nil {
+		worse = policy.Worse(worse, s.violations(had, before))
 	}
-	return nil
+	if len(worse) == 0 {
+		return nil
+	}
+	message := policy.Sentence(worse)
+	if isLooser(wanted, template, wanted, &corev1.PodTemplateSpec{}) {
+		message += ownResources
+	}
+	return refuse(instrv1.WorkloadPolicyViolation, "%s", message)
 }
 
-// violations returns the violations by an image in one sentence; empty if there are none.
-func (s *NamespaceContext) violations(image string) string {
-	return policy.Sentence(s.Rules.CheckImage(imageField, image))
+// mayKeep reports whether policies let an Injection stay in the template that replaces before. They
+// do unless the pods got resources of their own, so that the init container loses its limits.
+func (s *NamespaceContext) mayKeep(had *Injection, template, before *corev1.PodTemplateSpec) bool {
+	return !isLooser(had, template, had, before) || len(policy.Worse(s.violations(had, template), s.violations(had, before))) == 0
+}
+
+// violations returns the violations by an Injection into a template.
+func (s *NamespaceContext) violations(i *Injection, template *corev1.PodTemplateSpec) []policy.Violation {
+	found := s.Rules.CheckImage(agentField.Child("image"), i.Image)
+	if i.Mode == instrv1.VolumeImage {
+		return found // there is no container
+	}
+	return append(found, s.Rules.CheckLimits(agentField, i.limitsIn(template))...)
+}
+
+// isLooser reports whether the init container of a, in its template, lacks a limit that the one of
+// b has in its template.
+func isLooser(a *Injection, in *corev1.PodTemplateSpec, b *Injection, other *corev1.PodTemplateSpec) bool {
+	limited := func(i *Injection, template *corev1.PodTemplateSpec, name corev1.ResourceName) bool {
+		limit := i.limitsIn(template)[name]
+		return i.Mode == instrv1.VolumeImage || !limit.IsZero()
+	}
+	return slices.ContainsFunc([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, func(name corev1.ResourceName) bool {
+		return !limited(a, in, name) && limited(b, other, name)
+	})
+}
+
+// limitsIn returns the limits of the init container in a template.
+func (i *Injection) limitsIn(template *corev1.PodTemplateSpec) corev1.ResourceList {
+	return i.resourcesIn(template).Limits
+}
+
+// resourcesIn returns the resources of the init container in a template: none if the pods have
+// resources of their own, which those of a container may not exceed.
+func (i *Injection) resourcesIn(template *corev1.PodTemplateSpec) corev1.ResourceRequirements {
+	if i.Resources == nil || template.Spec.Resources != nil {
+		return corev1.ResourceRequirements{}
+	}
+	return *i.Resources.DeepCopy()
 }

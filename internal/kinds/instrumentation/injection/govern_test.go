@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -43,7 +44,7 @@ func TestGoverned(t *testing.T) {
 		compose(settingOf(t, object), composed, nil)
 		return composed
 	}
-	down := errors.New("the cache is not filled")
+	down := errUnread
 	for name, test := range map[string]struct {
 		object     injection.Object
 		unknown    error
@@ -58,13 +59,16 @@ func TestGoverned(t *testing.T) {
 		"in":                     {agent(theirs, ""), nil, with(agent(theirs, "")), with(agent(theirs, "")), injection.In, "", refused},
 		"in, other options": {agent(theirs, "b"), nil, with(agent(theirs, "")), with(agent(theirs, "b")),
 			injection.In, "", refused},
-		"changed to it":                    {agent(theirs, ""), nil, with(agent(ours, "")), with(agent(ours, "")), injection.Violating, refused, ""},
-		"changed from it":                  {agent(ours, ""), nil, with(agent(theirs, "")), with(agent(ours, "")), injection.In, "", ""},
-		"changed from it, and waiting":     {gated(ours), nil, with(agent(theirs, "")), with(agent(theirs, "")), injection.Waiting, "", refused},
+		"changed to it": {agent(theirs, ""), nil, with(agent(ours, "")), with(agent(ours, "")),
+			injection.Violating, refused, ""},
+		"changed from it": {agent(ours, ""), nil, with(agent(theirs, "")), with(agent(ours, "")), injection.In, "", ""},
+		"changed from it, and waiting": {gated(ours), nil, with(agent(theirs, "")), with(agent(theirs, "")),
+			injection.Waiting, "", refused},
 		"new, while the rules are unknown": {agent(ours, ""), down, &own, &own, injection.Violating, unread, ""},
 		"in, while the rules are unknown":  {agent(ours, ""), down, with(agent(ours, "")), with(agent(ours, "")), injection.In, "", ""},
 		"other options, while unknown":     {agent(ours, "b"), down, with(agent(ours, "")), with(agent(ours, "b")), injection.In, "", ""},
-		"another image, unknown":           {agent(ours, ""), down, with(agent(theirs, "")), with(agent(theirs, "")), injection.Violating, unread, ""},
+		"another image, unknown": {agent(ours, ""), down, with(agent(theirs, "")), with(agent(theirs, "")),
+			injection.Violating, unread, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setting := settingOf(t, test.object)
@@ -91,3 +95,115 @@ func TestGoverned(t *testing.T) {
 		})
 	}
 }
+
+// limiting returns the rules of a policy that requires limits.
+func limiting() policy.Rules {
+	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", RequireResourceLimits: true}}}}
+	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "shop", nil)
+}
+
+const (
+	noMemory = `spec.agent.resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits")`
+	noLimits = `spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits"); ` +
+		`spec.agent.resources.limits[memory]: Required value: must be more than 0 (rule "*.requireResourceLimits")`
+	ownLimits = noLimits + "; in pods with resources of their own (spec.resources), the agent's init container has no limits: " +
+		"set spec.agent.volumeMode to ImageVolume, which needs no such container"
+)
+
+// TestGovernedLimits: an agent whose init container has no limits is not injected where they are
+// required, because every later write of the workload would be refused for it. One that is there
+// already stays.
+func TestGovernedLimits(t *testing.T) {
+	quantity := func(cpu, memory string) *corev1.ResourceRequirements {
+		limits := corev1.ResourceList{}
+		if cpu != "" {
+			limits[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			limits[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return &corev1.ResourceRequirements{Limits: limits}
+	}
+	agent := func(resources *corev1.ResourceRequirements, mode instrv1.VolumeMode) *instrv1.Instrumentation {
+		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+			spec.Agent.Image, spec.Agent.Resources, spec.Agent.VolumeMode = ours, resources, mode
+		})
+	}
+	byDefault, image := agent(nil, ""), agent(nil, instrv1.VolumeImage)
+	twice := agent(quantity("2", "2Gi"), "")
+	none, cpuOnly := agent(quantity("", ""), ""), agent(quantity("1", ""), "")
+	own := template(container("app"))
+	pod := template(container("app"))
+	pod.Spec.Resources = quantity("1", "1Gi")
+	in := func(own corev1.PodTemplateSpec, object injection.Object) *corev1.PodTemplateSpec {
+		composed := own.DeepCopy()
+		setting := settingOf(t, object)
+		setting.HasImageVolumes = true
+		compose(setting, composed, nil)
+		return composed
+	}
+	// podWith is a template with an agent in which the owner sets the pods' own resources.
+	podWith := func(object injection.Object) *corev1.PodTemplateSpec {
+		written := in(own, object)
+		written.Spec.Resources = pod.Spec.Resources
+		return written
+	}
+	for name, test := range map[string]struct {
+		object             injection.Object
+		unknown            error
+		before, from, want *corev1.PodTemplateSpec
+		state              injection.State
+		// refusal and tolerated are the messages.
+		refusal, tolerated string
+	}{
+		"limited by default": {byDefault, nil, nil, &own, in(own, byDefault), injection.In, "", ""},
+		"no limits":          {none, nil, nil, &own, &own, injection.Violating, noLimits, ""},
+		"one limit":          {cpuOnly, nil, nil, &own, &own, injection.Violating, noMemory, ""},
+		"zero":               {agent(quantity("1", "0"), ""), nil, nil, &own, &own, injection.Violating, noMemory, ""},
+		"no container":       {image, nil, nil, &own, in(own, image), injection.In, "", ""},
+		"in":                 {none, nil, in(own, none), in(own, none), in(own, none), injection.In, "", noLimits},
+		"in, one more limit": {cpuOnly, nil, in(own, none), in(own, none), in(own, cpuOnly), injection.In, "", noMemory},
+		"in, one limit less": {none, nil, in(own, cpuOnly), in(own, cpuOnly), in(own, cpuOnly), injection.Violating,
+			`spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits")`, noMemory},
+		"the pods have their own":            {byDefault, nil, nil, &pod, &pod, injection.Violating, ownLimits, ""},
+		"the pods have their own, no limits": {none, nil, nil, &pod, &pod, injection.Violating, noLimits, ""},
+		"the pods have their own, no init":   {image, nil, nil, &pod, in(pod, image), injection.In, "", ""},
+		"the pods had their own": {byDefault, nil, in(pod, byDefault), in(pod, byDefault), in(pod, byDefault),
+			injection.In, "", noLimits},
+		"the pods get their own": {byDefault, nil, in(own, byDefault), podWith(byDefault), &pod,
+			injection.Violating, ownLimits, ""},
+		"the pods get their own, no limits": {none, nil, in(own, none), podWith(none), in(pod, none), injection.In, "", noLimits},
+		"other limits, unknown rules": {twice, errUnread, in(own, byDefault), in(own, byDefault), in(own, twice),
+			injection.In, "", ""},
+		"one limit less, unknown rules": {cpuOnly, errUnread, in(own, byDefault), in(own, byDefault), in(own, byDefault),
+			injection.Violating, unread, ""},
+		"get their own, while unknown: stays": {byDefault, errUnread, in(own, byDefault), podWith(byDefault), in(pod, byDefault),
+			injection.Violating, unread, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setting := settingOf(t, test.object)
+			setting.HasImageVolumes = true
+			if setting.RulesUnknown = test.unknown; test.unknown == nil {
+				setting.Rules = limiting()
+			}
+			composed := test.from.DeepCopy()
+			statuses := compose(setting, composed, test.before)
+			expectSame(t, "composed", composed, test.want)
+			expectStates(t, "composed", statuses, test.state)
+			again := composed.DeepCopy()
+			compose(setting, again, composed)
+			expectSame(t, "composed again", again, composed)
+			got := ""
+			if statuses[0].Refusal != nil {
+				got = statuses[0].Refusal.Message
+			}
+			if got != test.refusal || statuses[0].Tolerated != test.tolerated {
+				t.Errorf("the refusal is %q, tolerated is %q", got, statuses[0].Tolerated)
+			}
+		})
+	}
+}
+
+// errUnread is why the rules are unknown.
+var errUnread = errors.New("the cache is not filled")

@@ -36,9 +36,7 @@ func (i *Injection) putInto(template *corev1.PodTemplateSpec) {
 	spec.Volumes = append(slices.Clip(spec.Volumes), i.volume())
 	if i.Mode != instrv1.VolumeImage {
 		container := i.initContainer(containerOf(template, i.Parts[0].Name))
-		if spec.Resources != nil {
-			container.Resources = corev1.ResourceRequirements{} // pod-level resources exist, which a container's may not exceed
-		}
+		container.Resources = i.resourcesIn(template)
 		spec.InitContainers = append(slices.Clip(spec.InitContainers), container)
 	}
 	for at := range i.Parts {
@@ -89,9 +87,6 @@ func (i *Injection) initContainer(as *corev1.Container) corev1.Container {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		TerminationMessagePath: corev1.TerminationMessagePathDefault, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-	}
-	if i.Resources != nil {
-		container.Resources = *i.Resources.DeepCopy()
 	}
 	if own := as.SecurityContext; own != nil {
 		own = own.DeepCopy()
