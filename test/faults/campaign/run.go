@@ -162,7 +162,7 @@ type run struct {
 
 // Run runs a scenario. An error is a failure of the run itself; the outcome has what is wrong with
 // the manager.
-func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (Outcome, error) {
+func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (outcome Outcome, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start := time.Now()
@@ -170,6 +170,7 @@ func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (
 	if err := c.Client.Create(ctx, created); err != nil {
 		return Outcome{}, fmt.Errorf("making a namespace: %w", err)
 	}
+	defer func() { err = errors.Join(err, c.remove(context.WithoutCancel(ctx), created)) }()
 	faulty, err := proxy.New(c.Config, options.Plan)
 	if err != nil {
 		return Outcome{}, err
@@ -187,6 +188,25 @@ func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (
 	r.conclude()
 	r.outcome.Took = time.Since(start)
 	return r.outcome, err
+}
+
+// remove removes the namespace of a run as Kubernetes' controller would, but not what is in it. Our
+// metrics, by which Reconciled counts, have series for a limited number of namespaces, and a
+// campaign has more runs than that.
+func (c *Cluster) remove(ctx context.Context, namespace *corev1.Namespace) error {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	if err := c.Client.Delete(ctx, namespace); err != nil {
+		return fmt.Errorf("deleting the namespace: %w", err)
+	}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
+		return fmt.Errorf("reading the deleted namespace: %w", err)
+	}
+	namespace.Spec.Finalizers = nil
+	if err := c.Client.SubResource("finalize").Update(ctx, namespace); err != nil {
+		return fmt.Errorf("finalizing the namespace: %w", err)
+	}
+	return nil
 }
 
 // steps does the steps until one does not settle.
