@@ -61,7 +61,7 @@ const (
 	// that no controller serves the Ingress. The pods work.
 	ReasonIngressClassNotFound = "IngressClassNotFound"
 	// ReasonIngressWithoutAddress (Degraded): no controller has given the Ingress an address for a
-	// minute. The pods work.
+	// minute after its creation, or it has lost its address. The pods work.
 	ReasonIngressWithoutAddress = "IngressWithoutAddress"
 	// ReasonAutoscalerInactive (Degraded): the autoscaler has had no metrics for a minute, so that the
 	// number of replicas stays as it is. The pods work.

@@ -18,8 +18,11 @@ const edgePatience = time.Minute
 
 // edges summarizes what serves around the application: the Ingress and the autoscaler. A problem
 // there makes an application Degraded, but not unready: its pods work, and are reached by its
-// Service. The first matching row counts, where the state has lasted for edgePatience (an Ingress
-// is given that time after its creation, and none later):
+// Service. The first matching row counts, where the state has lasted for edgePatience. An Ingress
+// is given that time after its creation, and none when it loses its address: nothing says since
+// when it has none. It has no conditions, and an update that empties its status removes the
+// writer's entry from its managed fields, with the time (seen in Kubernetes 1.35, 2026-11-23).
+//
 //
 //	situation                                          reason
 //	the Ingress has no address, and no class           IngressClassNotFound
