@@ -15,6 +15,7 @@ import (
 
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // row is a line of the table of folders.md.
@@ -133,6 +134,31 @@ func fuzzTargets(t *testing.T) []string {
 		t.Fatalf("only %d fuzz targets were found", len(found))
 	}
 	return found
+}
+
+// TestStoredQuantities checks the command of threat-model.md that finds costly quantities in what is
+// stored: it finds those that take long to parse, and nothing that people write.
+func TestStoredQuantities(t *testing.T) {
+	page, err := os.ReadFile("threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`grep -E '([^']+)'`).FindStringSubmatch(string(page))
+	if found == nil {
+		t.Fatal("docs/threat-model.md has no such command")
+	}
+	costly := regexp.MustCompile(found[1])
+	for text, want := range map[string]bool{
+		"1e-999999999": true, "-1E+30000000": true, ".5e-1000": true, "1.e100": true, strings.Repeat("9", bounded.MaxQuantity+1): true,
+		"500m": false, "64Mi": false, "1e3": false, "1E30": false, "12E": false, "-1.5e-30": false, strings.Repeat("9", 40): false,
+	} {
+		if isCostly := costly.MatchString(`{"limits":{"cpu":"` + text + `"}}`); isCostly != want {
+			t.Errorf("%s is found: %t", text, isCostly)
+		}
+		if isRefused := bounded.Quantity(text) != ""; isRefused != want {
+			t.Errorf("%s is refused: %t", text, isRefused)
+		}
+	}
 }
 
 // versionRow is a line of the table of API versions.
