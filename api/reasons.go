@@ -34,12 +34,15 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonCrashLoop: a container keeps exiting. The message has the reason and the exit code.
 	ReasonCrashLoop = "CrashLoop"
-	// ReasonContainerConfigError: a container can't be created, most often because a Secret, a
-	// ConfigMap or a key that it refers to does not exist.
+	// ReasonContainerConfigError: a container can't be created or started, most often because a
+	// Secret, a ConfigMap or a key that it refers to does not exist, or the program of its command.
 	ReasonContainerConfigError = "ContainerConfigError"
-	// ReasonVolumeError: a volume can't be mounted, most often because what it refers to does not
-	// exist.
+	// ReasonVolumeError: a volume can't be mounted, or its claim not be found, most often because what
+	// it refers to does not exist.
 	ReasonVolumeError = "VolumeError"
+	// ReasonSandboxError: a node can't set up the pod's sandbox: its network, or the process that its
+	// containers share, for which a memory limit may be too low.
+	ReasonSandboxError = "SandboxError"
 	// ReasonUnschedulable: no node accepts the pod. The message says why.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonPolicyViolation: the changed spec breaks a PlatformPolicy more than the running one. The
@@ -51,6 +54,7 @@ const (
 	// ReasonContested (event): someone else changes a child again and again. It is put back at most
 	// once a minute. The message names the field manager.
 	ReasonContested = "Contested"
-	// ReasonPodsNotReady: a pod that was ready no longer is, although its containers run.
+	// ReasonPodsNotReady: the containers of a pod run, but it was ready and no longer is, or has not
+	// become ready in the time that its probes allow and 30 s. The message has the kubelet's last words.
 	ReasonPodsNotReady = "PodsNotReady"
 )

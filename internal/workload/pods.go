@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
 )
@@ -31,6 +30,7 @@ var precedence = []string{
 	api.ReasonImagePullFailed,
 	api.ReasonContainerConfigError,
 	api.ReasonCrashLoop,
+	api.ReasonSandboxError,
 	api.ReasonVolumeError,
 	api.ReasonUnschedulable,
 	api.ReasonPodsNotReady,
@@ -39,19 +39,30 @@ var precedence = []string{
 // SeeLogs ends the message about a container that keeps exiting.
 const SeeLogs = " (see kubectl logs --previous)"
 
+// Evidence is what is known of the pods of a workload.
+type Evidence struct {
+	Pods []corev1.Pod
+	// Containers are those of the pods, init containers included. Their probes say how long a start
+	// may take, and what of their failures may be repeated.
+	Containers []corev1.Container
+	// Events are the warnings about the pod that Unexplained returned; nil if nothing is known.
+	Events []corev1.Event
+	// Now is when this was observed. If it is zero, pods that have not been ready yet are starting.
+	Now time.Time
+}
+
 // FindProblem returns the most important problem among pods, or nil. It ignores pods that are
-// terminating or have terminated, and pods that are just starting. mountProblem is what events say
-// about a pod that stays without containers; empty if nothing is known.
-func FindProblem(pods []corev1.Pod, mountProblem string) *Problem {
+// terminating or have terminated, and pods that are just starting.
+func FindProblem(evidence Evidence) *Problem {
 	counts := map[Problem]int{}
 	living := 0
-	for i := range pods {
-		pod := &pods[i]
+	for i := range evidence.Pods {
+		pod := &evidence.Pods[i]
 		if !isLiving(pod) {
 			continue
 		}
 		living++
-		if problem := problemOf(pod, mountProblem); problem != nil {
+		if problem := evidence.problemOf(pod); problem != nil {
 			problem.Message = WithoutIdentity(pod, problem.Message)
 			counts[*problem]++
 		}
@@ -93,9 +104,9 @@ func isLiving(pod *corev1.Pod) bool {
 }
 
 // problemOf returns the first problem of one pod, in the order of a pod's startup.
-func problemOf(pod *corev1.Pod, mountProblem string) *Problem {
+func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 	if scheduled := Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return &Problem{api.ReasonUnschedulable, scheduled.Message}
+		return schedulingProblem(scheduled.Message)
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if wasReady(pod, &status) {
@@ -105,8 +116,11 @@ func problemOf(pod *corev1.Pod, mountProblem string) *Problem {
 			return problem
 		}
 	}
-	if mountProblem != "" && IsCreating(pod) {
-		return &Problem{api.ReasonVolumeError, mountProblem}
+	if IsCreating(pod) {
+		return e.creationProblem(pod)
+	}
+	if unready := e.unready(pod); unready != nil {
+		return &Problem{api.ReasonPodsNotReady, unready.message(pod, e.Events)}
 	}
 	return lostReadiness(pod)
 }
@@ -134,6 +148,9 @@ func IsStartFailure(reason string) bool {
 // the first back-off on, a container that runs again but is not ready counts as crashing, so that
 // the result does not change during a crash loop.
 func containerProblem(status *corev1.ContainerStatus) *Problem {
+	if detail := neverStarted(status); detail != "" {
+		return &Problem{api.ReasonContainerConfigError, fmt.Sprintf("container %s can't be started: %s", status.Name, detail)}
+	}
 	if waiting := status.State.Waiting; waiting != nil {
 		switch {
 		case IsPullFailure(waiting.Reason):
@@ -211,13 +228,13 @@ var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 // 10.0.0.7:50812->10.0.0.10:53"). Its port differs each time.
 var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
 
-// WithoutIdentity removes from a message what differs for each pod and attempt: the pod's name and
-// UID, the IDs of containers, and local ports. It keeps a name that is a single word: such a name
+// WithoutIdentity removes from a message what differs for each pod and attempt: the pod's name,
+// UID and address, the IDs of containers, and local ports. It keeps a name that is a single word: such a name
 // is not generated, and the word may be part of the message ("failed to pull", for a pod named
 // pull).
 func WithoutIdentity(pod *corev1.Pod, message string) string {
-	for _, identity := range []string{string(pod.UID), pod.Name} {
-		if strings.Contains(identity, "-") {
+	for _, identity := range []string{string(pod.UID), pod.Name, pod.Status.PodIP} {
+		if strings.ContainsAny(identity, "-.:") {
 			message = strings.ReplaceAll(message, identity, "(pod)")
 		}
 	}
@@ -229,21 +246,6 @@ func WithoutIdentity(pod *corev1.Pod, message string) string {
 func WithoutPodNames(workload, message string) string {
 	generated := regexp.MustCompile(regexp.QuoteMeta(workload) + `-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
 	return generated.ReplaceAllString(message, workload+"-*")
-}
-
-// MountProblem returns the latest failed mount among a pod's events, in words that are the same for
-// all pods of a workload; empty if there is none.
-func MountProblem(pod *corev1.Pod, events []corev1.Event) string {
-	latest := ""
-	var at metav1.Time
-	for _, event := range events {
-		if latest == "" || at.Before(&event.LastTimestamp) {
-			latest, at = event.Message, event.LastTimestamp
-		}
-	}
-	// The rest lists volumes with generated names.
-	latest, _, _ = strings.Cut(latest, ", unattached volumes=")
-	return WithoutIdentity(pod, latest)
 }
 
 // StartDetail returns why a container can't be created or started, without what the kubelet adds to

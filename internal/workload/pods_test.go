@@ -79,6 +79,14 @@ func lost(after time.Duration) corev1.Pod {
 	return one
 }
 
+// mounting returns the event about a failed mount; none for an empty message.
+func mounting(message string) []corev1.Event {
+	if message == "" {
+		return nil
+	}
+	return []corev1.Event{{Reason: "FailedMount", Message: message}}
+}
+
 const (
 	keepsExiting = " (see kubectl logs --previous)"
 	pullFailed   = "1 of 1 pods: image shop:9 of container webapp can't be pulled: "
@@ -148,7 +156,7 @@ var troubleCases = map[string]struct {
 	},
 	"a command that is not there": {
 		pods: []corev1.Pod{pod(waiting("RunContainerError",
-			"exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
+			"exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp can't be started: exec: not found",
 	},
 	"what a hook prints is not repeated": {
 		pods:   []corev1.Pod{pod(waiting("PostStartHookError", `Exec lifecycle hook ([migrate]) failed - error: exited with 1, message: "password=hunter2"`))},
@@ -194,7 +202,7 @@ func TestFindProblem(t *testing.T) {
 			if test.reason != "" {
 				want = &Problem{test.reason, test.message}
 			}
-			if diff := cmp.Diff(want, FindProblem(test.pods, test.mount)); diff != "" {
+			if diff := cmp.Diff(want, FindProblem(Evidence{Pods: test.pods, Events: mounting(test.mount)})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -214,7 +222,7 @@ func TestPrecedence(t *testing.T) {
 			pods = append(pods, one)
 		}
 		for range 5 {
-			if got := FindProblem(pods, mount); got == nil || got.Reason != reason {
+			if got := FindProblem(Evidence{Pods: pods, Events: mounting(mount)}); got == nil || got.Reason != reason {
 				t.Fatalf("got %v, want %s", got, reason)
 			}
 			slices.Reverse(pods)
@@ -228,7 +236,7 @@ func TestPrecedence(t *testing.T) {
 func TestTheSameProblemSaysTheSame(t *testing.T) {
 	pods := []corev1.Pod{pod(waiting("ErrImagePull", "b")), pod(waiting("ErrImagePull", "a"))}
 	for range 50 {
-		if got := FindProblem(pods, ""); !strings.HasSuffix(got.Message, "pulled: a") {
+		if got := FindProblem(Evidence{Pods: pods}); !strings.HasSuffix(got.Message, "pulled: a") {
 			t.Fatalf("got %s", got.Message)
 		}
 	}
@@ -239,12 +247,12 @@ func TestACrashLoopSaysTheSameInAllStages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			turns := []corev1.ContainerStatus{backingOff(1, code), upAgain(2, code), down(2, code), backingOff(2, code), upAgain(3, code),
 				down(3, code), backingOff(3, code)}
-			first := FindProblem([]corev1.Pod{pod(turns[0])}, "")
+			first := FindProblem(Evidence{Pods: []corev1.Pod{pod(turns[0])}})
 			if first == nil || first.Reason != "CrashLoop" {
 				t.Fatalf("got %v", first)
 			}
 			for i, turn := range turns {
-				if diff := cmp.Diff(first, FindProblem([]corev1.Pod{pod(turn)}, "")); diff != "" {
+				if diff := cmp.Diff(first, FindProblem(Evidence{Pods: []corev1.Pod{pod(turn)}})); diff != "" {
 					t.Errorf("turn %d:\n%s", i, diff)
 				}
 			}
@@ -265,14 +273,14 @@ func TestPodsThatEndDoNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := pod(backingOff(3, 1))
-			if got := FindProblem([]corev1.Pod{one}, ""); got == nil {
+			if got := FindProblem(Evidence{Pods: []corev1.Pod{one}}); got == nil {
 				t.Fatal("the pod has no problem to begin with")
 			}
 			end(&one)
-			if got := FindProblem([]corev1.Pod{one}, ""); got != nil {
+			if got := FindProblem(Evidence{Pods: []corev1.Pod{one}}); got != nil {
 				t.Errorf("got %v", got)
 			}
-			got := FindProblem([]corev1.Pod{one, pod(backingOff(3, 1))}, "")
+			got := FindProblem(Evidence{Pods: []corev1.Pod{one, pod(backingOff(3, 1))}})
 			if got == nil || !strings.HasPrefix(got.Message, "1 of 1 pods") {
 				t.Errorf("got %v", got)
 			}

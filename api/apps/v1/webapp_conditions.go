@@ -47,7 +47,8 @@ const (
 	ReasonPausedByUser = "PausedByUser"
 
 	// ReasonRolloutFailed: the new pods did not become available within
-	// spec.strategy.progressDeadlineSeconds. The old ones keep serving.
+	// spec.strategy.progressDeadlineSeconds, and why is not known: otherwise that is the reason, and
+	// Stalled is True too.
 	ReasonRolloutFailed = "RolloutFailed"
 	// ReasonScaledToZero: the Deployment has 0 replicas. spec.replicas can't be 0: a user scaled the
 	// Deployment itself, while spec.replicas is left out.

@@ -138,9 +138,7 @@ func unscheduled(s *subject) string {
 		}
 		return sentence(wordGated, limited("waits for "+strings.Join(names, ", ")))
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
-		// The rest of the message says, node by node, whether evicting other pods would help.
-		detail, _, _ := strings.Cut(scheduled.Message, " preemption: ")
-		return sentence(wordUnscheduled, s.quote(detail))
+		return sentence(wordUnscheduled, s.quote(workload.SchedulingDetail(scheduled.Message)))
 	case s.Spec.SchedulerName != "" && s.Spec.SchedulerName != corev1.DefaultSchedulerName:
 		return sentence(wordPending, "waits for the scheduler "+s.Spec.SchedulerName)
 	}
@@ -226,13 +224,7 @@ func notReady(s *subject) string {
 		if one.status == nil || one.status.State.Running == nil || one.status.Ready {
 			continue
 		}
-		why := "has just started"
-		switch {
-		case one.StartupProbe != nil && one.status.Started != nil && !*one.status.Started:
-			why = "does not pass its startup probe"
-		case one.ReadinessProbe != nil:
-			why = "does not pass its readiness probe"
-		}
+		why := workload.NotReady(one.Container, one.status)
 		if one.status.RestartCount > 0 {
 			why += ", after " + s.history(one.status)
 		}

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,6 +13,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Observed is everything that decisions about one WebApp depend on, read once.
@@ -20,9 +22,9 @@ type Observed struct {
 	Children plan.Children
 	// Pods are the pods of the WebApp, in any state.
 	Pods []corev1.Pod
-	// MountProblem is what events say about a pod that stays without containers; empty if there is no
-	// such pod or nothing is known.
-	MountProblem string
+	// Events are the warnings about the pod that workload.Evidence.Unexplained returns; nil if there
+	// is no such pod or nothing is known.
+	Events []corev1.Event
 	// HasRouteAPI reports whether the cluster has the Gateway API's HTTPRoute.
 	HasRouteAPI bool
 	// HasMonitorAPI reports whether the cluster has the Prometheus Operator's ServiceMonitor.
@@ -35,6 +37,16 @@ type Observed struct {
 	Now time.Time
 	// ServiceAccountMissing reports that the ServiceAccount of spec.serviceAccountName does not exist.
 	ServiceAccountMissing bool
+}
+
+// Evidence returns what is known of the pods of a defaulted app.
+func Evidence(app *msappsv1.WebApp, observed Observed) workload.Evidence {
+	if len(observed.Pods) == 0 {
+		return workload.Evidence{}
+	}
+	spec := podTemplate(app, observed).Spec
+	return workload.Evidence{Pods: observed.Pods, Containers: slices.Concat(spec.InitContainers, spec.Containers), Events: observed.Events,
+		Now: observed.Now}
 }
 
 // deployment returns the WebApp's Deployment, or one that it may adopt; nil if there is none.

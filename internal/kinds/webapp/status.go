@@ -12,13 +12,10 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
-
-// requeueCreating is how soon to reconcile again if pods stay without containers: only events say
-// why, and those are not watched.
-const requeueCreating = 10 * time.Second
 
 // Status returns the status of a defaulted app, given what was observed and what apply did, and
 // when to requeue without an event (0: never). It does not read the previous status. The reconciler
@@ -43,12 +40,7 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 		status.UpdatedReplicas = deployment.Status.UpdatedReplicas
 		status.ReplicaSummary = fmt.Sprintf("%d/%d", deployment.Status.ReadyReplicas, ptr.Deref(deployment.Spec.Replicas, 1))
 	}
-	for i := range observed.Pods {
-		if workload.IsCreating(&observed.Pods[i]) {
-			return status, requeueCreating
-		}
-	}
-	return status, requeueAfter
+	return status, requeue.Sooner(requeueAfter, Evidence(app, observed).RequeueAfter())
 }
 
 // ours returns the app's Deployment; nil if there is none or it has not been adopted yet.
@@ -94,6 +86,8 @@ type objectSummary struct {
 //	there is no Deployment yet, or one was just changed UnderWay  Deploying
 //	a user scaled the Deployment to zero                Waiting   ScaledToZero
 //	a user paused the Deployment                        Waiting   DeploymentPaused
+//	the rollout has exceeded its deadline, and pods     Stalled   the problem's
+//	  have a problem
 //	the rollout has exceeded its deadline               Stalled   RolloutFailed
 //	pods can't be created                               Failed    PodsRefused
 //	pods have a problem, and not all are available      see pods  the problem's
@@ -120,13 +114,13 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
 	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
-		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(deployment)), rolling: true}
 	}
-	if found := summarizeRollout(observed, deployment); found != nil {
+	if found := summarizeRollout(app, observed, deployment); found != nil {
 		return *found
 	}
 	if len(result.Changes) > 0 {
-		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind,
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s is being updated", result.Changes[0].Ref.Kind,
 			result.Changes[0].Ref.Name), rolling: true}
 	}
 	if found := summarizeRoute(app, observed); found != nil {
@@ -144,8 +138,16 @@ func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
 		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
 }
 
+// deploying returns what is being done to a Deployment; nil means that there is none.
+func deploying(deployment *appsv1.Deployment) string {
+	if deployment == nil {
+		return "the Deployment is being created"
+	}
+	return "the Deployment is being updated: its pods are replaced where the pod template has changed"
+}
+
 // summarizeRollout returns the summary of the Deployment and its pods; nil if all is well.
-func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectSummary {
+func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv1.Deployment) *objectSummary {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	current := seen.ObservedGeneration >= deployment.Generation
 	switch {
@@ -160,14 +162,10 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 	}
 	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
-	problem := workload.FindProblem(observed.Pods, observed.MountProblem)
+	problem := workload.FindProblem(Evidence(app, observed))
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
-		message := "the new pods did not become available in time; earlier ones continue to serve"
-		if problem != nil {
-			message += ": " + problem.Message
-		}
-		return &objectSummary{Summary: summary.Of(summary.Stalled, msappsv1.ReasonRolloutFailed, "%s", message)}
+		return new(overdue(app, deployment, problem))
 	case current && isTrue(condition(deployment, appsv1.DeploymentReplicaFailure)):
 		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s",
 			workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
@@ -176,10 +174,28 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 	case rolling:
 		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying,
 			"%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
+	case seen.Replicas > wanted:
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "scaling down: %d wanted, %d running", wanted,
+			seen.Replicas), rolling: true}
 	default:
 		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "%d of %d replicas are available",
 			seen.AvailableReplicas, wanted), rolling: true}
 	}
+}
+
+// overdue returns the summary of a rollout that has exceeded its deadline. If the cause is known, it
+// is the reason.
+func overdue(app *msappsv1.WebApp, deployment *appsv1.Deployment, problem *workload.Problem) objectSummary {
+	reason := msappsv1.ReasonRolloutFailed
+	message := fmt.Sprintf("the new pods did not become available within %d s (spec.strategy.progressDeadlineSeconds)",
+		app.Spec.Strategy.ProgressDeadlineSeconds)
+	if problem != nil {
+		reason, message = problem.Reason, message+": "+problem.Message
+	}
+	if deployment.Status.Replicas > deployment.Status.UpdatedReplicas && deployment.Status.AvailableReplicas > 0 {
+		message += "; earlier pods continue to serve"
+	}
+	return objectSummary{Summary: summary.Of(summary.Stalled, reason, "%s", message)}
 }
 
 // isRolledOut reports whether all replicas of a Deployment run its current template and are

@@ -64,6 +64,17 @@ func with(observed Observed, pod corev1.Pod) Observed {
 	return observed
 }
 
+// unreadyFor adds a pod whose container has run for a time without being ready, and what the
+// kubelet says about it.
+func unreadyFor(observed Observed, age time.Duration) Observed {
+	observed.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	observed.Events = []corev1.Event{{Reason: "Unhealthy", Message: "Readiness probe failed: dial tcp 10.0.0.7:8080: connect: connection refused",
+		InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{webapp}"}}}
+	return with(observed, corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.7", ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "webapp", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(observed.Now.Add(-age))}},
+	}}}})
+}
+
 func unpullable() corev1.Pod {
 	return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
@@ -156,7 +167,7 @@ var statusCases = map[string]statusCase{
 			"Degraded=True ServiceAccountNotFound", active},
 	},
 	"without a Deployment nothing runs yet": {
-		phase: "Pending", message: "just written",
+		phase: "Pending", message: "the Deployment is being created",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a Deployment that was just made is as nobody has acted upon it": {
@@ -171,18 +182,32 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a Deployment that was just written is not believed": {
-		observed: running(), result: changed("Deployment"), phase: "Deploying", message: "the Deployment was just written",
+		observed: running(), result: changed("Deployment"), phase: "Deploying", message: "the Deployment is being updated",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a rollout past its deadline has stalled": {
-		observed: running(stuck), phase: "Failed", message: "did not become available in time",
+		observed: running(stuck), phase: "Failed", message: "did not become available within 600 s",
 		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
 			"Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
 		observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
-		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
-			"Stalled=True RolloutFailed", active},
+		conditions: []string{"Ready=False ImagePullFailed", "Progressing=False ImagePullFailed", "Degraded=True ImagePullFailed",
+			"Stalled=True ImagePullFailed", active},
+	},
+	"a pod that does not become ready says why": {
+		observed: unreadyFor(running(noneReady), 30*time.Second), phase: "Pending",
+		message:    "container webapp does not pass its readiness probe: dial tcp (pod):8080: connect: connection refused",
+		conditions: []string{"Ready=False PodsNotReady", "Progressing=False PodsNotReady", "Degraded=True PodsNotReady", active},
+	},
+	"a pod that does not become ready in time says why": {
+		observed: unreadyFor(running(stuck, noneReady), time.Hour), phase: "Failed", message: "does not pass its readiness probe",
+		conditions: []string{"Ready=False PodsNotReady", "Progressing=False PodsNotReady", "Degraded=True PodsNotReady",
+			"Stalled=True PodsNotReady", active},
+	},
+	"a pod that has just started is a deployment": {
+		observed: unreadyFor(running(rolling), 29*time.Second), phase: "Deploying",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"pods that are refused are reported in the API's words": {
 		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
@@ -218,10 +243,11 @@ var statusCases = map[string]statusCase{
 	},
 	"pods above the wanted number are a scaling": {
 		observed: running(func(d *appsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
+		message: "scaling down: 2 wanted, 3 running",
 		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
 	},
 	"another child that was just written is a deployment": {
-		observed: running(), result: changed("Service"), phase: "Deploying", message: "Service shop was just written",
+		observed: running(), result: changed("Service"), phase: "Deploying", message: "Service shop is being updated",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"without the Gateway API the route is waited for": {
@@ -303,7 +329,11 @@ func TestStatusPrecedence(t *testing.T) {
 		{"Terminating", func() { result.Terminating = nil }},
 		{"ServiceAccountNotFound", func() { observed.ServiceAccountMissing = false }},
 		{"Deploying", func() { result = changed("Service") }},
-		{"RolloutFailed", func() { rolling(deployment); deployment.Status.Conditions[0].Status = "True" }},
+		{"ImagePullFailed", func() { observed.Pods = nil }},
+		{"RolloutFailed", func() {
+			rolling(deployment)
+			deployment.Status.Conditions[0].Status, observed.Pods = "True", []corev1.Pod{unpullable()}
+		}},
 		{"PodsRefused", func() { deployment.Status.Conditions = deployment.Status.Conditions[:1] }},
 		{"ImagePullFailed", func() { observed.Pods = nil }},
 		{"Deploying", func() { deployment.Status.Conditions[0].Reason = "NewReplicaSetAvailable" }},
@@ -319,6 +349,26 @@ func TestStatusPrecedence(t *testing.T) {
 			t.Fatalf("step %d: got %s, want %s", i, got.Conditions[0].Reason, step.reason)
 		}
 		step.take()
+	}
+}
+
+// TestOnlyEarlierPodsContinueToServe checks what an overdue rollout says of pods of the earlier
+// template.
+func TestOnlyEarlierPodsContinueToServe(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   bool
+	}{
+		"an earlier pod serves": {func(*appsv1.Deployment) {}, true},
+		"none is available":     {noneReady, false},
+		"a first rollout":       {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 2 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := Status(admitted(), running(stuck, test.change), plan.Result{})
+			if says := strings.Contains(got.Conditions[0].Message, "earlier pods continue to serve"); says != test.want {
+				t.Error(got.Conditions[0].Message)
+			}
+		})
 	}
 }
 

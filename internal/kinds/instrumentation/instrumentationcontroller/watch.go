@@ -76,7 +76,7 @@ func note(assessed *agentrollout.WorkloadAssessment, one *seen, selector labels.
 			mine = append(mine, pods[i])
 		}
 	}
-	assessed.Problem, assessed.ReadySince = workload.FindProblem(mine, ""), readySince(mine)
+	assessed.Problem, assessed.ReadySince = workload.FindProblem(workload.Evidence{Pods: mine}), readySince(mine)
 }
 
 // readySince returns when the last of some pods became ready; zero if none is ready.

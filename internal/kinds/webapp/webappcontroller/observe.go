@@ -3,7 +3,6 @@ package webappcontroller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -21,12 +20,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
-	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Observe reads everything that decisions about app depend on, from the cache. It reads from the
-// API server only a Deployment or Service that the cache does not have in full, and, if a pod stays
-// without containers for long, its events.
+// API server only a Deployment or Service that the cache does not have in full, and the events of
+// one pod that is not ready for long.
 //
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
@@ -64,7 +62,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	if observed.Pods, err = k.observePods(ctx, app); err != nil {
 		return observed, err
 	}
-	observed.MountProblem, err = k.observeMountProblem(ctx, observed.Pods)
+	observed.Events, err = k.observeEvents(ctx, webapp.Evidence(app, observed).Unexplained())
 	return observed, err
 }
 
@@ -138,35 +136,24 @@ func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.P
 	return pods.Items, nil
 }
 
-// patience is how long a pod may stay without containers before its events are read. Mounting and
-// pulling normally take seconds.
-const patience = 10 * time.Second
+// maxEvents is how many events about one pod are read. The kubelet counts repeated ones in one
+// object, so that a pod has few.
+const maxEvents = 50
 
-// observeMountProblem reads the latest failed mount of the oldest pod that stays without
-// containers: neither the pod nor anything that is watched shows it.
+// observeEvents reads the warnings about a pod whose status does not say why it is not ready:
+// failed mounts, sandboxes and probes are in nothing that is watched. It reads those of one pod, and
+// of none while all pods are ready, have just started or explain themselves.
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
-func (k kind) observeMountProblem(ctx context.Context, pods []corev1.Pod) (string, error) {
-	var stuck *corev1.Pod
-	for i := range pods {
-		pod := &pods[i]
-		if !workload.IsCreating(pod) || k.clock.Since(pod.CreationTimestamp.Time) < patience {
-			continue
-		}
-		// The oldest, not just any: otherwise the message would alternate between pods.
-		if stuck == nil || pod.CreationTimestamp.Before(&stuck.CreationTimestamp) ||
-			pod.CreationTimestamp.Equal(&stuck.CreationTimestamp) && pod.Name < stuck.Name {
-			stuck = pod
-		}
-	}
-	if stuck == nil {
-		return "", nil
+func (k kind) observeEvents(ctx context.Context, unexplained *corev1.Pod) ([]corev1.Event, error) {
+	if unexplained == nil {
+		return nil, nil
 	}
 	var events corev1.EventList
-	err := k.live.List(ctx, &events, client.InNamespace(stuck.Namespace), client.Limit(20),
-		client.MatchingFields{"involvedObject.uid": string(stuck.UID), "reason": "FailedMount"})
+	err := k.live.List(ctx, &events, client.InNamespace(unexplained.Namespace), client.Limit(maxEvents),
+		client.MatchingFields{"involvedObject.uid": string(unexplained.UID), "type": corev1.EventTypeWarning})
 	if err != nil {
-		return "", fmt.Errorf("listing the events of a pod: %w", err)
+		return nil, fmt.Errorf("listing the events of a pod: %w", err)
 	}
-	return workload.MountProblem(stuck, events.Items), nil
+	return events.Items, nil
 }
