@@ -271,10 +271,12 @@ type Disruption struct {
 	Disabled bool `json:"disabled,omitempty"`
 	// MinAvailable is how many pods, a number or a percentage, must stay available.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^[0-9]{1,4}%$') : self >= 0",message="must be a number of pods or a percentage, for example 1 or 25%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 	// MaxUnavailable is how many pods, a number or a percentage, may be unavailable at once; default
 	// 1.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^[0-9]{1,4}%$') : self >= 0",message="must be a number of pods or a percentage, for example 1 or 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -334,10 +336,12 @@ type Strategy struct {
 	// MaxSurge is how many pods, a number or a percentage, may exist above the desired number; default
 	// 25%.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^[0-9]{1,4}%$') : self >= 0",message="must be a number of pods or a percentage, for example 1 or 25%"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 	// MaxUnavailable is how many pods, a number or a percentage, may be unavailable during the change;
 	// default 0: a bad image never removes a good pod.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^[0-9]{1,4}%$') : self >= 0",message="must be a number of pods or a percentage, for example 1 or 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MinReadySeconds is how long a new pod must be ready to be available; default 2, because
 	// kube-proxy may take more than a second to send it requests.

@@ -107,11 +107,13 @@ type ConfigMonitorSpec struct {
 	// Debounce is how long further changes are collected after a change that was applied at once. They
 	// are then applied together. Default: 0s.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$')",message="must be a duration, for example 30s, 5m or 1h30m"
 	Debounce *metav1.Duration `json:"debounce,omitempty"`
 
 	// Cooldown is the shortest time between two restarts of one workload. Changes in between are
 	// applied at its end. Default: 30s.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$')",message="must be a duration, for example 30s, 5m or 1h30m"
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
 	// Window is when restarts may begin. Default: at any time.

@@ -31,6 +31,7 @@ type Policy struct {
 	// became available, a StatefulSet or DaemonSet for each of its pods. After that its rollout has
 	// failed, and no further workload starts. Default: 10m.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$')",message="must be a duration, for example 30s, 5m or 1h30m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
@@ -53,6 +54,7 @@ type Canary struct {
 	// Soak is how long the canaries must have run the change before the others follow. Default: 0s; in
 	// an Instrumentation 5m.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$')",message="must be a duration, for example 30s, 5m or 1h30m"
 	Soak *metav1.Duration `json:"soak,omitempty"`
 }
 
@@ -70,13 +72,15 @@ type Window struct {
 
 	// Start is the time of day at which it opens: "22:00".
 	// +required
-	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="must be hours and minutes, from 00:00 to 23:59, for example 21:00"
 	Start string `json:"start"`
 
 	// End is the time of day at which it closes: "04:00". If it is earlier than start, it is on the
 	// next day.
 	// +required
-	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="must be hours and minutes, from 00:00 to 23:59, for example 21:00"
 	End string `json:"end"`
 
 	// TimeZone is a name in the IANA time zone database: "Europe/Berlin". Default: UTC.

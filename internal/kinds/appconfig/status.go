@@ -91,7 +91,7 @@ func workloadStatus(user User, has stored, revisions []Revision) configv1.Worklo
 		Revision: revisionOf(user.Hash, has, revisions),
 	}
 	if has.justChanged && user.Hash != has.Hash {
-		status.State, status.Message = configv1.WorkloadWaiting, "the content was just written"
+		status.State, status.Message = configv1.WorkloadWaiting, "the new content is written: this workload gets it next"
 	}
 	if user.Hash == has.Hash {
 		status.UpdatedPods = user.running()

@@ -170,7 +170,7 @@ func outsideWindow(s *subject) string {
 
 // justWritten: the content was written in this reconcile: what is known about workloads is older.
 func justWritten(s *subject) string {
-	return summary.If(s.has.justChanged && len(s.users) > 0, "ConfigMap %s was just written, and %d workloads use it",
+	return summary.If(s.has.justChanged && len(s.users) > 0, "ConfigMap %s has new content: %d workloads use it and get it next",
 		s.config.ConfigMapName(), len(s.users))
 }
 

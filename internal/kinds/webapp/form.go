@@ -24,8 +24,7 @@ const labelVersion = "app.kubernetes.io/version"
 // validateForm repeats the rules of v1's schema that nothing else would enforce. The API server
 // checks an object against the schema of the version in which it was sent: a v1beta1 client
 // bypasses v1's schema with a stash that it made itself, or by setting replicas next to a stashed
-// autoscaling. What Kubernetes itself refuses in a child (ports, names of variables, two sources of
-// one volume) is left to it, and reported in the condition Ready.
+// autoscaling. validatePod has what Kubernetes itself would refuse in a child.
 func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := validateContainerNames(spec, path)
 	if spec.Autoscaling != nil && spec.Replicas != nil {

@@ -41,7 +41,8 @@ func helpers(app *msappsv1.WebApp) {
 	app.Spec.InitContainers = []msappsv1.Container{{Name: "migrate", Image: "migrate:1"}}
 	app.Spec.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "proxy:2"}}
 	app.Spec.Volumes = []msappsv1.Volume{
-		{Name: "a", ConfigMap: &corev1.ConfigMapVolumeSource{}}, {Name: "b", Secret: &corev1.SecretVolumeSource{}},
+		{Name: "a", ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}},
+		{Name: "b", Secret: &corev1.SecretVolumeSource{SecretName: "b"}},
 		{Name: "c", Projected: &corev1.ProjectedVolumeSource{}}, {Name: "d", DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
 		{Name: "e", EmptyDir: &corev1.EmptyDirVolumeSource{}}, {Name: "f", PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}},
 		{Name: "g", Ephemeral: &corev1.EphemeralVolumeSource{}}, {Name: "h", CSI: &corev1.CSIVolumeSource{}}, {Name: "i",

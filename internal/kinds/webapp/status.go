@@ -101,7 +101,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	deployment := seen(app, observed, result)
 	switch {
 	case result.Failure != nil:
-		return objectSummary{Summary: summary.OfFailure(*result.Failure)}
+		return objectSummary{Summary: summary.OfFailure(inSpec(app, *result.Failure))}
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
 	case len(result.Withheld) > 0:

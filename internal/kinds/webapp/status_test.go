@@ -243,7 +243,7 @@ var statusCases = map[string]statusCase{
 	},
 	"pods above the wanted number are a scaling": {
 		observed: running(func(d *appsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
-		message: "scaling down: 2 wanted, 3 running",
+		message:    "scaling down: 2 wanted, 3 running",
 		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
 	},
 	"another child that was just written is a deployment": {

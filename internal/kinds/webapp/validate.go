@@ -23,6 +23,7 @@ func Validate(app *msappsv1.WebApp) field.ErrorList {
 	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
 	problems = append(problems, validateMounts(&app.Spec, spec)...)
 	problems = append(problems, validateInitContainers(&app.Spec, spec)...)
+	problems = append(problems, validatePod(&app.Spec, spec)...)
 	if app.Spec.SecurityProfile == msappsv1.SecurityRestricted {
 		problems = append(problems, validateRestricted(&app.Spec, spec)...)
 	}

@@ -106,7 +106,7 @@ var validateCases = map[string]struct {
 	},
 	"a side-car with a probe is accepted": {
 		func(s *msappsv1.WebAppSpec) {
-			s.Sidecars = []msappsv1.Container{{Name: "b", Image: "a", StartupProbe: &corev1.Probe{}}}
+			s.Sidecars = []msappsv1.Container{{Name: "b", Image: "a", StartupProbe: byCommand}}
 		}, "", "",
 	},
 	"the name tmp under Restricted": {func(s *msappsv1.WebAppSpec) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
@@ -38,6 +40,20 @@ func TestWarn(t *testing.T) {
 			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(2)) },
 			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(1)) },
 			[]string{"spec.strategy.type: Recreate stops all 2 replicas at once on every change"},
+		},
+		"a name that shells can't read": {
+			func(s *msappsv1.WebAppSpec) { s.Env = []corev1.EnvVar{{Name: "A"}, {Name: "LOG LEVEL"}} },
+			func(s *msappsv1.WebAppSpec) { s.Env = []corev1.EnvVar{{Name: "LOG_LEVEL"}} },
+			[]string{`spec.env[1].name: "LOG LEVEL" can't be read by shells and many programs: use letters, digits and _`},
+		},
+		"memory in thousandths of a byte": {
+			func(s *msappsv1.WebAppSpec) {
+				s.Resources.Limits = corev1.ResourceList{"memory": resource.MustParse("512m")}
+			},
+			func(s *msappsv1.WebAppSpec) {
+				s.Resources.Limits = corev1.ResourceList{"memory": resource.MustParse("512Mi")}
+			},
+			[]string{"spec.resources.limits.memory: 512m is 1 bytes: use for example 64Mi"},
 		},
 		"no grace": {
 			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(0)) },

@@ -93,13 +93,13 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	}}
 	object := reflect.TypeOf(k.New())
 	validate := admission.WithValidator[T](scheme, validator[T]{k})
-	validate.Handler = boundedHandler{validate.Handler, k.Kind.GroupKind(), object}
+	validate.Handler = boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object}
 	hooks := []Hook{{Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(), Handler: validate}}
 	if k.Govern == nil {
 		return hooks
 	}
 	mutate := admission.WithDefaulter[T](scheme, defaulter[T]{k, admission.NewDecoder(scheme)})
-	mutate.Handler = boundedHandler{decodable{warning{mutate.Handler}}, k.Kind.GroupKind(), object}
+	mutate.Handler = boundedHandler{warning{mutate.Handler}, k.Kind.GroupKind(), object, true}
 	return append(hooks, Hook{
 		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})

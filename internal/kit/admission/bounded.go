@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,9 @@ import (
 // maxObject is the largest object that is read, in bytes. etcd stores at most some 1.5 MB.
 const maxObject = 4 << 20
 
+// maxProblems is how many unreadable values one response names.
+const maxProblems = 10
+
 // boundedHandler refuses objects that would cost more to parse than their length justifies, before
 // they are parsed. Not only the API server can reach the port of the webhooks, and the API server
 // itself calls mutating webhooks before it checks an object against its schema.
@@ -25,6 +29,8 @@ type boundedHandler struct {
 	admission.Handler
 	kind   schema.GroupKind
 	object reflect.Type
+	// mutating reports that the handler changes objects.
+	mutating bool
 }
 
 // Handle answers a request itself, or passes it on.
@@ -35,18 +41,47 @@ func (h boundedHandler) Handle(ctx context.Context, request admission.Request) a
 	if checkSize(request.OldObject.Raw, h.object) != nil {
 		request.OldObject.Raw = nameOf(request)
 	}
-	return h.Handler.Handle(ctx, request)
+	response := h.Handler.Handle(ctx, request)
+	if response.Allowed || response.Result == nil || response.Result.Code != http.StatusBadRequest {
+		return response
+	}
+	return h.undecodable(request, response)
 }
 
-// refusal returns the response for an object that costs too much, as the API server refuses an
-// invalid one.
-func (h boundedHandler) refusal(name string, problem *bounded.Error) admission.Response {
+// undecodable returns the response for an object that the handler could not decode. Texts that are
+// no quantity, duration or time are refused with an example: the schema would answer with a regular
+// expression. A mutating handler lets everything else pass unchanged: the API server calls it before
+// it checks an object against its schema, and then refuses the object with the path of each wrong
+// field. What it would accept nevertheless, the validating webhook refuses.
+func (h boundedHandler) undecodable(request admission.Request, response admission.Response) admission.Response {
+	if problems := bounded.Unreadable(request.Object.Raw, h.object); len(problems) > 0 {
+		return h.refusal(request.Name, problems...)
+	}
+	if h.mutating {
+		return admission.Allowed("")
+	}
+	return response
+}
+
+// refusal returns the response for an object that can't be read, as the API server refuses an
+// invalid one. There is at least one problem.
+func (h boundedHandler) refusal(name string, problems ...*bounded.Error) admission.Response {
+	var causes []metav1.StatusCause
+	var texts []string
+	for _, problem := range problems[:min(len(problems), maxProblems)] {
+		problem.Path = strings.TrimPrefix(problem.Path, ".")
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: problem.Path, Message: problem.Problem})
+		texts = append(texts, problem.Error())
+	}
+	text := strings.Join(texts, ", ")
+	if len(texts) > 1 {
+		text = "[" + text + "]"
+	}
 	response := admission.Denied("")
 	response.Result = &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Message: fmt.Sprintf("%s %q is invalid: %s", h.kind, name, problem),
-		Details: &metav1.StatusDetails{Group: h.kind.Group, Kind: h.kind.Kind, Name: name,
-			Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: problem.Path, Message: problem.Problem}}},
+		Message: fmt.Sprintf("%s %q is invalid: %s", h.kind, name, text),
+		Details: &metav1.StatusDetails{Group: h.kind.Group, Kind: h.kind.Kind, Name: name, Causes: causes},
 	}
 	return response
 }

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"net/http"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -25,18 +24,4 @@ func warn(ctx context.Context, warnings []string) {
 	if collected, ok := ctx.Value(collectorKey{}).(*[]string); ok {
 		*collected = append(*collected, warnings...)
 	}
-}
-
-// decodable lets an object pass unchanged that a mutating handler can't decode. The API server
-// calls mutating webhooks before it checks an object against its schema, and then refuses it with
-// the path of each wrong field. What it would accept nevertheless, the validating webhook refuses.
-type decodable struct{ admission.Handler }
-
-// Handle returns the response of the handler, unless it could not decode the request.
-func (d decodable) Handle(ctx context.Context, request admission.Request) admission.Response {
-	response := d.Handler.Handle(ctx, request)
-	if !response.Allowed && response.Result != nil && response.Result.Code == http.StatusBadRequest {
-		return admission.Allowed("")
-	}
-	return response
 }

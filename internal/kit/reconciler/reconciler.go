@@ -161,7 +161,7 @@ func (r *Reconciler[T, O, D]) Reconcile(ctx context.Context, request ctrl.Reques
 	defer done.end(ctx)
 	result, err := r.reconcile(ctx, stored, done)
 	done.returned(err)
-	return result, r.recordFailure(stored, err)
+	return result, r.recordFailure(ctx, stored, err)
 }
 
 // get reads an object, and reports whether there is anything to do for it.
@@ -377,17 +377,29 @@ func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration 
 }
 
 // recordFailure records an event for an error that is retried with backoff. It returns the error,
-// or nil if there is nothing left to work on. An object that does not exist gets no event.
-func (r *Reconciler[T, O, D]) recordFailure(object T, err error) error {
+// or nil if there is nothing left to work on. An object that is gone, or is being deleted, gets no
+// event: its deletion is often the cause.
+func (r *Reconciler[T, O, D]) recordFailure(ctx context.Context, object T, err error) error {
 	switch {
 	case err == nil, errclass.IsShutdown(err), errclass.Of(err) == errclass.Gone:
 		return nil
-	case apierrors.IsConflict(err), isAbsent(object):
+	case apierrors.IsConflict(err), isAbsent(object), r.isGone(ctx, object):
 		// Another client wrote in between, and its write triggers a reconcile: not worth an event.
 		return err
 	}
 	r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonReconcileFailed, "Reconcile", "%s", errclass.Sentence(err))
 	return err
+}
+
+// isGone reports whether the cache shows that an object was deleted, or is being deleted, since it
+// was read.
+func (r *Reconciler[T, O, D]) isGone(ctx context.Context, object T) bool {
+	now := r.New()
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), now)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return now.GetUID() != object.GetUID() || (now.GetDeletionTimestamp() != nil && object.GetDeletionTimestamp() == nil)
 }
 
 // writeStatus completes the conditions of reported, stores its status if it differs from that of

@@ -172,3 +172,44 @@ func panics(t *testing.T) float64 {
 	}
 	return 0
 }
+
+// TestAnObjectThatIsGoneGetsNoEvent checks that a failure is recorded for an object that exists, and
+// not for one that was deleted, or made anew, since it was read.
+func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := mspolicyv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	object := func(change func(*metav1.ObjectMeta)) *mspolicyv1.PlatformPolicy {
+		made := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", UID: "1", ResourceVersion: "41"}}
+		change(&made.ObjectMeta)
+		return made
+	}
+	for name, test := range map[string]struct {
+		now    *mspolicyv1.PlatformPolicy
+		events int
+	}{
+		"exists":  {object(func(*metav1.ObjectMeta) {}), 1},
+		"deleted": {nil, 0},
+		"is being deleted": {object(func(meta *metav1.ObjectMeta) {
+			meta.DeletionTimestamp, meta.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/x"}
+		}), 0},
+		"made anew": {object(func(meta *metav1.ObjectMeta) { meta.UID = "2" }), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fakeclient.NewClientBuilder().WithScheme(scheme)
+			if test.now != nil {
+				builder = builder.WithObjects(test.now)
+			}
+			recorder := events.NewFakeRecorder(10)
+			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{New: newObject, Client: builder.Build(), Recorder: recorder}
+			failure := errors.New("no network")
+			if err := r.recordFailure(t.Context(), object(func(*metav1.ObjectMeta) {}), failure); !errors.Is(err, failure) {
+				t.Errorf("returned %v", err)
+			}
+			if got := len(recorder.Events); got != test.events {
+				t.Errorf("%d events, want %d", got, test.events)
+			}
+		})
+	}
+}
