@@ -54,7 +54,8 @@ const (
 	// ReasonContested (event): someone else changes a child again and again. It is put back at most
 	// once a minute. The message names the field manager.
 	ReasonContested = "Contested"
-	// ReasonPodsNotReady: the containers of a pod run, but it was ready and no longer is, or has not
-	// become ready in the time that its probes allow and 30 s. The message has the kubelet's last words.
+	// ReasonPodsNotReady: the containers of a pod run, but it was ready and no longer is, or has
+	// not become ready in the time that its probes allow and 30 s. The message has the kubelet's
+	// last words.
 	ReasonPodsNotReady = "PodsNotReady"
 )

@@ -229,9 +229,9 @@ var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
 
 // WithoutIdentity removes from a message what differs for each pod and attempt: the pod's name,
-// UID and address, the IDs of containers, and local ports. It keeps a name that is a single word: such a name
-// is not generated, and the word may be part of the message ("failed to pull", for a pod named
-// pull).
+// UID and address, the IDs of containers, and local ports. It keeps a name that is a single word:
+// such a name is not generated, and the word may be part of the message ("failed to pull", for a
+// pod named pull).
 func WithoutIdentity(pod *corev1.Pod, message string) string {
 	for _, identity := range []string{string(pod.UID), pod.Name, pod.Status.PodIP} {
 		if strings.ContainsAny(identity, "-.:") {

@@ -24,9 +24,9 @@ const (
 	readyPatience = 30 * time.Second
 )
 
-// Unexplained returns the oldest pod whose own status does not say why it is not ready, and has not
-// for longer than a start takes: the events about it do. It returns nil if there is none. Always the
-// oldest: otherwise the message would alternate between pods.
+// Unexplained returns the oldest pod whose own status does not say why it is not ready, and has
+// not for longer than a start takes: the events about it do. It returns nil if there is none.
+// Always the oldest: otherwise the message would alternate between pods.
 func (e Evidence) Unexplained() *corev1.Pod {
 	var oldest *corev1.Pod
 	for i := range e.Pods {
@@ -172,9 +172,9 @@ func (e Evidence) creationProblem(pod *corev1.Pod) *Problem {
 // rpcFrame is what gRPC adds to the errors of a container runtime.
 var rpcFrame = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 
-// sandboxDetail returns why a sandbox can't be created, with the remedy where the runtime names the
-// memory limit: containerd "container init was OOM-killed (memory limit too low?)", CRI-O "set memory
-// limit 1048576 too low; should be at least 12582912 bytes".
+// sandboxDetail returns why a sandbox can't be created, with the remedy where the runtime names
+// the memory limit: containerd "container init was OOM-killed (memory limit too low?)", CRI-O "set
+// memory limit 1048576 too low; should be at least 12582912 bytes".
 func sandboxDetail(message string) string {
 	if message == "" {
 		return ""
@@ -227,8 +227,8 @@ func schedulingProblem(message string) *Problem {
 	return &Problem{api.ReasonUnschedulable, SchedulingDetail(message)}
 }
 
-// SchedulingDetail returns why no node accepts a pod. The rest of the scheduler's message says, node
-// by node, whether evicting other pods would help.
+// SchedulingDetail returns why no node accepts a pod. The rest of the scheduler's message says,
+// node by node, whether evicting other pods would help.
 func SchedulingDetail(message string) string {
 	detail, _, _ := strings.Cut(message, " preemption: ")
 	return detail

@@ -187,8 +187,8 @@ func TestAMissingClaimIsNoLackOfNodes(t *testing.T) {
 	}
 }
 
-// TestACommandThatIsNotThereSaysTheSameInAllStages checks that the problem does not change while the
-// kubelet tries, has failed and waits, or each turn would be an event.
+// TestACommandThatIsNotThereSaysTheSameInAllStages checks that the problem does not change while
+// the kubelet tries, has failed and waits, or each turn would be an event.
 func TestACommandThatIsNotThereSaysTheSameInAllStages(t *testing.T) {
 	const runtime = `failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to ` +
 		`start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory: unknown`

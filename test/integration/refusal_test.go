@@ -106,12 +106,15 @@ func TestASpecThatTheAPIRefusesDoesNotBlockOthers(t *testing.T) {
 	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/owner"] = "team-a" })
 
 	change(t, app, func(app *msappsv1.WebApp) {
-		twice := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
-			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}, HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)},
+		app.Spec.Probes.Readiness = &corev1.Probe{PeriodSeconds: -1, ProbeHandler: corev1.ProbeHandler{
+			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)},
 		}}
-		app.Spec.Probes.Readiness = twice
 	})
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
+	var refused msappsv1.WebApp
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &refused)).To(gomega.Succeed())
+	g.Expect(refused.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
+		gomega.HavePrefix("spec.probes.readiness.periodSeconds: Invalid value: -1"))), "in the words of the WebApp")
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Probes.Readiness = nil })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("False Deploying"))
 	g.Consistently(func() (map[string]string, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -131,6 +132,41 @@ func TestPodProblemReachesStatus(t *testing.T) {
 	g.Expect(seen.Status.Conditions[0].Type).To(gomega.Equal("Degraded"))
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal("1 of 1 pods: image nowhere/none:1 of container webapp can't be pulled: not found"))
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
+}
+
+// TestThePodsEventsReachStatus checks that the events of a pod that does not become ready are read,
+// of all that there are.
+func TestThePodsEventsReachStatus(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	setDeployment(t, app, func(*appsv1.Deployment) {})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop-1", Labels: deployment.Spec.Template.Labels},
+		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: "shop:1"}}},
+	}
+	create(t, pod)
+	for name, message := range map[string]string{"Unhealthy": "Readiness probe failed: connection refused", "Pulled": "Readiness probe failed: no"} {
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, GenerateName: "shop-"}, Reason: name, Message: message,
+			Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now()}
+		event.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: app.Namespace, Name: pod.Name, UID: pod.UID,
+			FieldPath: "spec.containers{webapp}"}
+		create(t, event)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "webapp",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}
+	g.Expect(cluster.Client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PodsNotReady"))
+	var seen msappsv1.WebApp
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal(
+		"1 of 1 pods: container webapp does not pass its readiness probe: connection refused"))
 }
 
 func TestAMissingServiceAccountIsRetried(t *testing.T) {

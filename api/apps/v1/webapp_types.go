@@ -159,6 +159,7 @@ type WebAppSpec struct {
 	// account says otherwise. Default: a new ServiceAccount, without a token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",message="must be the name of a ServiceAccount: lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// SecurityProfile is Default or Restricted. Default runs an ordinary image as it is, without

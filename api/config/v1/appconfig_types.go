@@ -54,7 +54,7 @@ type AppConfigSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=56
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-', with a letter or digit at both ends"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.application is immutable, because running pods use its ConfigMap: create another AppConfig"
 	Application string `json:"application"`
 
@@ -143,7 +143,8 @@ type SecretRef struct {
 	// Name by which the application knows it, such as DATABASE_PASSWORD. It must not be a key of
 	// config.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]{1,253}$`
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be letters, digits, '-', '_' and '.', for example DATABASE_PASSWORD"
 	Name string `json:"name"`
 	// Secret is the name of a Secret in the same namespace.
 	// +required
@@ -152,7 +153,8 @@ type SecretRef struct {
 	Secret string `json:"secret"`
 	// Key in the Secret.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]{1,253}$`
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, '-', '_' and '.'"
 	Key string `json:"key"`
 }
 

@@ -219,7 +219,7 @@ type Agent struct {
 	// agent.js (nodejs), mountPath itself (python), agent.rb (ruby).
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*$')",message="must be a relative path of letters, digits and ._+-, for example lib/agent.so"
 	Path string `json:"path,omitempty"`
 
 	// Options of a Java agent: -javaagent:PATH=OPTIONS.
@@ -232,7 +232,7 @@ type Agent struct {
 	// Profiler is the GUID of a .NET profiler: {918728DD-259F-4A6A-AC2B-B85E1B658318}.
 	// +optional
 	// +kubebuilder:validation:MaxLength=38
-	// +kubebuilder:validation:Pattern=`^\{[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[{][0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}[}]$')",message="must be a GUID in braces, for example {918728DD-259F-4A6A-AC2B-B85E1B658318}"
 	Profiler string `json:"profiler,omitempty"`
 
 	// VolumeMode is InitContainer, or ImageVolume, which copies nothing.
@@ -245,7 +245,7 @@ type Agent struct {
 	// +optional
 	// +default="/agent"
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._+-]+)+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9._+-]+)+$')",message="must be an absolute path of letters, digits and ._+-, for example /agent"
 	Directory string `json:"directory,omitempty"`
 
 	// Command copies the files to mountPath, where the volume is mounted in the init container, too.
@@ -259,7 +259,7 @@ type Agent struct {
 	// +optional
 	// +default="/mainstay/agent"
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._+-]+)+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9._+-]+)+$')",message="must be an absolute path of letters, digits and ._+-, for example /agent"
 	MountPath string `json:"mountPath,omitempty"`
 
 	// SizeLimit is the size limit of the volume that the files are copied to.

@@ -33,6 +33,7 @@ func validatePod(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 		problems = append(problems, validateProbe(given.StartupProbe, at.Child("startupProbe"), "")...)
 	}
 	problems = append(problems, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	problems = append(problems, validateNodeSelector(spec.NodeSelector, path.Child("nodeSelector"))...)
 	return append(problems, validateVolumes(spec.Volumes, path.Child("volumes"))...)
 }
 
@@ -57,8 +58,8 @@ func validateContainer(env []corev1.EnvVar, resources corev1.ResourceRequirement
 	return problems
 }
 
-// validateProbe requires exactly one kind of check, and a port that exists: a number, or the name of
-// the container's only port. named is that name; empty if the container has no named port.
+// validateProbe requires exactly one kind of check, and a port that exists: a number, or the name
+// of the container's only port. named is that name; empty if the container has no named port.
 func validateProbe(probe *corev1.Probe, path *field.Path, named string) field.ErrorList {
 	if probe == nil {
 		return nil
@@ -134,6 +135,18 @@ func validateTolerations(tolerations []corev1.Toleration, path *field.Path) fiel
 	return problems
 }
 
+// validateNodeSelector requires values that labels of nodes can have.
+func validateNodeSelector(labels map[string]string, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if len(validation.IsValidLabelValue(labels[key])) > 0 {
+			problems = append(problems, field.Invalid(path.Child(key), labels[key],
+				"must be a label value: letters, digits, '-', '_' and '.', with a letter or digit at both ends"))
+		}
+	}
+	return problems
+}
+
 // validateVolumes requires the names of what volumes refer to.
 func validateVolumes(volumes []msappsv1.Volume, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
@@ -144,6 +157,10 @@ func validateVolumes(volumes []msappsv1.Volume, path *field.Path) field.ErrorLis
 		}
 		if given.Secret != nil && given.Secret.SecretName == "" {
 			problems = append(problems, field.Required(at.Child("secret", "secretName"), "is the name of a Secret of this namespace"))
+		}
+		if given.PersistentVolumeClaim != nil && given.PersistentVolumeClaim.ClaimName == "" {
+			problems = append(problems, field.Required(at.Child("persistentVolumeClaim", "claimName"),
+				"is the name of a PersistentVolumeClaim of this namespace"))
 		}
 	}
 	return problems

@@ -92,6 +92,12 @@ func TestPodForm(t *testing.T) {
 			`spec.volumes[0].configMap.name: Required value`},
 		"a Secret without a name": {volume(msappsv1.Volume{Secret: &corev1.SecretVolumeSource{}}),
 			volume(msappsv1.Volume{Secret: &corev1.SecretVolumeSource{SecretName: "a"}}), `spec.volumes[0].secret.secretName: Required value`},
+		"a claim without a name": {volume(msappsv1.Volume{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+			volume(msappsv1.Volume{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}),
+			`spec.volumes[0].persistentVolumeClaim.claimName: Required value`},
+		"a label of a node": {func(s *msappsv1.WebAppSpec) { s.NodeSelector = map[string]string{"disk": "ssd fast"} },
+			func(s *msappsv1.WebAppSpec) { s.NodeSelector = map[string]string{"disk": "ssd-fast"} },
+			`spec.nodeSelector.disk: Invalid value: "ssd fast": must be a label value`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := Validate(admitted(spec(test.bad)))

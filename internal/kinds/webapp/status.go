@@ -183,8 +183,8 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 	}
 }
 
-// overdue returns the summary of a rollout that has exceeded its deadline. If the cause is known, it
-// is the reason.
+// overdue returns the summary of a rollout that has exceeded its deadline. If the cause is known,
+// it is the reason.
 func overdue(app *msappsv1.WebApp, deployment *appsv1.Deployment, problem *workload.Problem) objectSummary {
 	reason := msappsv1.ReasonRolloutFailed
 	message := fmt.Sprintf("the new pods did not become available within %d s (spec.strategy.progressDeadlineSeconds)",

@@ -49,10 +49,10 @@ func (h boundedHandler) Handle(ctx context.Context, request admission.Request) a
 }
 
 // undecodable returns the response for an object that the handler could not decode. Texts that are
-// no quantity, duration or time are refused with an example: the schema would answer with a regular
-// expression. A mutating handler lets everything else pass unchanged: the API server calls it before
-// it checks an object against its schema, and then refuses the object with the path of each wrong
-// field. What it would accept nevertheless, the validating webhook refuses.
+// no quantity, duration or time are refused with an example: the schema would answer with a
+// regular expression. A mutating handler lets everything else pass unchanged: the API server calls
+// it before it checks an object against its schema, and then refuses the object with the path of
+// each wrong field. What it would accept nevertheless, the validating webhook refuses.
 func (h boundedHandler) undecodable(request admission.Request, response admission.Response) admission.Response {
 	if problems := bounded.Unreadable(request.Object.Raw, h.object); len(problems) > 0 {
 		return h.refusal(request.Name, problems...)

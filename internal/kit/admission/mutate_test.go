@@ -116,7 +116,7 @@ func TestQuantitiesThatCostTooMuchAreRefused(t *testing.T) {
 func TestTextsThatCanNotBeReadAreRefusedWithAnExample(t *testing.T) {
 	for _, hook := range webApp(asked(t, strict, nil)).Hooks(newScheme(t)) {
 		response := send(hook, "", object(good, `{"image":"a","resources":{"limits":{"memory":"64MB"}},"restartedAt":"now"}`))
-		want := `[spec.resources.limits.memory: Invalid value: "64MB": use for example 64M, ` +
+		want := `[spec.resources.limits.memory: Invalid value: "64MB": use for example 64Mi, ` +
 			`spec.restartedAt: Invalid value: "now": use for example 2026-01-31T12:00:00Z]`
 		if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity || len(response.Result.Details.Causes) != 2 ||
 			!strings.HasSuffix(response.Result.Message, want) {

@@ -19,8 +19,8 @@ var (
 	point    = reflect.TypeFor[metav1.Time]()
 )
 
-// Unreadable returns the texts of an object that are not what its type takes them for: a quantity, a
-// duration or a time, each with an example of one. Other values of a wrong type are left to the
+// Unreadable returns the texts of an object that are not what its type takes them for: a quantity,
+// a duration or a time, each with an example of one. Other values of a wrong type are left to the
 // schema, which names them. Check must have accepted the object.
 func Unreadable(text []byte, of reflect.Type) []*Error {
 	var object any
@@ -80,7 +80,7 @@ func exampleFor(text string, of reflect.Type) string {
 
 // units are the suffixes that people write for those of quantities.
 var units = map[string]string{
-	"b": "", "kb": "k", "mb": "M", "gb": "G", "tb": "T", "kib": "Ki", "mib": "Mi", "gib": "Gi", "tib": "Ti", "mi": "Mi", "gi": "Gi",
+	"b": "", "kb": "Ki", "mb": "Mi", "gb": "Gi", "tb": "Ti", "kib": "Ki", "mib": "Mi", "gib": "Gi", "tib": "Ti", "mi": "Mi", "gi": "Gi",
 	"ki": "Ki", "g": "G", "core": "", "cores": "", "cpu": "", "cpus": "", "millicores": "m", "mcpu": "m",
 }
 

@@ -27,7 +27,7 @@ func TestUnreadable(t *testing.T) {
 		"readable texts":       {`{"amount":"64Mi","amounts":{"cpu":"1"},"wait":"1h30m","at":"2026-01-31T12:00:00Z","name":"64MB"}`, nil},
 		"values of no text":    {`{"amount":7,"amounts":[],"wait":5,"at":false,"name":{},"inner":{}}`, nil},
 		"no JSON":              {`{`, nil},
-		"a unit in upper case": {`{"amount":"64MB"}`, []string{`.amount: Invalid value: "64MB": use for example 64M`}},
+		"a unit in upper case": {`{"amount":"64MB"}`, []string{`.amount: Invalid value: "64MB": use for example 64Mi`}},
 		"a unit with a space":  {`{"amount":"1.5 GiB"}`, []string{`.amount: Invalid value: "1.5 GiB": use for example 1.5Gi`}},
 		"a unit in words":      {`{"amounts":{"cpu":"2 cores"}}`, []string{`.amounts.cpu: Invalid value: "2 cores": use for example 2`}},
 		"no number":            {`{"amount":"half"}`, []string{`.amount: Invalid value: "half": use for example 500m or 64Mi`}},

@@ -173,8 +173,8 @@ func panics(t *testing.T) float64 {
 	return 0
 }
 
-// TestAnObjectThatIsGoneGetsNoEvent checks that a failure is recorded for an object that exists, and
-// not for one that was deleted, or made anew, since it was read.
+// TestAnObjectThatIsGoneGetsNoEvent checks that a failure is recorded for an object that exists,
+// and not for one that was deleted, or made anew, since it was read.
 func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {

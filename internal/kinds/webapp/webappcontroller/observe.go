@@ -141,8 +141,8 @@ func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.P
 const maxEvents = 50
 
 // observeEvents reads the warnings about a pod whose status does not say why it is not ready:
-// failed mounts, sandboxes and probes are in nothing that is watched. It reads those of one pod, and
-// of none while all pods are ready, have just started or explain themselves.
+// failed mounts, sandboxes and probes are in nothing that is watched. It reads those of one pod,
+// and of none while all pods are ready, have just started or explain themselves.
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 func (k kind) observeEvents(ctx context.Context, unexplained *corev1.Pod) ([]corev1.Event, error) {
