@@ -136,8 +136,8 @@ func fuzzTargets(t *testing.T) []string {
 	return found
 }
 
-// TestStoredQuantities checks the command of threat-model.md that finds costly quantities in what is
-// stored: it finds those that take long to parse, and nothing that people write.
+// TestStoredQuantities checks the command of threat-model.md that finds costly quantities in what
+// is stored: it finds those that take long to parse, and nothing that people write.
 func TestStoredQuantities(t *testing.T) {
 	page, err := os.ReadFile("threat-model.md")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Variable is the environment variable that chooses the cases:
 //   - unset: the small number of `make test`, from seed 0
-//   - many: the large number of a nightly run, from seed 0: what `make test` uses for a changed kind
+//   - many: the large number of a nightly run, from seed 0: `make test` uses it for a changed kind
 //   - long: the large number of a nightly run, from a new seed, which is logged
 //   - seed=N: only the case of that seed, to repeat a failure
 const Variable = "MAINSTAY_TEST_CASES"
@@ -68,8 +68,8 @@ func Number(t testing.TB, gate, nightly int) int {
 
 // Seeds returns the seeds of a property test: 0 to gate-1 in `make test`, so that a failure comes
 // from the change and not from the day. If Variable is many, it returns nightly seeds, and if it is
-// long, from the current time on. It stops at the first seed with which the test or one of its subtests fails, and
-// logs the command that repeats it.
+// long, from the current time on. It stops at the first seed with which the test or one of its
+// subtests fails, and logs the command that repeats it.
 func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 	t.Helper()
 	made, number := chosen(t), Number(t, gate, nightly)

@@ -23,7 +23,6 @@ const edgePatience = time.Minute
 // when it has none. It has no conditions, and an update that empties its status removes the
 // writer's entry from its managed fields, with the time (seen in Kubernetes 1.35, 2026-11-23).
 //
-//
 //	situation                                          reason
 //	the Ingress has no address, and no class           IngressClassNotFound
 //	  of its name exists

@@ -111,37 +111,47 @@ const (
 		"set spec.agent.volumeMode to ImageVolume, which needs no such container"
 )
 
+// limitsOf returns resources with these limits; an empty one is omitted.
+func limitsOf(cpu, memory string) *corev1.ResourceRequirements {
+	limits := corev1.ResourceList{}
+	if cpu != "" {
+		limits[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		limits[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return &corev1.ResourceRequirements{Limits: limits}
+}
+
+// agentWith returns an Instrumentation whose init container has these resources.
+func agentWith(resources *corev1.ResourceRequirements, mode instrv1.VolumeMode) *instrv1.Instrumentation {
+	return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Image, spec.Agent.Resources, spec.Agent.VolumeMode = ours, resources, mode
+	})
+}
+
+// composedOf returns a template with an agent in it.
+func composedOf(t *testing.T, own corev1.PodTemplateSpec, object injection.Object) *corev1.PodTemplateSpec {
+	t.Helper()
+	composed := own.DeepCopy()
+	setting := settingOf(t, object)
+	setting.HasImageVolumes = true
+	compose(setting, composed, nil)
+	return composed
+}
+
 // TestGovernedLimits: an agent whose init container has no limits is not injected where they are
 // required, because every later write of the workload would be refused for it. One that is there
 // already stays.
 func TestGovernedLimits(t *testing.T) {
-	quantity := func(cpu, memory string) *corev1.ResourceRequirements {
-		limits := corev1.ResourceList{}
-		if cpu != "" {
-			limits[corev1.ResourceCPU] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			limits[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return &corev1.ResourceRequirements{Limits: limits}
-	}
-	agent := func(resources *corev1.ResourceRequirements, mode instrv1.VolumeMode) *instrv1.Instrumentation {
-		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
-			spec.Agent.Image, spec.Agent.Resources, spec.Agent.VolumeMode = ours, resources, mode
-		})
-	}
-	byDefault, image := agent(nil, ""), agent(nil, instrv1.VolumeImage)
-	twice := agent(quantity("2", "2Gi"), "")
-	none, cpuOnly := agent(quantity("", ""), ""), agent(quantity("1", ""), "")
+	byDefault, image := agentWith(nil, ""), agentWith(nil, instrv1.VolumeImage)
+	twice := agentWith(limitsOf("2", "2Gi"), "")
+	none, cpuOnly := agentWith(limitsOf("", ""), ""), agentWith(limitsOf("1", ""), "")
 	own := template(container("app"))
 	pod := template(container("app"))
-	pod.Spec.Resources = quantity("1", "1Gi")
+	pod.Spec.Resources = limitsOf("1", "1Gi")
 	in := func(own corev1.PodTemplateSpec, object injection.Object) *corev1.PodTemplateSpec {
-		composed := own.DeepCopy()
-		setting := settingOf(t, object)
-		setting.HasImageVolumes = true
-		compose(setting, composed, nil)
-		return composed
+		return composedOf(t, own, object)
 	}
 	// podWith is a template with an agent in which the owner sets the pods' own resources.
 	podWith := func(object injection.Object) *corev1.PodTemplateSpec {
@@ -160,7 +170,7 @@ func TestGovernedLimits(t *testing.T) {
 		"limited by default": {byDefault, nil, nil, &own, in(own, byDefault), injection.In, "", ""},
 		"no limits":          {none, nil, nil, &own, &own, injection.Violating, noLimits, ""},
 		"one limit":          {cpuOnly, nil, nil, &own, &own, injection.Violating, noMemory, ""},
-		"zero":               {agent(quantity("1", "0"), ""), nil, nil, &own, &own, injection.Violating, noMemory, ""},
+		"zero":               {agentWith(limitsOf("1", "0"), ""), nil, nil, &own, &own, injection.Violating, noMemory, ""},
 		"no container":       {image, nil, nil, &own, in(own, image), injection.In, "", ""},
 		"in":                 {none, nil, in(own, none), in(own, none), in(own, none), injection.In, "", noLimits},
 		"in, one more limit": {cpuOnly, nil, in(own, none), in(own, none), in(own, cpuOnly), injection.In, "", noMemory},
