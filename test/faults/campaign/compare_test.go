@@ -121,7 +121,8 @@ func TestSnapshotHidesWhatDiffersAndNothingElse(t *testing.T) {
 
 func TestPointsCountWhatIsAskedAlike(t *testing.T) {
 	var names []string
-	for _, point := range Points(outcome(func(o *Outcome) { again(o, 0) })) {
+	gone := Asked{"create", proxy.Exchange{Request: proxy.Request{Verb: "get", Resource: "owners", Name: "shop"}, Arrived: true, Code: 404}}
+	for _, point := range Points(outcome(func(o *Outcome) { again(o, 0); o.Requests = append(o.Requests, gone) })) {
 		names = append(names, point.String())
 		for _, fault := range point.Faults() {
 			if err := point.Plan(fault).Validate(); err != nil {

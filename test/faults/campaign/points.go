@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -30,13 +31,17 @@ func what(request proxy.Request) string {
 	return request.String()
 }
 
-// Points returns the requests of an undisturbed run.
+// Points returns the requests of an undisturbed run, but not what was no longer found in its last
+// step, the deletion: whether the manager looks once more before it sees that is chance.
 func Points(undisturbed Outcome) []Point {
 	seen := map[string]int{}
 	var points []Point
 	for _, asked := range undisturbed.Requests {
 		key := what(asked.Request)
 		seen[key]++
+		if asked.Verb == "get" && asked.Code == http.StatusNotFound && asked.Step == undisturbed.Steps[len(undisturbed.Steps)-1].Step {
+			continue
+		}
 		points = append(points, Point{asked.Step, asked.Request, seen[key]})
 	}
 	return points
