@@ -147,8 +147,7 @@ func TestGovernedLimits(t *testing.T) {
 	byDefault, image := agentWith(nil, ""), agentWith(nil, instrv1.VolumeImage)
 	twice := agentWith(limitsOf("2", "2Gi"), "")
 	none, cpuOnly := agentWith(limitsOf("", ""), ""), agentWith(limitsOf("1", ""), "")
-	own := template(container("app"))
-	pod := template(container("app"))
+	own, pod := template(container("app")), template(container("app"))
 	pod.Spec.Resources = limitsOf("1", "1Gi")
 	in := func(own corev1.PodTemplateSpec, object injection.Object) *corev1.PodTemplateSpec {
 		return composedOf(t, own, object)
