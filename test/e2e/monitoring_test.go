@@ -189,8 +189,8 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 		if metric.Type == "histogram" {
 			name += "_bucket"
 		}
-		// There may have been no errors, and no contested writes.
-		mayBeMissing := []string{"mainstay_errors_total", "mainstay_contested_writes_total"}
+		// There may have been no errors and no contested writes, and no object may be unready now.
+		mayBeMissing := []string{"mainstay_errors_total", "mainstay_contested_writes_total", "mainstay_unready_objects"}
 		if !slices.Contains(names, name) && !slices.Contains(mayBeMissing, name) {
 			t.Errorf("metric %s is missing", name)
 		}
