@@ -19,9 +19,6 @@ import (
 // maxObject is the largest object that is read, in bytes. etcd stores at most some 1.5 MB.
 const maxObject = 4 << 20
 
-// maxProblems is how many unreadable values one response names.
-const maxProblems = 10
-
 // boundedHandler refuses objects that would cost more to parse than their length justifies, before
 // they are parsed. Not only the API server can reach the port of the webhooks, and the API server
 // itself calls mutating webhooks before it checks an object against its schema.
@@ -68,7 +65,7 @@ func (h boundedHandler) undecodable(request admission.Request, response admissio
 func (h boundedHandler) refusal(name string, problems ...*bounded.Error) admission.Response {
 	var causes []metav1.StatusCause
 	var texts []string
-	for _, problem := range problems[:min(len(problems), maxProblems)] {
+	for _, problem := range problems {
 		problem.Path = strings.TrimPrefix(problem.Path, ".")
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: problem.Path, Message: problem.Problem})
 		texts = append(texts, problem.Error())

@@ -21,7 +21,7 @@ var (
 
 // Unreadable returns the texts of an object that are not what its type takes them for: a quantity,
 // a duration or a time, each with an example of one. Other values of a wrong type are left to the
-// schema, which names them. Check must have accepted the object.
+// schema, which names them. It returns at most maxUnreadable. Check must have accepted the object.
 func Unreadable(text []byte, of reflect.Type) []*Error {
 	var object any
 	if json.Unmarshal(text, &object) != nil {
@@ -30,11 +30,14 @@ func Unreadable(text []byte, of reflect.Type) []*Error {
 	return unreadable(object, of)
 }
 
+// maxUnreadable limits what is found, because an object may have a hundred thousand such texts.
+const maxUnreadable = 10
+
 func unreadable(value any, of reflect.Type) []*Error {
 	of = indirect(of)
 	var found []*Error
 	add := func(step string, problems []*Error) {
-		for _, problem := range problems {
+		for _, problem := range problems[:min(len(problems), maxUnreadable-len(found))] {
 			problem.Path = step + problem.Path
 			found = append(found, problem)
 		}
@@ -47,11 +50,17 @@ func unreadable(value any, of reflect.Type) []*Error {
 	case []any:
 		if of != nil && of.Kind() == reflect.Slice {
 			for i, element := range value {
+				if len(found) == maxUnreadable {
+					break
+				}
 				add("["+strconv.Itoa(i)+"]", unreadable(element, of.Elem()))
 			}
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if len(found) == maxUnreadable {
+				break
+			}
 			field, _ := fieldOf(of, key)
 			add("."+key, unreadable(value[key], field))
 		}
@@ -89,6 +98,10 @@ func likely(text string) string {
 	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
 	unit, known := units[strings.ToLower(strings.TrimSpace(text[len(number):]))]
 	if !known {
+		return "500m or 64Mi"
+	}
+	// Without the unit it may be a number that takes hours to parse: 1e-999999999 cores.
+	if Quantity(number+unit) != "" {
 		return "500m or 64Mi"
 	}
 	if _, err := resource.ParseQuantity(number + unit); err != nil {

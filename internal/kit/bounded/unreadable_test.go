@@ -2,6 +2,7 @@ package bounded
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,9 +31,13 @@ func TestUnreadable(t *testing.T) {
 		"a unit in upper case": {`{"amount":"64MB"}`, []string{`.amount: Invalid value: "64MB": use for example 64Mi`}},
 		"a unit with a space":  {`{"amount":"1.5 GiB"}`, []string{`.amount: Invalid value: "1.5 GiB": use for example 1.5Gi`}},
 		"a unit in words":      {`{"amounts":{"cpu":"2 cores"}}`, []string{`.amounts.cpu: Invalid value: "2 cores": use for example 2`}},
-		"no number":            {`{"amount":"half"}`, []string{`.amount: Invalid value: "half": use for example 500m or 64Mi`}},
-		"a duration in words":  {`{"wait":"5 minutes"}`, []string{`.wait: Invalid value: "5 minutes": use for example 30s, 5m or 1h30m`}},
-		"a day":                {`{"at":"yesterday"}`, []string{`.at: Invalid value: "yesterday": use for example 2026-01-31T12:00:00Z`}},
+		// A guess without the unit would take hours to parse.
+		"a costly number with a unit": {`{"amount":"1e-999999999 cores","amounts":{"cpu":"1e-999999999cpu"}}`, []string{
+			`.amount: Invalid value: "1e-999999999 cores": use for example 500m or 64Mi`,
+			`.amounts.cpu: Invalid value: "1e-999999999cpu": use for example 500m or 64Mi`}},
+		"no number":           {`{"amount":"half"}`, []string{`.amount: Invalid value: "half": use for example 500m or 64Mi`}},
+		"a duration in words": {`{"wait":"5 minutes"}`, []string{`.wait: Invalid value: "5 minutes": use for example 30s, 5m or 1h30m`}},
+		"a day":               {`{"at":"yesterday"}`, []string{`.at: Invalid value: "yesterday": use for example 2026-01-31T12:00:00Z`}},
 		"several, in order": {`{"inner":[{},{"wait":"x","at":"y"}],"amount":"z"}`, []string{
 			`.amount: Invalid value: "z": use for example 500m or 64Mi`, `.inner[1].at: Invalid value: "y": use for example 2026-01-31T12:00:00Z`,
 			`.inner[1].wait: Invalid value: "x": use for example 30s, 5m or 1h30m`}},
@@ -46,5 +51,13 @@ func TestUnreadable(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestUnreadableIsBounded: an object may have a hundred thousand such texts, at any depth.
+func TestUnreadableIsBounded(t *testing.T) {
+	many := `{"inner":[` + strings.Repeat(`{"wait":"x","inner":[{"at":"y"},{"at":"y"}]},`, 1000) + `{}]}`
+	if found := Unreadable([]byte(many), reflect.TypeFor[*texts]()); len(found) != maxUnreadable {
+		t.Errorf("found %d", len(found))
 	}
 }
