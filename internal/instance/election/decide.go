@@ -1,0 +1,144 @@
+package election
+
+import "time"
+
+// Decide says what an instance does next. It is called after everything that it hears, and when the
+// time of a Wait has come. What comes first:
+//
+//	| who      | decides                                            | actions                                          |
+//	|----------|----------------------------------------------------|--------------------------------------------------|
+//	| anybody  | a writable server that may not be so is killed     | Kill                                             |
+//	|          | a promise is given: stop, find the position, answer| Save, Kill, Unfollow, Reply                      |
+//	| leader   | pings, hands over, is sick, renews, changes rules  | SendPings, StopCleanly, Kill, WriteRecord,       |
+//	|          |                                                    | ReadRecord, SetRule, Publish, Resume             |
+//	| candidate| collects promises, promotes, gives up              | Save, Unfollow, RequestPromises, SetRule,        |
+//	|          |                                                    | Promote, WriteRecord                             |
+//	| standby  | follows, makes its data anew, stands, ends         | Save, Start, Follow, Unfollow, Replace, Exit,    |
+//	|          |                                                    | Initialise, ReadRecord, SendAsk, WriteRecord     |
+//
+// The numbers R1 to R18 in the comments are the rules of docs/decisions/20261123-failover.md.
+func Decide(o *Observed) Action {
+	for _, decide := range []func(*Observed) Action{fence, promise, lead, leave, save, elect, restart, stand, follow} {
+		if action := decide(o); action != nil {
+			return action
+		}
+	}
+	return o.wait("a leader", o.Now+readEvery)
+}
+
+// fence kills a server that may be writable without a right to be (R4, R5). A server that was
+// stopped cleanly can't be that.
+func fence(o *Observed) Action {
+	if !o.Server.writable() {
+		return nil
+	}
+	switch {
+	case !o.leads():
+		return Kill{Why: "another member may lead: " + o.superseded()}
+	case !o.mayWrite(o.Config.hold() + lastTry):
+		return Kill{Why: "neither the Lease could be renewed nor did enough members answer for longer than spec.failover.after allows"}
+	}
+	return nil
+}
+
+// superseded says why the term is no longer ours.
+func (o *Observed) superseded() string {
+	switch {
+	case o.Held.Term == 0:
+		return "this program never held the Lease"
+	case o.Local.Seen.Term > o.Held.Term || o.Local.Promised.Term > o.Held.Term:
+		return "a higher term was seen"
+	}
+	return "the Lease names another holder"
+}
+
+// save makes durable what was noted, before more rests on it. A leader does so last: what it must
+// do in time does not wait for its disk.
+func save(o *Observed) Action {
+	if o.Local == o.Saved || o.Saving {
+		return nil
+	}
+	return Save{Local: o.Local}
+}
+
+// promiseTo makes a promise durable; nil if it is.
+func (o *Observed) promiseTo(candidate Promised) Action {
+	switch {
+	case o.Saved.Promised == candidate:
+		return nil
+	case o.Saving:
+		return o.wait("the volume", o.Now+pingEvery)
+	}
+	return Save{Local: Local{Promised: candidate, Seen: o.Local.Seen}}
+}
+
+// wouldPromise reports whether a candidate of that term would get our promise (R1, R8).
+func (o *Observed) wouldPromise(term uint64, candidate Member, released bool) bool {
+	promised := o.Local.Promised
+	if promised == (Promised{Term: term, Candidate: candidate}) {
+		return true
+	}
+	if term <= promised.Term {
+		return false
+	}
+	if o.leads() && o.Server.writable() {
+		return false
+	}
+	return !o.leaderAlive(released)
+}
+
+// promise answers the requests for promises, one after the other (R1). A promise is durable before
+// the server is stopped or its source taken away, and the position is read after that.
+func promise(o *Observed) Action {
+	for i := range o.Peers {
+		request := o.Peers[i].Request
+		if request == nil {
+			continue
+		}
+		if !o.wouldPromise(request.Term, request.Candidate, request.Released) {
+			return Reply{To: o.Peers[i].Name, Promise: o.reply(request.Term, false)}
+		}
+		if action := o.promiseTo(Promised{Term: request.Term, Candidate: request.Candidate}); action != nil {
+			return action
+		}
+		if action := o.isolate(); action != nil {
+			return action
+		}
+		return Reply{To: o.Peers[i].Name, Promise: o.reply(request.Term, true)}
+	}
+	return nil
+}
+
+func (o *Observed) reply(term uint64, given bool) PromiseReply {
+	reply := PromiseReply{Term: term, Member: o.Me, Given: given, Promised: o.Saved.Promised, Seen: o.Saved.Seen}
+	if given {
+		reply.Position = o.Server.Position
+	}
+	return reply
+}
+
+// isolate brings the server to a standby that receives from nobody and whose position is final; nil
+// if it is one.
+func (o *Observed) isolate() Action {
+	switch {
+	case o.Server.Busy:
+		return o.wait("the server", o.Now+readEvery)
+	case o.Server.writable():
+		return Kill{Why: "another candidate was promised to be followed"}
+	case o.Server.State == Stopped:
+		return Start{}
+	case o.Server.Source != Source{}:
+		return Unfollow{}
+	case !o.Server.Final:
+		return o.wait("the position to be final", o.Now+readEvery)
+	}
+	return nil
+}
+
+// wait waits until the time, for what is named, but not past the next ping of a leader.
+func (o *Observed) wait(what string, until time.Duration) Action {
+	if o.leads() && o.Server.History != "" {
+		until = min(until, o.PingedAt+pingEvery)
+	}
+	return Wait{Until: max(until, o.Now), For: what}
+}

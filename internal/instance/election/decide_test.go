@@ -1,0 +1,103 @@
+package election
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inOrder compares positions that are numbers of the same length.
+type inOrder struct{}
+
+func (inOrder) Compare(a, b Position) Comparison {
+	return []Comparison{Behind, Equal, Ahead}[strings.Compare(string(a), string(b))+1]
+}
+
+func (inOrder) Holds(history History, position Position) bool {
+	return string(position) <= string(history)
+}
+
+// leading is a leader of three, a minute after its start, whose members answer.
+func leading() *Observed {
+	rule := Rule{a, []Member{b, c}, 1}
+	record := Record{System: "s", Term: 2, Seq: 5, Holder: Holder{a, "uid"}, Open: true, Rules: []Rule{rule}, Timeline: 2}
+	local := Local{Promised{2, a}, Seen{2, 5, 2}}
+	now := time.Minute
+	o := &Observed{
+		Now: now, Config: Config{Instances: 3, After: 11 * time.Second, Positions: inOrder{}}, Me: a, PodUID: "uid", System: "s",
+		Local: local, Saved: local, PingedAt: now,
+		Server: Server{State: Leading, Position: "20", History: "99", Rule: rule, Settled: true, Committed: true},
+		Record: View{Version: "7", Record: record, Known: true, Since: time.Second},
+		Held:   Held{Term: 2, FromSeq: 5, Claimed: time.Second, RenewedAt: time.Second, Record: record, Promoted: true, Published: true},
+	}
+	for _, member := range []Member{b, c} {
+		o.Peers = append(o.Peers, Peer{
+			Name: member.Name, Member: member, StreamedAt: now, Near: true,
+			Pong: Pong{Member: member, Promised: Promised{2, a}, Position: "20"}, PongSent: now,
+		})
+	}
+	return o
+}
+
+// following is a standby of the same three.
+func following() *Observed {
+	o := leading()
+	o.Me, o.PodUID, o.Held = b, "uid-b", Held{}
+	o.Server = Server{State: Standby, Position: "20", Source: Source{a, 2}}
+	o.Peers = []Peer{
+		{Name: a.Name, Member: a, Ping: Ping{System: "s", Leader: a, Term: 2, History: "99"}, PingAt: o.Now},
+		{Name: c.Name, Member: c},
+	}
+	return o
+}
+
+// TestDecide shows each kind of decision once. That they are right together is what test/simulation
+// tries.
+func TestDecide(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		state  *Observed
+		change func(*Observed)
+		want   string
+	}{
+		{"at rest nothing is written", leading(), func(*Observed) {}, "Wait"},
+		{"pings are due", leading(), func(o *Observed) { o.PingedAt -= time.Second }, "SendPings"},
+		{"a higher term was seen", leading(), func(o *Observed) { o.see(Seen{Term: 3}) }, "Kill"},
+		{"nobody answers and the Lease was not renewed", leading(), func(o *Observed) { o.Now += 10 * time.Second }, "Kill"},
+		{"a member is silent", leading(), func(o *Observed) { o.Peers[0].PongSent -= 2 * time.Second }, "WriteRecord"},
+		{"the disk hangs", leading(), func(o *Observed) { o.Server.UnflushedSince = o.Now - 11*time.Second }, "Kill"},
+		{"the server died, and others can lead", leading(), func(o *Observed) { o.Server.State = Stopped }, "WriteRecord"},
+		{"the program shall end", leading(), func(o *Observed) { o.Intent.Stop = true }, "StopCleanly"},
+		{"another rule is recorded", leading(), func(o *Observed) { o.Server.Rule = Rule{Leader: a} }, "SetRule"},
+		{"the Lease was deleted", leading(), func(o *Observed) { o.Record.Version, o.Now = "", o.Now+time.Millisecond; o.Record.ReadAt = o.Now - 2 }, "Wait"},
+		{"the address is not published", leading(), func(o *Observed) { o.Held.Published = false }, "Publish"},
+		{"the leader is heard", following(), func(*Observed) {}, "Wait"},
+		{"the leader is quiet", following(), func(o *Observed) { o.Now += 2 * time.Second }, "ReadRecord"},
+		{"the leader is gone, and the record was just read", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+		}, "SendAsk"},
+		{"a candidate asks while the leader lives", following(), func(o *Observed) {
+			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c})
+		}, "Reply{To:db-2 Promise:{Term:3 Member:{Name:db-1 Incarnation:1} Given:false"},
+		{"a candidate asks, and the record was released", following(), func(o *Observed) {
+			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c, Released: true})
+		}, "Save{Local:{Promised:{Term:3"},
+		{"the server is down", following(), func(o *Observed) { o.Server = Server{State: Stopped}; o.Record.Known = true }, "Start"},
+		{"the data have diverged, and a rule needs them", following(), func(o *Observed) {
+			o.Server = Server{State: Standby, Final: true, Position: "99+"}
+		}, "Wait"},
+		{"the data have diverged, and are free", following(), func(o *Observed) {
+			o.Server = Server{State: Standby, Final: true, Position: "99+"}
+			o.Peers[0].Ping.Free = []Member{b}
+		}, "Replace"},
+		{"the program of a standby shall end", following(), func(o *Observed) { o.Intent.Stop = true }, "Exit"},
+	} {
+		test.change(test.state)
+		got := strings.TrimPrefix(fmt.Sprintf("%T%+v", Decide(test.state), Decide(test.state)), "election.")
+		if !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+}

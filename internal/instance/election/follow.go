@@ -1,0 +1,60 @@
+package election
+
+import "slices"
+
+// follow decides for who neither leads nor stands (R3, R15).
+func follow(o *Observed) Action {
+	if o.Server.Busy {
+		return o.wait("the server", o.Now+readEvery)
+	}
+	leader := o.livingLeader()
+	if leader != nil {
+		if action := o.promiseTo(Promised{Term: leader.Ping.Term, Candidate: leader.Ping.Leader}); action != nil {
+			return action
+		}
+	}
+	switch {
+	case o.Server.State == NoData:
+		return o.obtainData(leader)
+	case o.Server.State == Stopped:
+		return Start{}
+	case leader == nil:
+		return o.wait("a leader", o.Now+readEvery)
+	}
+	return o.receive(leader.Ping)
+}
+
+// receive lets the server receive from a leader whose history contains our data. Data that are no
+// part of it are made anew, once the leader needs them no more.
+func (o *Observed) receive(ping Ping) Action {
+	source := Source{Leader: ping.Leader, Term: ping.Term}
+	switch {
+	case o.Server.Source == source:
+		return nil
+	case o.Server.Source != Source{}:
+		return Unfollow{}
+	case !o.Server.Final:
+		return o.wait("the position to be final", o.Now+pingEvery)
+	case o.Config.Positions.Holds(ping.History, o.Server.Position):
+		return Follow{Leader: ping.Leader, Term: ping.Term}
+	case slices.Contains(ping.Free, o.Me):
+		return Replace{Leader: ping.Leader, Term: ping.Term}
+	}
+	return o.wait("the leader to need our diverged data no more", o.Now+pingEvery)
+}
+
+// obtainData makes the first data of a database, where the manager has said so, or clones those of
+// a leader. Without either, nothing is made: the data of the others are not known.
+func (o *Observed) obtainData(leader *Peer) Action {
+	if leader != nil {
+		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}
+	}
+	view := &o.Record
+	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery {
+		return o.read()
+	}
+	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && o.Local.Seen.Term == 0 {
+		return Initialise{}
+	}
+	return o.wait("a leader whose data could be cloned", o.Now+readEvery)
+}

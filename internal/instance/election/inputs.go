@@ -1,0 +1,255 @@
+package election
+
+import "time"
+
+// Outcome is what became of a write.
+type Outcome int
+
+// The outcomes. Unanswered is whatever leaves open whether the write was done: a timeout, a reset,
+// a server error.
+const (
+	Done Outcome = iota
+	Conflict
+	Unanswered
+)
+
+// ReadResult is the answer to a ReadRecord.
+type ReadResult struct {
+	// Sent is when the read was sent.
+	Sent time.Duration
+	// Failed is true if there was no answer; then the rest says nothing.
+	Failed bool
+	// Version is "" if there is no Lease.
+	Version string
+	Record  Record
+	// Damaged is true if the annotation could not be decoded.
+	Damaged bool
+}
+
+// HeardRecord notes the answer to a ReadRecord.
+func (o *Observed) HeardRecord(result ReadResult) {
+	view := &o.Record
+	view.InFlight, view.TriedAt, view.Failed = false, result.Sent, result.Failed
+	if result.Failed {
+		return
+	}
+	if view.Version != result.Version || view.Since == 0 {
+		view.Since = o.Now
+	}
+	view.Known, view.Stale, view.ReadAt = true, false, result.Sent
+	view.Version, view.Record, view.Damaged = result.Version, result.Record, result.Damaged
+	if o.believed() {
+		o.see(seenIn(view.Record))
+	}
+	if o.recordIsMine() && o.believed() {
+		// A write of this life that had no answer may be what is found. It is not known which, so
+		// only the first one, which made us the holder, counts as a renewal.
+		o.Held.RenewedAt = max(o.Held.RenewedAt, o.Held.Claimed)
+		o.Held.Record = view.Record
+	}
+}
+
+func seenIn(record Record) Seen {
+	return Seen{Term: record.Term, Seq: record.Seq, Timeline: record.Timeline}
+}
+
+// Writing notes that the record is being written, as holder or not. Until the answer is there, the
+// record is ours if a read finds it.
+func (o *Observed) Writing(write WriteRecord) {
+	o.Record.InFlight = true
+	record := write.Record
+	if record.Released() && record.Term == o.Held.Term {
+		o.Held.Releasing = true
+	}
+	if record.Holder != (Holder{Member: o.Me, PodUID: o.PodUID}) {
+		return
+	}
+	if record.Term == o.Held.Term {
+		if !o.Held.Promoted {
+			o.Held.Claimed = o.Now // The claim is tried again.
+		}
+		return
+	}
+	o.Held = Held{
+		Term: record.Term, FromSeq: record.Seq, Claimed: o.Now,
+		Promoted: record.Open, Forced: write.Forced, Released: write.Released,
+	}
+}
+
+// HeardWrite notes what became of a WriteRecord that was sent at that time. version is the new one.
+func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Outcome, version string) {
+	view := &o.Record
+	view.InFlight = false
+	if outcome != Done {
+		view.Stale = true
+		return
+	}
+	view.Known, view.Stale, view.Damaged = true, false, false
+	view.Version, view.Record, view.Since, view.ReadAt = version, write.Record, o.Now, sent
+	o.see(seenIn(write.Record))
+	if o.recordIsMine() {
+		o.Held.RenewedAt = max(o.Held.RenewedAt, sent)
+		o.Held.Record = view.Record
+	}
+}
+
+// RecordChanged notes that the Lease was seen to have another version than the one we know. Since
+// when it has that counts from here, also if it is read later.
+func (o *Observed) RecordChanged(version string) {
+	view := &o.Record
+	if version != view.Version {
+		view.Version, view.Since, view.Stale = version, o.Now, true
+	}
+}
+
+// see notes the highest term, seq and timeline. They are saved before anything rests on them.
+func (o *Observed) see(seen Seen) { o.Local.Seen = o.Local.Seen.merge(seen) }
+
+// Heartbeat is what the loop measures of its own server. A loop that was itself stopped begins its
+// measures anew: what it finds after that says nothing about the server.
+func (o *Observed) Heartbeat(server Server) { o.Server = server }
+
+// Streams notes that our server saw a member receive and flush.
+func (o *Observed) Streams(name string, near bool) {
+	if peer := o.peer(name); peer != nil {
+		peer.StreamedAt, peer.Near = o.Now, near
+	}
+}
+
+// HeardPing notes a ping and returns its answer. It is not answered, and nothing is noted, if it
+// belongs to another database.
+func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
+	peer := o.peer(ping.Leader.Name)
+	if peer == nil || o.System != "" && ping.System != o.System {
+		return Pong{}, false
+	}
+	o.see(ping.Seen)
+	if o.mayFollow(&ping) && ping.Term >= peer.Ping.Term {
+		peer.Member, peer.Ping, peer.PingAt, peer.Gone = ping.Leader, ping, o.Now, ping.Released
+		o.RecordChanged(ping.Version)
+	}
+	return Pong{
+		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping),
+	}, true
+}
+
+// diverged reports whether our data are known to be no part of the leader's history.
+func (o *Observed) diverged(ping Ping) bool {
+	return o.Server.State == Standby && o.Server.Final && o.Server.Source == Source{} &&
+		!o.Config.Positions.Holds(ping.History, o.Server.Position)
+}
+
+// HeardPong notes the answer to a ping that was sent at that time.
+func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
+	peer := o.peer(pong.Member.Name)
+	if peer == nil {
+		return
+	}
+	o.see(pong.Seen)
+	o.see(Seen{Term: pong.Promised.Term})
+	if sent > peer.PongSent {
+		peer.Member, peer.Pong, peer.PongSent = pong.Member, pong, sent
+	}
+}
+
+// HeardAsk returns the answer to an Ask. It changes nothing but what was seen.
+func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
+	if !o.Me.HasData() || ask.System != o.System {
+		return AskReply{}, false
+	}
+	o.see(ask.Seen)
+	return AskReply{
+		Term: ask.Term, Member: o.Me, Would: o.wouldPromise(ask.Term, ask.Member, ask.Released),
+		Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen,
+	}, true
+}
+
+// HeardAskReply notes the answer to an Ask of ours.
+func (o *Observed) HeardAskReply(reply AskReply) {
+	if peer := o.peer(reply.Member.Name); peer != nil && reply.Term == o.Asked {
+		o.see(reply.Seen)
+		peer.Member, peer.AskReply = reply.Member, reply
+	}
+}
+
+// HeardPromiseRequest notes a promise that is asked of us. Decide answers it.
+func (o *Observed) HeardPromiseRequest(request PromiseRequest) {
+	peer := o.peer(request.Candidate.Name)
+	if peer == nil || !o.Me.HasData() || request.System != o.System {
+		return
+	}
+	// A promise is asked for after the record was claimed: so whoever led before has lost it.
+	o.see(request.Seen)
+	o.see(Seen{Term: request.Term})
+	if peer.Request == nil || peer.Request.Term <= request.Term {
+		peer.Request = &request
+	}
+}
+
+// Replied notes that the request of the peer was answered.
+func (o *Observed) Replied(name string) {
+	if peer := o.peer(name); peer != nil {
+		peer.Request = nil
+	}
+}
+
+// HeardPromise notes the answer to a PromiseRequest of ours.
+func (o *Observed) HeardPromise(reply PromiseReply) {
+	peer := o.peer(reply.Member.Name)
+	if peer == nil || reply.Term != o.Held.Term {
+		return
+	}
+	o.see(reply.Seen)
+	peer.Member, peer.PromiseReply = reply.Member, reply
+}
+
+// Refused notes that the stream of pings of a peer was cut, and that its port refused us twice
+// since.
+func (o *Observed) Refused(name string) {
+	if peer := o.peer(name); peer != nil {
+		peer.Gone = true
+	}
+}
+
+// SavedLocal notes that what Save was told is on the volume.
+func (o *Observed) SavedLocal(local Local) {
+	o.Saved, o.Local.Promised, o.Saving = local, local.Promised, false
+	o.see(local.Seen)
+}
+
+// Asking notes that an Ask was sent.
+func (o *Observed) Asking(term uint64, jitter time.Duration) {
+	o.Asked, o.AskedAt, o.Jitter = term, o.Now, jitter
+	for i := range o.Peers {
+		o.Peers[i].AskReply = AskReply{}
+	}
+}
+
+// Requested notes that the promises were asked for.
+func (o *Observed) Requested() { o.Held.RequestedAt = o.Now }
+
+// Pinged notes that pings were sent, and whether they said that the record is released.
+func (o *Observed) Pinged(released bool) { o.PingedAt, o.Held.Told = o.Now, released }
+
+// Promoting notes that the server is told to lead.
+func (o *Observed) Promoting() { o.Held.Promoted = true }
+
+// StoppingFor notes that the server is stopped for a handover to the member; to nobody if that is
+// the zero value.
+func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = member, o.Now }
+
+// Publishing notes that our address is being put into the EndpointSlice.
+func (o *Observed) Publishing() { o.Held.PublishAt = o.Now }
+
+// PublishedAddress notes that the address of our term is in the EndpointSlice.
+func (o *Observed) PublishedAddress(term uint64) {
+	if o.Held.Term == term {
+		o.Held.Published = true
+	}
+}
+
+// Became notes that our data were made anew, on that timeline: we are another member now.
+func (o *Observed) Became(me Member, system string, timeline uint32) {
+	o.Me, o.System = me, system
+	o.see(Seen{Timeline: timeline})
+}

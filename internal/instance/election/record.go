@@ -1,0 +1,134 @@
+package election
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Limits of a record, so that a record that somebody wrote can't stop the instances. A rule names
+// at most the instances and their predecessors, and a leader drops rules as soon as a newer one is
+// settled.
+const (
+	maxRecordBytes = 16 << 10
+	maxRules       = 16
+	maxSet         = 32
+)
+
+// Record is what the Lease says: who leads, and where the acknowledged writes are. It is written
+// only by an update that carries the version of the read on which it was decided.
+type Record struct {
+	// System is the id of the database system. "" before the first initialisation.
+	System string `json:"system,omitempty"`
+	// Term counts claims. Seq counts records: each written one has a higher one, whatever its term.
+	Term uint64 `json:"term"`
+	Seq  uint64 `json:"seq"`
+	// Holder is who claimed the term; nobody when it is released.
+	Holder Holder `json:"holder"`
+	// Open is true once the first write of the term was committed.
+	Open bool `json:"open"`
+	// Rules are all under which writes may have been acknowledged, and those under which they will
+	// be next. Who stands must cover every one.
+	Rules []Rule `json:"rules,omitempty"`
+	// Timeline is the highest that was ever claimed for a promotion.
+	Timeline uint32 `json:"timeline"`
+	// Handover is set by a leader that stopped cleanly for a successor.
+	Handover *Handover `json:"handover,omitempty"`
+	// Initialise is the instance that may make new data. The manager writes it, into a new Lease
+	// and only if all volumes are new; it counts only while System is "".
+	Initialise string `json:"initialise,omitempty"`
+}
+
+// Holder is the pod that claimed a term, and its data. The zero value is nobody.
+type Holder struct {
+	Member Member `json:"member"`
+	PodUID string `json:"podUID,omitempty"`
+}
+
+// Handover names the successor of a leader that stopped cleanly, and the leader's final position,
+// which the successor has confirmed to have. From is the leader: Position is its answer.
+type Handover struct {
+	From     Member   `json:"from"`
+	To       Member   `json:"to"`
+	Position Position `json:"position"`
+}
+
+// Released reports whether nobody holds the record, so that anybody may stand at once.
+func (r Record) Released() bool { return r.Holder == Holder{} }
+
+// newest returns the rule under which the leader acknowledges, or will next.
+func (r Record) newest() Rule {
+	if len(r.Rules) == 0 {
+		return Rule{}
+	}
+	return r.Rules[len(r.Rules)-1]
+}
+
+// olderThan reports whether the record is older than something that was seen.
+func (r Record) olderThan(seen Seen) bool {
+	return r.Term < seen.Term || r.Term == seen.Term && r.Seq < seen.Seq
+}
+
+// Encode returns the text of the annotation: the checksum, a space, and JSON.
+func (r Record) Encode() (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encoding the record: %w", err)
+	}
+	return checksum(text) + " " + string(text), nil
+}
+
+func checksum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Decode reads the text of the annotation. Its errors say what was found, and that nothing is
+// promoted or overwritten for it.
+func Decode(text string) (Record, error) {
+	if len(text) > maxRecordBytes {
+		return Record{}, fmt.Errorf("the record has %d bytes, at most %d are accepted", len(text), maxRecordBytes)
+	}
+	sum, body, found := strings.Cut(text, " ")
+	if !found || sum != checksum([]byte(body)) {
+		return Record{}, errors.New("the record's checksum does not fit its content: it was not written by an instance, or was changed")
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
+	decoder.DisallowUnknownFields()
+	var record Record
+	if err := decoder.Decode(&record); err != nil {
+		return Record{}, fmt.Errorf("decoding the record: %w", err)
+	}
+	if decoder.More() {
+		return Record{}, errors.New("the record has something behind its JSON object")
+	}
+	return record, record.check()
+}
+
+// check refuses a record that no instance writes.
+func (r Record) check() error {
+	if len(r.Rules) > maxRules {
+		return fmt.Errorf("the record has %d rules, at most %d are accepted", len(r.Rules), maxRules)
+	}
+	for i, rule := range r.Rules {
+		switch {
+		case len(rule.Set) > maxSet:
+			return fmt.Errorf("rule %d of the record names %d members, at most %d are accepted", i, len(rule.Set), maxSet)
+		case rule.Acks < 0 || rule.Acks > len(rule.Set):
+			return fmt.Errorf("rule %d of the record waits for %d of %d members", i, rule.Acks, len(rule.Set))
+		}
+		for _, member := range rule.Set {
+			if member == rule.Leader || !member.HasData() {
+				return fmt.Errorf("rule %d of the record names its leader, or a member without data, in its set", i)
+			}
+		}
+	}
+	if r.System != "" && len(r.Rules) == 0 {
+		return errors.New("the record has no rule, so it does not say where the writes are")
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package election
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var a, b, c = Member{"db-0", "1"}, Member{"db-1", "1"}, Member{"db-2", "1"}
+
+func TestCoveredBy(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		rule    Rule
+		answers []Member
+		want    bool
+	}{
+		{"the leader has everything", Rule{a, []Member{b, c}, 1}, []Member{a}, true},
+		{"one of two may be the one that lacks it", Rule{a, []Member{b, c}, 1}, []Member{b}, false},
+		{"both of two", Rule{a, []Member{b, c}, 1}, []Member{b, c}, true},
+		{"one of two that both have it", Rule{a, []Member{b, c}, 2}, []Member{c}, true},
+		{"the only other", Rule{a, []Member{b}, 1}, []Member{b}, true},
+		{"nobody else may have it", Rule{a, nil, 0}, []Member{b, c}, false},
+		{"another incarnation is another member", Rule{a, []Member{b}, 1}, []Member{{"db-1", "2"}}, false},
+		{"nobody answers", Rule{a, []Member{b, c}, 2}, nil, false},
+	} {
+		if got := test.rule.CoveredBy(test.answers); got != test.want {
+			t.Errorf("%s: got %t", test.name, got)
+		}
+	}
+	if cover(nil, []Member{a, b, c}) {
+		t.Error("a record without rules is covered, though it does not say where the writes are")
+	}
+}
+
+func sampleRecord() Record {
+	return Record{
+		System: "s", Term: 3, Seq: 9, Holder: Holder{a, "uid"}, Open: true, Timeline: 4,
+		Rules:    []Rule{{a, []Member{b, c}, 1}, {a, nil, 0}},
+		Handover: &Handover{From: a, To: b, Position: "4/17"},
+	}
+}
+
+func TestRecordIsReadAsWritten(t *testing.T) {
+	text, err := sampleRecord().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(text)
+	if err != nil || !reflect.DeepEqual(got, sampleRecord()) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestRecordsThatNoInstanceWrites(t *testing.T) {
+	good, err := sampleRecord().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := func(body string) string { return checksum([]byte(body)) + " " + body }
+	for name, test := range map[string]struct{ text, want string }{
+		"empty":                 {"", "checksum"},
+		"one digit edited":      {strings.Replace(good, `"term":3`, `"term":4`, 1), "checksum"},
+		"too long":              {signed(strings.Repeat(" ", maxRecordBytes)), "16384 are accepted"},
+		"no JSON":               {signed("term 3"), "decoding"},
+		"a field of the future": {signed(`{"lease":1}`), "unknown field"},
+		"two records":           {signed(`{"term":1}{"term":2}`), "behind"},
+		"no rule":               {signed(`{"system":"s","term":1}`), "no rule"},
+		"more than can answer":  {signed(`{"rules":[{"leader":{"name":"a"},"acks":1}]}`), "waits for 1 of 0"},
+		"the leader in its set": {signed(`{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[{"name":"a","incarnation":"1"}],"acks":1}]}`), "its leader"},
+		"many rules":            {signed(`{"rules":[` + strings.TrimSuffix(strings.Repeat(`{"leader":{}},`, 17), ",") + `]}`), "17 rules"},
+	} {
+		if _, err := Decode(test.text); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// FuzzRecord: whatever stands in the Lease is read or refused, and what is read is within its
+// limits.
+func FuzzRecord(f *testing.F) {
+	good, err := sampleRecord().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, body, _ := strings.Cut(good, " ")
+	f.Add(body)
+	f.Add(`{"rules":[{"leader":{},"set":[{"name":"x","incarnation":"y"}],"acks":1}],"handover":{}}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		record, err := Decode(checksum([]byte(body)) + " " + body)
+		if err != nil {
+			return
+		}
+		text, err := record.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Decode(text); err != nil || !reflect.DeepEqual(again, record) {
+			t.Errorf("read again: %+v, %v, was %+v", again, err, record)
+		}
+	})
+}

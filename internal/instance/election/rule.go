@@ -1,0 +1,134 @@
+package election
+
+import "slices"
+
+// changeRule changes what commits wait for, one step at a time (R7): the new rule is appended to
+// the record, then set in the server, and when it is settled there, the older ones are dropped.
+// Until then, who stands must cover both.
+func changeRule(o *Observed) Action {
+	record := o.Held.Record
+	newest := record.newest()
+	if o.Server.State != Leading {
+		return nil
+	}
+	if !o.Server.Rule.Equal(newest) {
+		if o.Server.Busy {
+			return o.wait("the server, before its rule is set", o.Now+pingEvery)
+		}
+		return SetRule{Rule: newest}
+	}
+	if record.Open && len(record.Rules) > 1 && o.Server.Settled {
+		record.Rules = []Rule{newest}
+		record.Seq++
+		return o.write(record, "the newest rule is settled")
+	}
+	if !record.Open && o.blocked(newest) {
+		record.Rules = []Rule{{Leader: o.Me}}
+		record.Seq++
+		return o.write(record, "its first write would wait for diverged data, which can be made anew only when no rule names them")
+	}
+	wanted := o.wantedRule(newest)
+	if wanted.Equal(newest) || len(record.Rules) >= maxRules {
+		return nil
+	}
+	record.Rules = appended(record.Rules, wanted)
+	record.Seq++
+	return o.write(record, "another rule is wanted")
+}
+
+// appended returns the rules with one more at their end, which is there only once.
+func appended(rules []Rule, rule Rule) []Rule {
+	return append(slices.DeleteFunc(slices.Clone(rules), rule.Equal), rule)
+}
+
+// distinct returns the rules, each once.
+func distinct(rules []Rule) []Rule {
+	var kept []Rule
+	for _, rule := range rules {
+		if !slices.ContainsFunc(kept, rule.Equal) {
+			kept = append(kept, rule)
+		}
+	}
+	return kept
+}
+
+// blocked reports whether the first write of a term waits for too few members, while others have
+// diverged and may not make their data anew, because an older rule names them. All that was
+// acknowledged is on us, which is why we could promote, so a rule that names nobody else may
+// replace every older one.
+func (o *Observed) blocked(newest Rule) bool {
+	named := func(member Member) bool {
+		return slices.ContainsFunc(o.Held.Record.Rules, func(rule Rule) bool { return rule.names(member) })
+	}
+	diverged := slices.ContainsFunc(o.Peers, func(peer Peer) bool { return o.isDiverged(peer.Member) && named(peer.Member) })
+	var able []Member
+	for _, member := range newest.Set {
+		if !o.isDiverged(member) {
+			able = append(able, member)
+		}
+	}
+	return diverged && o.missing(able, newest.Acks)
+}
+
+// wantedRule is the rule that follows from who answers and receives.
+func (o *Observed) wantedRule(newest Rule) Rule {
+	if o.Config.Instances <= 1 {
+		return Rule{Leader: o.Me}
+	}
+	set := o.joined(newest.Set)
+	needed := o.Config.acks(len(set))
+	set = o.withoutGone(set, needed)
+	needed = o.Config.acks(len(set))
+	if o.Config.Durability != Required && o.missing(set, needed) {
+		return Rule{Leader: o.Me}
+	}
+	if needed > len(set) {
+		return newest
+	}
+	return Rule{Leader: o.Me, Set: set, Acks: needed}
+}
+
+// joined returns the set with those who follow us and have nearly all.
+func (o *Observed) joined(set []Member) []Member {
+	joined := slices.Clone(set)
+	for _, member := range o.answered(pingEvery + silent) {
+		peer := o.peer(member.Name)
+		if peer.Near && o.Now-peer.StreamedAt < silent && !slices.Contains(joined, member) && member.HasData() {
+			joined = append(joined, member)
+		}
+	}
+	return sorted(joined)
+}
+
+// withoutGone returns the set without those who will not acknowledge again soon: silent for long,
+// diverged, or another member by now. At least as many stay as a commit needs.
+func (o *Observed) withoutGone(set []Member, needed int) []Member {
+	var kept []Member
+	for i, member := range set {
+		left := len(kept) + len(set) - i
+		if o.isGone(member) && left > needed {
+			continue
+		}
+		kept = append(kept, member)
+	}
+	return kept
+}
+
+func (o *Observed) isGone(member Member) bool {
+	peer := o.peer(member.Name)
+	if peer == nil || peer.Member.HasData() && peer.Member != member {
+		return true
+	}
+	return o.Now-o.lastHeard(member) >= leaveAfter || o.isDiverged(member)
+}
+
+// missing reports whether too few of the set have answered lately, so that commits wait.
+func (o *Observed) missing(set []Member, needed int) bool {
+	there := 0
+	for _, member := range set {
+		if o.Now-o.lastHeard(member) < degradeAfter {
+			there++
+		}
+	}
+	return there < needed
+}

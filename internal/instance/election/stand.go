@@ -1,0 +1,302 @@
+package election
+
+import (
+	"slices"
+	"time"
+)
+
+// elect collects promises for the term that we have claimed, and promotes when they cover every
+// rule (R10, R11).
+func elect(o *Observed) Action {
+	if !o.holds() || !o.believed() {
+		return nil
+	}
+	record := o.Record.Record
+	if o.Now-o.Held.Claimed >= electing {
+		// We never promoted, so nothing was acknowledged under the rule that the claim added. The
+		// same rule may stand there from an earlier term of ours: that stays.
+		record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
+		record.Handover = nil
+		return o.release(record, "too few promises: "+o.whoIsAhead())
+	}
+	if action := o.promiseTo(Promised{Term: o.Held.Term, Candidate: o.Me}); action != nil {
+		return action
+	}
+	if action := o.isolate(); action != nil {
+		return action
+	}
+	if o.Held.Forced && o.Held.RequestedAt != 0 && o.Now-o.Held.RequestedAt >= answerTime || cover(record.Rules, o.promisedAndNotAhead()) {
+		if !o.Server.Rule.Equal(record.newest()) {
+			return SetRule{Rule: record.newest()}
+		}
+		return Promote{Term: o.Held.Term, Timeline: record.Timeline}
+	}
+	if o.Held.RequestedAt == 0 || o.Now-o.Held.RequestedAt >= readEvery {
+		return RequestPromises{Request: PromiseRequest{
+			System: o.System, Term: o.Held.Term, Candidate: o.Me, Seen: o.Saved.Seen, Released: o.Held.Released,
+		}}
+	}
+	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+electing))
+}
+
+// promisedAndNotAhead returns the members whose promise counts: ours, those of members that have
+// nothing that we lack, and that of a leader that has handed over to us.
+func (o *Observed) promisedAndNotAhead() []Member {
+	members := []Member{o.Me}
+	for i := range o.Peers {
+		reply := &o.Peers[i].PromiseReply
+		if reply.Term == o.Held.Term && reply.Given && !o.isAhead(reply.Position) {
+			members = append(members, reply.Member)
+		}
+	}
+	return append(members, o.handedOver()...)
+}
+
+// handedOver returns the leader that stopped cleanly for us, if we have all that it had: its final
+// position is its answer.
+func (o *Observed) handedOver() []Member {
+	handover := o.Record.Record.Handover
+	if handover == nil || handover.To != o.Me || o.isAhead(handover.Position) {
+		return nil
+	}
+	return []Member{handover.From}
+}
+
+// isAhead reports whether the position may contain something that we lack.
+func (o *Observed) isAhead(position Position) bool {
+	related := o.Config.Positions.Compare(position, o.Server.Position)
+	return related == Ahead || related == Incomparable
+}
+
+func (o *Observed) whoIsAhead() string {
+	for i := range o.Peers {
+		if reply := &o.Peers[i].PromiseReply; reply.Term == o.Held.Term && reply.Given && o.isAhead(reply.Position) {
+			return reply.Member.Name + " is ahead"
+		}
+	}
+	return "not enough members answered"
+}
+
+// restart decides for a program that finds its own pod as the holder of an open term: the life
+// before it ended without releasing (R15). Others go on if they can; crash recovery has no bound.
+func restart(o *Observed) Action {
+	record := o.Record.Record
+	switch {
+	case o.Server.State != Stopped:
+		return nil
+	case o.Held.Term != 0 && o.Record.InFlight:
+		return o.wait("the answer of the API server", o.Now+pingEvery)
+	case o.Held.Term != 0:
+		return nil
+	}
+	if !o.Record.Known && (o.Record.TriedAt == 0 || o.Record.InFlight) {
+		return o.read()
+	}
+	holder := Holder{Member: o.Me, PodUID: o.PodUID}
+	if !o.believed() || record.Holder != holder || !record.Open || record.Term < o.Local.Promised.Term {
+		return nil
+	}
+	answers, all := o.askedAnswers()
+	switch {
+	case o.AskedAt == 0:
+		return SendAsk{Ask: o.ask(record.Term + 1)}
+	case cover(record.Rules, answers):
+		return o.release(record, "the server is down, and others can lead")
+	case !all && o.Now-o.AskedAt < silent:
+		return o.wait("the others' answers", o.AskedAt+silent)
+	}
+	record.Seq++
+	return o.write(record, "leading on after a restart")
+}
+
+// askedAnswers returns who has answered the last Ask and has promised no later term than the
+// record's, and whether all did.
+func (o *Observed) askedAnswers() (members []Member, all bool) {
+	all = true
+	for i := range o.Peers {
+		reply := &o.Peers[i].AskReply
+		if o.Asked == 0 || reply.Term != o.Asked {
+			all = false
+			continue
+		}
+		if reply.Promised.Term <= o.Record.Record.Term {
+			members = append(members, reply.Member)
+		}
+	}
+	return members, all
+}
+
+func (o *Observed) ask(term uint64) Ask {
+	return Ask{
+		System: o.System, Term: term, Member: o.Me, Seen: o.Saved.Seen, Released: o.believed() && o.Record.Record.Released(),
+	}
+}
+
+// stand claims the record if no leader lives and those who would promise cover every rule (R8, R9).
+// Who waits for its own volume does not stand: it could not make the promise that it asks of
+// others.
+func stand(o *Observed) Action {
+	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || !o.leaderIsQuiet() {
+		return nil
+	}
+	view := &o.Record
+	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery && o.Now-view.ReadAt >= readEvery {
+		return o.readWhileQuiet()
+	}
+	if when := o.mayStandAt(); o.Now < when || o.leaderAlive(o.believed() && view.Record.Released()) {
+		return nil
+	}
+	if base, ok := o.firstTerm(); ok {
+		return o.claim(base, false)
+	}
+	return o.askThenClaim()
+}
+
+// readWhileQuiet reads the record, or lets what else there is to do go on until then.
+func (o *Observed) readWhileQuiet() Action {
+	if action, isRead := o.read().(ReadRecord); isRead {
+		return action
+	}
+	return nil
+}
+
+// leaderIsQuiet reports whether there is a reason to look at the record: no leader was heard
+// lately.
+func (o *Observed) leaderIsQuiet() bool {
+	leader := o.livingLeader()
+	return leader == nil || o.Now-leader.PingAt > silent
+}
+
+// mayStandAt is when the record, as it is, allows anybody to stand.
+func (o *Observed) mayStandAt() time.Duration {
+	view := &o.Record
+	record := &view.Record
+	switch {
+	case !o.believed():
+		return view.Since + o.Config.After
+	case record.Released() && (record.Handover == nil || record.Handover.To == o.Me):
+		return 0
+	case record.Released():
+		return view.Since + handoverTime
+	case record.Term == 0:
+		return 0
+	case !record.Open:
+		return view.Since + electing
+	}
+	return view.Since + o.Config.After
+}
+
+// firstTerm returns the record of a database that was never led, if we are the instance that made
+// its data.
+func (o *Observed) firstTerm() (Record, bool) {
+	record := o.Record.Record
+	return record, o.believed() && record.System == "" && record.Initialise == o.Me.Name
+}
+
+// base returns the record on which a claim is based: the one that was read, or, if that is not
+// believed, one that says that the writes may be anywhere, so that everybody must answer (R16).
+func (o *Observed) base() (Record, bool) {
+	if o.believed() {
+		return o.Record.Record, true
+	}
+	everybody := []Member{o.Me}
+	for i := range o.Peers {
+		if reply := &o.Peers[i].AskReply; o.Asked != 0 && reply.Term == o.Asked {
+			everybody = append(everybody, reply.Member)
+		}
+	}
+	seen := o.Local.Seen
+	record := Record{System: o.System, Term: seen.Term, Seq: seen.Seq, Timeline: seen.Timeline}
+	record.Rules = []Rule{{Set: sorted(everybody), Acks: 1}}
+	return record, len(everybody) == o.Config.Instances
+}
+
+// askThenClaim asks all, and claims if enough would promise. One that is ahead of us gets time to
+// go first.
+func (o *Observed) askThenClaim() Action {
+	record, complete := o.base()
+	term := max(o.Asked, 1+max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term))
+	if o.AskedAt == 0 || o.Asked < term {
+		return SendAsk{Ask: o.ask(term)}
+	}
+	willing, someAhead, all := o.poll()
+	waitFor := answerTime + o.Jitter
+	if someAhead {
+		waitFor += answerTime
+	} else if all {
+		waitFor = 0
+	}
+	if o.Now-o.AskedAt < waitFor {
+		return o.wait("answers of the others", o.AskedAt+waitFor)
+	}
+	covered := complete && cover(record.Rules, willing)
+	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !someAhead
+	switch again := o.AskedAt + waitFor + readEvery; {
+	case covered || forced:
+		return o.claim(record, !covered)
+	case o.Now >= again:
+		return SendAsk{Ask: o.ask(term)}
+	default:
+		return o.wait("enough members that would promise", again)
+	}
+}
+
+// poll returns who would promise and is not ahead of us, whether somebody is ahead, and whether all
+// have answered.
+func (o *Observed) poll() (willing []Member, someAhead, all bool) {
+	willing, all = append([]Member{o.Me}, o.handedOver()...), true
+	for i := range o.Peers {
+		reply := &o.Peers[i].AskReply
+		switch {
+		case reply.Term != o.Asked:
+			all = false
+		case o.isAhead(reply.Position):
+			someAhead = someAhead || reply.Would
+		case reply.Would:
+			willing = append(willing, reply.Member)
+		}
+	}
+	return willing, someAhead, all
+}
+
+// claim takes the record for a new term, on a new timeline, with our own rule beside all others
+// (R10).
+func (o *Observed) claim(base Record, forced bool) Action {
+	seen := o.Local.Seen
+	record := base
+	record.System, record.Open = o.System, false
+	record.Term = 1 + max(base.Term, seen.Term, o.Local.Promised.Term)
+	record.Timeline = 1 + max(base.Timeline, seen.Timeline)
+	record.Seq = 1 + max(base.Seq, seen.Seq)
+	record.Holder = Holder{Member: o.Me, PodUID: o.PodUID}
+	record.Rules = append(distinct(base.Rules), o.firstRule(base))
+	if base.Handover != nil && base.Handover.To != o.Me {
+		record.Handover = nil
+	}
+	return WriteRecord{
+		Record: record, Version: o.Record.Version, Forced: forced,
+		Released: o.believed() && base.Released(), Why: "standing for a new term",
+	}
+}
+
+// firstRule is the rule of our own under which the first writes of the term wait.
+func (o *Observed) firstRule(base Record) Rule {
+	var set []Member
+	if o.Config.Durability == Required {
+		for _, rule := range base.Rules {
+			set = append(append(set, rule.Leader), rule.Set...)
+		}
+	} else {
+		for i := range o.Peers {
+			if reply := &o.Peers[i].AskReply; o.Asked != 0 && reply.Term == o.Asked {
+				set = append(set, reply.Member)
+			}
+		}
+	}
+	set = sorted(slices.DeleteFunc(set, func(m Member) bool { return m == o.Me || !m.HasData() }))
+	acks := o.Config.acks(len(set))
+	if acks == 0 || acks > len(set) {
+		return Rule{Leader: o.Me}
+	}
+	return Rule{Leader: o.Me, Set: set, Acks: acks}
+}
