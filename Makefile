@@ -241,7 +241,7 @@ test-faults: ## run a part of `make faults`, as `make test` does
 .PHONY: faults
 faults: export MAINSTAY_FAULT_PLAN := $(if $(PLAN),$(abspath $(PLAN)))
 faults: ## let every request of the manager fail in every way, or, with PLAN=FILE, as a plan says
-	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole)
+	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole instances-whole)
 
 .PHONY: test-compat
 test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36; not part of `make test`

@@ -27,16 +27,16 @@ type layer struct {
 	lane lane
 	// onRequest excludes a layer from a run that names none.
 	onRequest bool
-	// budget is how long the layer may take with warm caches, on two cores, beside the other lane. It
-	// is printed next to the time taken. Exceeding it is a reason to investigate, not a failure. The
-	// budgets of a lane make up the promise about `make test`.
+	// budget is how long the layer may take with warm caches, on two cores, beside the other lane.
+	// It is printed next to the time taken. Exceeding it is a reason to investigate, not a failure.
+	// The budgets of a lane make up the promise about `make test`.
 	budget time.Duration
 	// prepare builds what the tests need and returns additional environment variables for them.
 	prepare func(context.Context, *step.Log) ([]string, error)
 	// runs returns the go test commands. A layer without them is a check, done by prepare.
 	runs func(context.Context) ([]goTest, error)
-	// atOnce is how many commands run in parallel; 0 means one after the other. It is for tests that
-	// wait more than they compute, and share nothing.
+	// atOnce is how many commands run in parallel; 0 means one after the other. It is for tests
+	// that wait more than they compute, and share nothing.
 	atOnce int
 	// load runs two busy loops during the layer.
 	load bool
@@ -55,12 +55,17 @@ var layers = []layer{
 	)},
 	{name: "integration", lane: hostLane, budget: 6 * time.Minute, prepare: assets(), runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 4 * time.Minute, prepare: assets(), runs: commands(faults()...)},
+	{name: "instances", lane: hostLane, budget: 2 * time.Minute, runs: commands(simulation("-schedules=100000"))},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},
+	// On request: the same for the election of instances, and every bug that its schedules must
+	// find.
+	{name: "instances-whole", lane: hostLane, onRequest: true, budget: 30 * time.Minute,
+		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000"))},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
@@ -120,6 +125,12 @@ func integration(options ...string) []goTest {
 // Its runs mostly wait, so that many of them share two cores.
 func faults(options ...string) []goTest {
 	return []goTest{{directory: ".", arguments: append([]string{"-parallel", "16", "-timeout", "30m", "./test/faults/"}, options...)}}
+}
+
+// simulation returns the simulated election of instances. The race detector, with which it also
+// runs in the pure layer, would make it ten times as slow.
+func simulation(options ...string) goTest {
+	return goTest{directory: ".", arguments: append([]string{"-timeout", "60m", "./test/simulation/", "-args"}, options...)}
 }
 
 // endToEnd returns the tests on the test cluster. Most of them wait, so that many of them share two

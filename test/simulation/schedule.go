@@ -1,0 +1,313 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// schedule is what happens in one run, but for what is drawn while it runs.
+type schedule struct {
+	instances  int
+	durability election.Durability
+	failAfter  time.Duration
+	// fresh begins with empty volumes, instead of a database that has been led before.
+	fresh bool
+	// slowAPI, lostAnswers: requests to the API server take long, or their answers are lost.
+	slowAPI, lostAnswers bool
+	// slowNetwork, loses: messages between instances take long, or are lost.
+	slowNetwork, loses bool
+	// onlyAPI disturbs nothing but the API server: nothing may stop.
+	onlyAPI bool
+	faults  int
+	// tampers is true if the record was changed by somebody, freezes if a process was stopped,
+	// wipes if a volume was lost.
+	tampers, freezes, wipes bool
+	// staysHung is true if a disk that hangs does so for ever: the others must go on without it.
+	staysHung bool
+	// heal is when all other faults end, and end when writes must have been acknowledged since.
+	heal, end time.Duration
+}
+
+// draw draws a schedule.
+func draw(random *rand.Rand) schedule {
+	plan := schedule{
+		instances: []int{1, 2, 3, 3, 3, 3, 4, 5}[random.IntN(8)],
+		failAfter: []time.Duration{5 * time.Second, 5 * time.Second, 11 * time.Second}[random.IntN(3)],
+		faults:    1 + random.IntN(6),
+	}
+	plan.durability = []election.Durability{
+		election.Required, election.Required, election.Required, election.Preferred, election.Asynchronous,
+	}[random.IntN(5)]
+	plan.fresh = random.IntN(10) == 0
+	plan.slowAPI, plan.lostAnswers = random.IntN(6) == 0, random.IntN(6) == 0
+	plan.slowNetwork, plan.loses = random.IntN(6) == 0, random.IntN(6) == 0
+	plan.onlyAPI = random.IntN(12) == 0
+	if plan.onlyAPI {
+		plan.slowNetwork, plan.loses, plan.fresh = false, false, false
+		plan.lostAnswers = random.IntN(2) == 0
+	}
+	plan.staysHung = plan.instances > 2 && random.IntN(3) == 0
+	plan.heal = plan.failAfter + 10*time.Second + time.Duration(random.Int64N(int64(25*time.Second)))
+	plan.end = plan.heal + 2*plan.failAfter + 45*time.Second
+	return plan
+}
+
+// apply plans the faults.
+func (s *schedule) apply(w *world) {
+	from := 5 * time.Second
+	if s.onlyAPI && s.instances > 2 {
+		// With a member that is away, the leader renews.
+		w.after(4*time.Second, func() {
+			for _, n := range w.nodes {
+				if w.leader() != nil && n != w.leader() {
+					n.crash()
+					return
+				}
+			}
+		})
+	}
+	for range s.faults {
+		w.after(w.between(from, s.heal-time.Second), w.fault)
+	}
+	w.after(s.heal, w.heal)
+}
+
+// fault lets something go wrong.
+func (w *world) fault() {
+	n := w.nodes[w.random.IntN(len(w.nodes))]
+	if leader := w.leader(); leader != nil && w.chance(2) {
+		n = leader
+	}
+	w.check.disturb()
+	if w.plan.onlyAPI {
+		w.apiFault(n)
+		return
+	}
+	switch w.random.IntN(16) {
+	case 0, 1:
+		n.crash()
+		w.after(w.between(200*time.Millisecond, 20*time.Second), n.start)
+	case 2:
+		w.log("the server of %s dies", n.name())
+		n.server.kill()
+		n.wake()
+	case 3, 4:
+		w.pause(n)
+	case 5, 6, 7:
+		w.partition(n)
+	case 8, 9:
+		w.apiFault(n)
+	case 10:
+		w.wipe(n)
+	case 11:
+		w.tamper()
+	case 12:
+		w.hang(n)
+	case 13, 14:
+		w.request(n)
+	case 15:
+		n.crash()
+		n.newPod()
+		w.after(w.between(time.Second, 5*time.Second), n.start)
+	}
+}
+
+// leader is the instance whose server takes writes, if there is one.
+func (w *world) leader() *node {
+	for _, n := range w.nodes {
+		if n.server.leading() {
+			return n
+		}
+	}
+	return nil
+}
+
+// pause stops the program, the server, or both.
+func (w *world) pause(n *node) {
+	w.plan.freezes = true
+	which := w.random.IntN(3)
+	w.log("%s is stopped (%d)", n.name(), which)
+	n.paused = n.paused || n.alive && which != 0
+	n.server.frozen = n.server.frozen || which != 1 && n.server.state > election.Stopped
+	run, life := n.server.run, n.life
+	w.after(w.between(500*time.Millisecond, 20*time.Second), func() {
+		w.check.disturb()
+		if n.server.run == run {
+			n.server.frozen = false
+		}
+		if n.life == life {
+			n.goOn()
+		}
+	})
+}
+
+// goOn continues a program that was stopped. What it measured before says nothing.
+func (n *node) goOn() {
+	if !n.paused || !n.alive {
+		return
+	}
+	n.w.log("%s goes on", n.name())
+	n.paused = false
+	n.server.unflushedSince = 0
+	for i := range n.server.links {
+		n.server.links[i].fresh = false
+	}
+	n.wake()
+	pending := n.pending
+	n.pending = nil
+	for _, do := range pending {
+		n.resume(n.life, do)
+	}
+}
+
+// partition cuts a node off: from one or from all others, in one direction or both, and perhaps
+// from the API server.
+func (w *world) partition(n *node) {
+	one, way := w.random.IntN(len(w.nodes)+1), w.random.IntN(3)
+	w.log("%s is cut off (%d, %d)", n.name(), one, way)
+	for i := range w.nodes {
+		if i == n.index || one < len(w.nodes) && one != i {
+			continue
+		}
+		w.cut[n.index][i] = w.cut[n.index][i] || way != 0
+		w.cut[i][n.index] = w.cut[i][n.index] || way != 1
+	}
+	if w.chance(2) {
+		w.apiAway[n.index] = true
+	}
+	until := w.between(500*time.Millisecond, 25*time.Second)
+	if w.chance(3) {
+		// One of the others comes back earlier, so that each side knows something else.
+		back := w.random.IntN(len(w.nodes))
+		w.after(until/2, func() { w.check.disturb(); w.cut[n.index][back], w.cut[back][n.index] = false, false })
+	}
+	w.after(until, func() {
+		w.check.disturb()
+		for i := range w.nodes {
+			w.cut[n.index][i], w.cut[i][n.index] = false, false
+		}
+		w.apiAway[n.index] = false
+	})
+}
+
+// apiFault takes the API server away, from one node or from all.
+func (w *world) apiFault(n *node) {
+	all := w.chance(2)
+	w.log("the API server is away (%s, all: %t)", n.name(), all)
+	for _, other := range w.nodes {
+		if all || other == n {
+			w.apiAway[other.index] = true
+		}
+	}
+	w.after(w.between(500*time.Millisecond, 30*time.Second), func() {
+		w.check.disturb()
+		clear(w.apiAway)
+	})
+}
+
+// wipe takes the volume away.
+func (w *world) wipe(n *node) {
+	w.plan.wipes = true
+	n.crash()
+	w.log("the volume of %s is wiped", n.name())
+	n.disk = disk{}
+	n.server.kill()
+	n.newPod()
+	w.after(w.between(time.Second, 5*time.Second), n.start)
+}
+
+// tamper deletes, damages or sets back the record.
+func (w *world) tamper() {
+	w.plan.tampers = true
+	lease := &w.lease
+	switch which := w.random.IntN(3); {
+	case which == 0:
+		w.log("the Lease is deleted")
+		lease.exists = false
+		lease.version++
+	case which == 1:
+		w.log("the record is damaged")
+		lease.damaged = true
+		lease.version++
+	case len(lease.before) > 0:
+		// One of the time before there were any data would be a second loss: that of the data.
+		if before := lease.before[w.random.IntN(len(lease.before))]; before.System != "" {
+			lease.record = before
+			lease.version++
+		}
+		w.log("the record is set back: %+v", lease.record)
+	}
+	for _, n := range w.nodes {
+		if w.chance(2) && !w.apiAway[n.index] {
+			n.resume(n.life, func() { n.core.RecordChanged(lease.text()); n.step() })
+		}
+	}
+}
+
+// hang lets the disk take no writes.
+func (w *world) hang(n *node) {
+	w.plan.freezes = true
+	w.log("the disk of %s hangs (%t)", n.name(), w.plan.staysHung)
+	n.server.hung = true
+	if w.plan.staysHung && !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.hangsForEver }) {
+		n.hangsForEver = true
+	}
+	w.after(w.between(time.Second, 25*time.Second), func() { w.unhang(n) })
+}
+
+func (w *world) unhang(n *node) {
+	if n.server.hung && !n.hangsForEver {
+		w.check.disturb()
+		n.server.hung = false
+		if n.core != nil && n.core.Saving {
+			n.resume(n.life, func() { n.save(n.core.Local); n.step() })
+		}
+		n.wake()
+	}
+}
+
+// request asks a leader to hand over, or the pod to end.
+func (w *world) request(n *node) {
+	if !n.alive || n.paused {
+		return
+	}
+	if w.chance(2) {
+		w.log("%s is asked to end", n.name())
+		n.core.Intent.Stop = true
+		life := n.life
+		w.after(15*time.Second, func() {
+			if n.life == life {
+				n.crash()
+				n.newPod()
+				w.after(time.Second, n.start)
+			}
+		})
+	} else {
+		w.log("%s is asked to hand over", n.name())
+		n.core.Intent.SwitchTo = true
+		life := n.life
+		w.after(3*time.Second, func() { n.resume(life, func() { n.core.Intent.SwitchTo = false }) })
+	}
+	n.wake()
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.log("everything is healed")
+	w.check.disturb()
+	w.plan.slowAPI, w.plan.lostAnswers, w.plan.slowNetwork, w.plan.loses = false, false, false, false
+	clear(w.apiAway)
+	for i, n := range w.nodes {
+		clear(w.cut[i])
+		n.server.frozen = false
+		w.unhang(n)
+		n.goOn()
+		if !n.alive {
+			w.after(w.between(0, time.Second), n.start)
+		}
+	}
+	w.check.healed()
+}

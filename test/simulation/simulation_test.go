@@ -1,0 +1,43 @@
+package simulation
+
+import (
+	"flag"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+var (
+	schedules = flag.Uint64("schedules", 1000, "how many schedules are tried")
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+	only      = flag.String("only", "", "the one invariant that is checked; all if empty")
+	verbose   = flag.Bool("story", false, "print what happens in the first schedule, and try no other")
+)
+
+// TestSchedules tries many schedules. A failure is repeated with -seed=N -story.
+func TestSchedules(t *testing.T) {
+	if *verbose {
+		if violation := Run(*firstSeed, *only, t.Logf); violation != nil {
+			t.Fatal(violation)
+		}
+		return
+	}
+	var next, failures atomic.Uint64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for failures.Load() < 3 {
+				i := next.Add(1) - 1
+				if i >= *schedules {
+					return
+				}
+				if violation := Run(*firstSeed+i, *only, nil); violation != nil {
+					failures.Add(1)
+					t.Error(violation)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
