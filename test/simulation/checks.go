@@ -55,7 +55,7 @@ func (c *checks) disturb() { c.calmSince = c.w.now }
 // promises reports whether nothing acknowledged may be lost: not with Asynchronous, and not if both
 // the record was set back and a volume was lost.
 func (c *checks) promises() bool {
-	return c.w.plan.durability != election.Asynchronous && !(c.w.plan.tampers && c.w.plan.wipes)
+	return c.w.plan.durability != election.Asynchronous && (!c.w.plan.tampers || !c.w.plan.wipes)
 }
 
 // promoted checks I4 and I6.

@@ -15,7 +15,6 @@ type disk struct {
 	member election.Member
 	local  election.Local
 	log    wal
-	made   int
 	// answered is the highest term for which a promise was given away.
 	answered uint64
 }
@@ -204,7 +203,7 @@ func (n *node) act(action election.Action) bool {
 		server.rule = action.Rule
 		server.begin(50*time.Millisecond, 500*time.Millisecond, func() { server.lead(core.Held.Term) })
 	case election.Follow:
-		server.follow(election.Source{Leader: action.Leader, Term: action.Term})
+		server.follow(election.Source(action))
 	case election.Unfollow:
 		server.unfollow()
 	case election.Replace:

@@ -36,11 +36,6 @@ func (w *wal) contains(timeline uint32, offset uint64) bool {
 	return false
 }
 
-// cut returns the log up to an offset of its last timeline.
-func (w *wal) cut(end uint64) wal {
-	return wal{forks: w.forks, timeline: w.timeline, end: min(end, w.end)}
-}
-
 // branch begins a timeline at the end of the log.
 func (w *wal) branch(timeline uint32) {
 	w.forks = append(slices.Clone(w.forks), fork{w.timeline, w.end})

@@ -25,8 +25,6 @@ const (
 	silent = time.Second
 	// lastTry is how long one more attempt to renew may take, before the server is killed.
 	lastTry = time.Second
-	// killTime is how long a kill may take.
-	killTime = 500 * time.Millisecond
 	// electing is how long an election may take before others stand.
 	electing = 5 * time.Second
 	// leaveAfter is after how long of silence a member leaves the set.
