@@ -45,6 +45,10 @@ const (
 	// AnnotationRestartedAt copies spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 
+	// AnnotationResumeReplicas, on the Deployment of a suspended WebApp that leaves the number of
+	// replicas to others, is the number that it gets back when it is resumed.
+	AnnotationResumeReplicas = Domain + "/resume-replicas"
+
 	// AnnotationRotate, on the Secret of Mainstay's serving certificate, requests a new certificate.
 	// Its value is any text that differs from the last, such as a time or a ticket. Requests do not
 	// fail during the rotation: the CA of the old certificate stays trusted for the overlap, an hour

@@ -99,6 +99,17 @@ func compare(a, b Problem) int {
 	return strings.Compare(a.Message, b.Message)
 }
 
+// Unfinished returns the number of pods that have not terminated yet; terminating ones count.
+func Unfinished(pods []corev1.Pod) int32 {
+	count := int32(0)
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodFailed && phase != corev1.PodSucceeded {
+			count++
+		}
+	}
+	return count
+}
+
 func isLiving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }

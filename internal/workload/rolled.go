@@ -21,7 +21,9 @@ const (
 
 // RolledOfDeployment returns the rollout state of a Deployment. If it has a progress deadline, as
 // nearly all have, its controller reports when a rollout is complete, and later scaling or pod
-// failures do not change that.
+// failures do not change that. One that is scaled to 0, such as that of a suspended WebApp, is
+// complete once it has no pods, whatever became of the rollout before: the next pod gets the
+// present template.
 func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	spec, status := &deployment.Spec, &deployment.Status
 	wanted := orOne(spec.Replicas)
@@ -38,6 +40,9 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 		if condition.Reason == deploymentTimedOut && isPresent {
 			rolled.Failed = "its progress deadline was exceeded"
 		}
+	}
+	if isPresent && wanted == 0 && status.Replicas == 0 {
+		rolled.Complete, rolled.Failed = true, ""
 	}
 	if rolled.Complete {
 		rolled.Since = rolled.Progressed

@@ -63,6 +63,33 @@ func TestRolledOfDeployment(t *testing.T) {
 	}
 }
 
+// TestRolledWithoutPods: a Deployment that is scaled to 0 has nothing to roll out, whatever became
+// of its last rollout.
+func TestRolledWithoutPods(t *testing.T) {
+	progressing := func(reason string) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: reason}}
+	}
+	for name, test := range map[string]struct {
+		status appsv1.DeploymentStatus
+		want   string
+	}{
+		"after a rollout":            {appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: progressing("NewReplicaSetAvailable")}, "complete"},
+		"in the middle of one":       {appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: progressing("ReplicaSetUpdated")}, "complete"},
+		"after one that failed":      {appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: progressing("ProgressDeadlineExceeded")}, "complete"},
+		"while kubectl pauses it":    {appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: progressing("DeploymentPaused")}, "complete"},
+		"before it has been scaled":  {appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: progressing("ReplicaSetUpdated")}, "under way"},
+		"while old pods are stopped": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, Conditions: progressing("ReplicaSetUpdated")}, "under way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2},
+				Spec: appsv1.DeploymentSpec{Replicas: new(int32(0)), Paused: name == "while kubectl pauses it"}, Status: test.status}
+			if got := RolledOfDeployment(deployment).state(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestRolledOfStatefulSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		status appsv1.StatefulSetStatus

@@ -77,7 +77,7 @@ func testBadImageAndRecovery(t *testing.T) {
 	waitReady(t, ns, "shop")
 	apply(t, ns, webapp("shop", nowhere, "replicas: 1"))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("ImagePullFailed"))
-	g.Expect(read(t, ns, "webapp/shop", "{.status.phase}")).To(gomega.Equal("Failed"))
+	g.Expect(read(t, ns, "webapp/shop", "{.status.phase}")).To(gomega.Equal("Degraded"), "the old pod serves")
 	g.Expect(kubectl(t, "-n", ns, "describe", "webapp", "shop")).To(gomega.MatchRegexp(`Warning +ImagePullFailed`))
 	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
 	g.Expect(err).NotTo(gomega.HaveOccurred(), "the old pod still answers")
@@ -156,10 +156,28 @@ func testAutoscalingOnAndOff(t *testing.T) {
 	stop()
 	load.Wait()
 	g.Eventually(reading(t, ns, "webapp/shop", "{.status.replicaSummary}")).Should(gomega.Equal("3/3"))
+	suspendAndResume(t, ns, "2")
 	apply(t, ns, webapp("shop", demo, "replicas: 2", resources))
 	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}")).Should(gomega.Equal("2"))
 	g.Expect(names(t, ns, "horizontalpodautoscalers")).To(gomega.BeEmpty())
 	waitReady(t, ns, "shop")
+}
+
+// suspendAndResume suspends the autoscaled WebApp shop, and resumes it: it gets back its minimum of
+// pods.
+func suspendAndResume(t *testing.T, ns, minimum string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type", "merge", "-p", `{"spec":{"suspend":true}}`)
+	kubectl(t, "-n", ns, "wait", "--for=condition=Suspended", "webapp/shop", "--timeout=4m")
+	g.Eventually(func() []string { return names(t, ns, "pods") }).Should(gomega.BeEmpty(), "no pod runs, and the ended ones go")
+	g.Expect(names(t, ns, "services,horizontalpodautoscalers,poddisruptionbudgets")).To(gomega.Equal([]string{"shop"}), "the Service stays")
+	g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", "webapp", "--no-headers"))[:2]).To(gomega.Equal([]string{"shop", "False"}))
+	g.Expect(read(t, ns, "webapp/shop", "{.status.phase} {.status.replicaSummary}")).To(gomega.Equal("Suspended 0/0"))
+	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type", "merge", "-p", `{"spec":{"suspend":false}}`)
+	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}")).Should(gomega.Equal(minimum))
+	waitReady(t, ns, "shop")
+	g.Expect(names(t, ns, "horizontalpodautoscalers")).To(gomega.Equal([]string{"shop"}))
 }
 
 // pace is the interval between two requests. A rolling update that loses requests loses them for a

@@ -39,6 +39,8 @@ type badInput struct {
 	field, message string
 }
 
+const noReplicas = "must be at least 1: to stop the application, set spec.suspend to true"
+
 const metadataName = "must be a DNS label: at most 63 characters"
 
 var badNames = map[string]badInput{
@@ -50,8 +52,8 @@ var badNames = map[string]badInput{
 var badSpecs = map[string]badInput{
 	"text for a number":     {bad: "replicas: two", good: "replicas: 2", field: "spec.replicas", message: "must be of type integer"},
 	"a number for text":     {bad: "image: 7", good: `image: "7"`, field: "spec.image", message: "must be of type string"},
-	"no replicas":           {bad: "replicas: 0", good: "replicas: 1", field: "spec.replicas", message: "greater than or equal to 1"},
-	"less than no replicas": {bad: "replicas: -1", good: "replicas: 1", field: "spec.replicas", message: "greater than or equal to 1"},
+	"no replicas":           {bad: "replicas: 0", good: "replicas: 1", field: "spec.replicas", message: noReplicas},
+	"less than no replicas": {bad: "replicas: -1", good: "replicas: 1", field: "spec.replicas", message: noReplicas},
 	"too many replicas": {bad: "replicas: 10001", good: "replicas: 10000", field: "spec.replicas",
 		message: "less than or equal to 10000"},
 	"an unknown field":       {bad: "replcas: 2", good: "replicas: 2", field: "spec.replcas", message: "unknown field"},

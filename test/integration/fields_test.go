@@ -120,6 +120,7 @@ var specEffects = map[string]effect{
 	"serviceMetadata.annotations":        {"serviceMetadata: {annotations: {k: v}}", "Service", "metadata.annotations.k", `"v"`},
 	"serviceAccountMetadata.labels":      {"serviceAccountMetadata: {labels: {team: x}}", "ServiceAccount", "metadata.labels.team", `"x"`},
 	"serviceAccountMetadata.annotations": {"serviceAccountMetadata: {annotations: {k: v}}", "ServiceAccount", "metadata.annotations.k", `"v"`},
+	"suspend":                            {"suspend: true", "Deployment", "spec.replicas", "0"},
 	"paused":                             {"paused: true", withheld, "", "true"},
 }
 

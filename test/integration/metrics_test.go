@@ -186,7 +186,7 @@ func TestMetricsOfAWebApp(t *testing.T) {
 	g.Eventually(readyCount).WithContext(t.Context()).Should(gomega.Equal(1.0))
 	const objects = "mainstay_objects"
 	g.Eventually(scraper.sum(objects, `kind="WebApp"`, `phase="Ready"`)).WithContext(t.Context()).Should(gomega.Equal(1.0))
-	if all, err := scraper.values(t.Context(), objects, `kind="WebApp"`); err != nil || len(all) != 8 {
+	if all, err := scraper.values(t.Context(), objects, `kind="WebApp"`); err != nil || len(all) != 9 {
 		t.Errorf("phases: %v, %v", all, err)
 	}
 	for what, atLeast := range map[string]float64{

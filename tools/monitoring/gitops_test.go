@@ -148,6 +148,8 @@ func TestHealth(t *testing.T) {
 		"writes fail":               {2, []string{"Degraded=False Healthy", "Ready=Unknown ReconcileFailed"}, "Progressing Ready: ReconcileFailed"},
 		"paused":                    {2, []string{"Degraded=False Healthy", "Paused=True PausedByUser", "Ready=True Available"}, "Suspended Paused: PausedByUser"},
 		"paused, a change withheld": {2, []string{"Degraded=False Healthy", "Paused=True PausedByUser", "Ready=False PausedByUser"}, "Suspended Ready: PausedByUser"},
+		"suspending":                {2, []string{"Degraded=False Healthy", "Progressing=True Suspending", "Ready=False Suspending"}, "Progressing Ready: Suspending"},
+		"suspended":                 {2, []string{"Degraded=False Healthy", "Progressing=False Suspended", "Ready=False Suspended", "Suspended=True Suspended"}, "Suspended Ready: Suspended"},
 		"paused and crashing":       {2, []string{"Degraded=True CrashLoop", "Paused=True PausedByUser", "Ready=False CrashLoop"}, "Degraded Ready: CrashLoop"},
 		"awaiting approval":         {2, []string{"Degraded=False Healthy", "Ready=False AwaitingApproval"}, "Suspended Ready: AwaitingApproval"},
 	} {

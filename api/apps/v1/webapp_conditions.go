@@ -24,6 +24,10 @@ const (
 	// Ready only while a change is withheld.
 	ConditionPaused = "Paused"
 
+	// ConditionSuspended is True while spec.suspend is, and no pod is left. Ready is False then. It is
+	// absent otherwise.
+	ConditionSuspended = "Suspended"
+
 	// ConditionStalled is True when someone has to act: an invalid spec, one that a PlatformPolicy
 	// refuses, an object of another owner with a child's name, a rollout past its deadline. It is
 	// absent otherwise. kstatus, and so Helm and Flux, stop waiting when they see it; Argo CD does
@@ -46,12 +50,18 @@ const (
 	// ReasonPausedByUser (Paused): spec.paused is true. (Ready): it withholds a change.
 	ReasonPausedByUser = "PausedByUser"
 
+	// ReasonSuspending (Ready, Progressing): spec.suspend is true, and the pods are being stopped.
+	ReasonSuspending = "Suspending"
+	// ReasonSuspended (Ready, Suspended): spec.suspend is true, and no pod runs.
+	ReasonSuspended = "Suspended"
+
 	// ReasonRolloutFailed: the new pods did not become available within
 	// spec.strategy.progressDeadlineSeconds, and why is not known: otherwise that is the reason, and
 	// Stalled is True too.
 	ReasonRolloutFailed = "RolloutFailed"
 	// ReasonScaledToZero: the Deployment has 0 replicas. spec.replicas can't be 0: a user scaled the
-	// Deployment itself, while spec.replicas is left out.
+	// Deployment itself, while spec.replicas is left out. spec.suspend is the way to stop an
+	// application.
 	ReasonScaledToZero = "ScaledToZero"
 	// ReasonDeploymentPaused: a user paused the Deployment (kubectl rollout pause) during a change.
 	ReasonDeploymentPaused = "DeploymentPaused"
@@ -81,13 +91,17 @@ const (
 	// PhasePending: there is no Deployment yet, or no pod is ready because of a problem that may pass.
 	PhasePending WebAppPhase = "Pending"
 	// PhaseDeploying: the application is not as its spec says, or that is unknown, and nothing has
-	// failed: a change is being rolled out, or something is awaited.
+	// failed: a change is being rolled out, pods are being stopped, or something is awaited.
 	PhaseDeploying WebAppPhase = "Deploying"
-	// PhaseDegraded: the application serves, but something around it is wrong: see the condition
-	// Degraded.
-	PhaseDegraded WebAppPhase = "Degraded"
 	// PhaseRunning: the application works as its spec says.
 	PhaseRunning WebAppPhase = "Running"
-	// PhaseFailed: something is wrong that waiting is unlikely to fix.
+	// PhaseDegraded: pods are ready, but something is wrong: see the condition Degraded.
+	PhaseDegraded WebAppPhase = "Degraded"
+	// PhaseFailed: no pod is ready, because of a problem that waiting is unlikely to solve.
 	PhaseFailed WebAppPhase = "Failed"
+	// PhaseSuspended: spec.suspend is true, and no pod runs.
+	PhaseSuspended WebAppPhase = "Suspended"
+	// PhasePaused: spec.paused is true, whatever else there is to say: Mainstay changes nothing. Ready
+	// tells whether the application works.
+	PhasePaused WebAppPhase = "Paused"
 )

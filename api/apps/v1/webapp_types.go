@@ -51,14 +51,21 @@ type WebAppList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || self.initContainers.all(c, c.name != 'webapp')",message="spec.initContainers must not use the name webapp: it is the application's own container"
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || !has(self.sidecars) || self.initContainers.all(i, !self.sidecars.exists(s, s.name == i.name))",message="spec.initContainers and spec.sidecars must not share a container name"
 type WebAppSpec struct {
-	// Replicas is the number of pods, at least 1; `kubectl scale webapp` changes it. If it is left
-	// out, the application starts with 1, and Mainstay does not change the number afterwards, so that
-	// your own autoscaler can (`kubectl scale webapp` is refused then). It can't be used with
-	// autoscaling.
+	// Replicas is the number of pods, at least 1; `kubectl scale webapp` changes it. To stop the
+	// application, use suspend. If replicas is left out, the application starts with 1, and Mainstay
+	// does not change the number afterwards, so that your own autoscaler can. Then `kubectl scale
+	// webapp` is refused. It can't be used with autoscaling.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="must be at least 1: to stop the application, set spec.suspend to true"
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Suspend stops the application: no pods run, and no autoscaler. Everything else stays: the
+	// Service, the Ingress or route, volumes and configuration. Requests fail meanwhile: an ingress
+	// controller or Gateway normally answers them with 503. Setting it to false, or removing it,
+	// resumes the application: with replicas, with autoscaling.min, or with as many pods as before.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 
 	// Image is the container image to run, for example registry.example.com/team/shop:1.4.2.
 	// +required
@@ -272,7 +279,8 @@ type WebAppSpec struct {
 	// +optional
 	ServiceAccountMetadata Metadata `json:"serviceAccountMetadata,omitzero"`
 
-	// Paused stops Mainstay from changing anything; it still updates the status.
+	// Paused stops Mainstay from changing anything; it still updates the status. The application keeps
+	// running: suspend stops it.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -282,8 +290,8 @@ type WebAppStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Deploying, Running or Failed. Programs should read the
-	// conditions.
+	// Phase is a one-word summary: Pending, Deploying, Running, Degraded, Failed, Suspended or Paused.
+	// Degraded means that pods are ready, but something is wrong. Programs should read the conditions.
 	// +optional
 	Phase WebAppPhase `json:"phase,omitempty"`
 	// Replicas is the number of pods that exist.
@@ -308,7 +316,8 @@ type WebAppStatus struct {
 	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded and Paused, and Stalled while it is True.
+	// Conditions are Ready, Progressing, Degraded and Paused; and Stalled and Suspended while they are
+	// True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -50,8 +50,8 @@ type WebAppSpec struct {
 	// Replicas is the number of pods, at least 1. If it is left out, the application starts with 1,
 	// and Mainstay does not change the number afterwards.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="must be at least 1: to stop the application, set spec.suspend of apps.mainstay.dev/v1 to true"
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// Image is the container image to run, for example registry.example.com/team/shop:1.4.2.

@@ -38,9 +38,9 @@ func TestFromV1(t *testing.T) {
 		},
 		"the least": {msappsv1.WebAppSpec{Image: "shop:1"}, msappsv1beta1.WebAppSpec{Image: "shop:1"}, ""},
 		"more than v1beta1 has": {
-			msappsv1.WebAppSpec{Image: "shop:1", Env: []corev1.EnvVar{{Name: "A", Value: "<b>"}}, Paused: true},
+			msappsv1.WebAppSpec{Image: "shop:1", Env: []corev1.EnvVar{{Name: "A", Value: "<b>"}}, Suspend: true, Paused: true},
 			msappsv1beta1.WebAppSpec{Image: "shop:1"},
-			`{"env":[{"name":"A","value":"\u003cb\u003e"}],"paused":true}`,
+			`{"suspend":true,"env":[{"name":"A","value":"\u003cb\u003e"}],"paused":true}`,
 		},
 		"an ingress with more than a host": {
 			msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "a.b", Path: "/x", TLSSecretName: "tls"}},

@@ -30,7 +30,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if app.Spec.NetworkPolicy != nil {
 		add(desiredNetworkPolicy(app, observed))
 	}
-	if observed.ServiceAccountMissing {
+	if observed.ServiceAccountMissing && !app.Spec.Suspend {
 		// New pods could not be created; the running ones stay.
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
@@ -45,7 +45,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	} else {
 		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}}})
 	}
-	if app.Spec.Autoscaling != nil {
+	if app.Spec.Autoscaling != nil && !app.Spec.Suspend {
 		add(desiredAutoscaler(app), deployment)
 	}
 	if wantsBudget(app, observed) {
@@ -130,7 +130,7 @@ func desiredServiceAccount(app *msappsv1.WebApp) *corev1.ServiceAccount {
 
 func desiredDeployment(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
 	return &appsv1.Deployment{
-		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{Annotations: resumeAnnotation(app, observed)}),
 		Spec: appsv1.DeploymentSpec{
 			Replicas:                effectiveReplicas(app, observed),
 			Selector:                &metav1.LabelSelector{MatchLabels: selector(app, observed)},
@@ -140,24 +140,6 @@ func desiredDeployment(app *msappsv1.WebApp, observed Observed) *appsv1.Deployme
 			ProgressDeadlineSeconds: new(app.Spec.Strategy.ProgressDeadlineSeconds),
 		},
 	}
-}
-
-// effectiveReplicas returns the number of replicas to apply; nil leaves it to others.
-//
-//	spec.replicas  autoscaling  Deployment exists  result
-//	n              -            any                n
-//	-              min..max     no                 min: no detour over 1
-//	-              min..max     yes                nil: the autoscaler's
-//	-              min..max     yes, with 0 pods   min: an autoscaler never leaves 0
-//	-              -            any                nil: the API starts with 1
-func effectiveReplicas(app *msappsv1.WebApp, observed Observed) *int32 {
-	if app.Spec.Autoscaling == nil {
-		return app.Spec.Replicas
-	}
-	if deployment := observed.deployment(app); deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
-		return new(app.Spec.Autoscaling.Min)
-	}
-	return nil
 }
 
 // Rolling update defaults: a quarter more pods during the update, and never one fewer, so that a
@@ -210,8 +192,12 @@ func desiredAutoscaler(app *msappsv1.WebApp) *autoscalingv2.HorizontalPodAutosca
 
 // wantsBudget reports whether the app should have a PodDisruptionBudget: as the spec says,
 // otherwise if it may have more than one pod. If others set the number of replicas, the Deployment
-// has it. For a single pod, a budget would either block a drain or have no effect.
+// has it. For a single pod, a budget would either block a drain or have no effect. Without pods, a
+// budget with minAvailable would be violated, and monitoring systems alert of that.
 func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
+	if app.Spec.Suspend {
+		return false
+	}
 	if disruption := app.Spec.Disruption; disruption != nil {
 		return !disruption.Disabled
 	}

@@ -92,6 +92,14 @@ func situations() map[string]situation {
 			app:      spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
 			observed: Observed{ServiceAccountMissing: true},
 		},
+		"suspended": {
+			app:      spec(func(s *msappsv1.WebAppSpec) { s.Suspend = true }),
+			observed: Observed{Children: found(plan.Ours, rolledOut())},
+		},
+		"suspended-everything": {
+			app:      func(app *msappsv1.WebApp) { everything(app); app.Spec.Suspend = true },
+			observed: Observed{HasRouteAPI: true, HasMonitorAPI: true, ServiceAccountMissing: true},
+		},
 		"paused": {app: spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })},
 	}
 }

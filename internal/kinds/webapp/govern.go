@@ -1,6 +1,8 @@
 package webapp
 
 import (
+	"cmp"
+
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,16 +56,20 @@ func Wanted(app *msappsv1.WebApp, observed Observed) policy.Subject {
 	}
 }
 
-// wantedReplicas returns the possible numbers of replicas of an app. If the spec leaves the number
-// to others, it is the present one.
+// wantedReplicas returns the possible numbers of replicas of an app; none for a suspended one,
+// which is checked when it is resumed. If the spec leaves the number to others, it is the present
+// one.
 func wantedReplicas(app *msappsv1.WebApp, observed Observed) []policy.Replicas {
+	if app.Spec.Suspend {
+		return nil
+	}
 	at := field.NewPath("spec")
 	if scaling := app.Spec.Autoscaling; scaling != nil {
 		return []policy.Replicas{{Field: at.Child("autoscaling", "max"), Count: max(scaling.Min, scaling.Max)}}
 	}
 	count := ptr.Deref(app.Spec.Replicas, 1)
 	if deployment := ours(app, observed); deployment != nil && app.Spec.Replicas == nil {
-		count = ptr.Deref(deployment.Spec.Replicas, 1)
+		count = ptr.Deref(cmp.Or(effectiveReplicas(app, observed), deployment.Spec.Replicas), 1)
 	}
 	return []policy.Replicas{{Field: at.Child("replicas"), Count: count}}
 }

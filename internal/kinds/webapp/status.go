@@ -29,7 +29,7 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 	}
 	status := msappsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
-		Phase:              summarized.phase(deployment),
+		Phase:              summarized.phase(app.Spec.Paused, deployment),
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
 		URL:                address(app, observed),
 		Conditions:         summarized.conditions(app.Spec.Paused),
@@ -82,6 +82,8 @@ type objectSummary struct {
 //	a foreign object is in the way                      Stalled   Conflict
 //	paused, and a change waits                          Waiting   PausedByUser
 //	a deleted child is not gone yet                     UnderWay  Terminating
+//	suspended, and pods are left                        UnderWay  Suspending
+//	suspended, and none is                              Waiting   Suspended
 //	the ServiceAccount of the spec does not exist       Failed    ServiceAccountNotFound
 //	there is no Deployment yet, or one was just changed UnderWay  Deploying
 //	a user scaled the Deployment to zero                Waiting   ScaledToZero
@@ -110,6 +112,8 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case len(result.Terminating) > 0:
 		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be created again",
 			plan.Join(result.Terminating)), rolling: true}
+	case app.Spec.Suspend && deployment != nil:
+		return summarizeSuspended(observed, deployment)
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
@@ -153,7 +157,7 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 	switch {
 	case wanted == 0:
 		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonScaledToZero,
-			"the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
+			"the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment (spec.suspend stops an application)")}
 	case isRolledOut(deployment):
 		return nil
 	case deployment.Spec.Paused:

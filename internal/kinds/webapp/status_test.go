@@ -114,13 +114,13 @@ var (
 var statusCases = map[string]statusCase{
 	"an invalid spec has stalled": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
-		phase: "Failed", message: "spec.image: no",
+		phase: "Degraded", message: "spec.image: no",
 		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", "Stalled=True InvalidSpec",
 			active},
 	},
 	"a refused child has failed and may be let in later": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
-		phase: "Failed", message: "exceeded quota",
+		phase: "Degraded", message: "exceeded quota",
 		conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
 	},
 	"a write that failed leaves readiness unknown": {
@@ -144,16 +144,16 @@ var statusCases = map[string]statusCase{
 	},
 	"a foreign object has stalled it, and the message says the way out": {
 		observed: running(), result: plan.Result{Conflicts: aService},
-		phase: "Failed", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
+		phase: "Degraded", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
 		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", "Stalled=True Conflict", active},
 	},
 	"paused with a change that waits is not ready": {
 		app: paused, observed: running(), result: plan.Result{Withheld: aService},
-		phase: "Deploying", message: "withholds a change of Service web/shop",
+		phase: "Paused", message: "withholds a change of Service web/shop",
 		conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
 	},
 	"paused with nothing that waits is ready": {
-		app: paused, observed: running(), phase: "Running", message: "2 of 2 replicas",
+		app: paused, observed: running(), phase: "Paused", message: "2 of 2 replicas",
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, "Paused=True PausedByUser"},
 	},
 	"a child that is still being deleted is waited for": {
@@ -186,12 +186,12 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a rollout past its deadline has stalled": {
-		observed: running(stuck), phase: "Failed", message: "did not become available within 600 s",
+		observed: running(stuck), phase: "Degraded", message: "did not become available within 600 s",
 		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
 			"Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
-		observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
+		observed: with(running(stuck), unpullable()), phase: "Degraded", message: "image shop:9 of container webapp can't be pulled",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=False ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Stalled=True ImagePullFailed", active},
 	},
@@ -210,15 +210,15 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"pods that are refused are reported in the API's words": {
-		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
+		observed: running(podsRefused, noneReady), phase: "Failed", message: "exceeded quota: compute",
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
 	"pods that fail during a rollout are reported, and it continues": {
-		observed: with(running(rolling), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
+		observed: with(running(rolling), unpullable()), phase: "Degraded", message: "1 of 1 pods: image shop:9",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
-	"pods that may recover leave it deploying while others serve": {
-		observed: with(running(oneAway), unschedulable()), phase: "Deploying", message: "0/3 nodes",
+	"pods that may recover degrade it while others serve": {
+		observed: with(running(oneAway), unschedulable()), phase: "Degraded", message: "0/3 nodes",
 		conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
 	},
 	"pods that may recover leave it pending while none is ready": {
@@ -228,6 +228,15 @@ var statusCases = map[string]statusCase{
 	"trouble of one pod too many is none": {
 		observed: with(running(), unpullable()), phase: "Running", message: "2 of 2 replicas are available",
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
+	"pods that fail while none is ready have failed": {
+		observed: with(running(rolling, noneReady), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
+		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
+	},
+	"paused with a problem is paused, and not ready": {
+		app: paused, observed: with(running(rolling, noneReady), unpullable()), phase: "Paused", message: "1 of 1 pods: image shop:9",
+		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed",
+			"Paused=True PausedByUser"},
 	},
 	"pods that are replaced are a deployment": {
 		observed: running(rolling), phase: "Deploying", message: "1 of 2 replicas run the current template, 2 are available",
@@ -276,8 +285,11 @@ var statusCases = map[string]statusCase{
 	},
 }
 
-func TestStatus(t *testing.T) {
-	for name, test := range statusCases {
+func TestStatus(t *testing.T) { checkStatus(t, statusCases) }
+
+func checkStatus(t *testing.T, cases map[string]statusCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			app := admitted()
 			if test.app != nil {

@@ -13,37 +13,47 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// phase returns the one-word summary:
+// phase returns the one-word summary. The first matching row counts:
 //
-//	severity                        phase
-//	Working, and an edge has a      Degraded
-//	  problem
-//	Working                         Running
-//	Failed, Stalled                 Failed
-//	Degraded, and no pod is ready   Pending
-//	all others                      Pending while there is no Deployment, else Deploying
+//	situation                            phase
+//	spec.paused is true                  Paused
+//	suspended                            Suspended
+//	Working, and an edge has a problem   Degraded
+//	Working                              Running
+//	a problem, and a pod is ready        Degraded
+//	Failed, Stalled                      Failed
+//	Degraded, or no Deployment           Pending
+//	none of these                        Deploying
 //
-// A new application is Deploying as soon as it has a Deployment: from then on it depends on the
-// cluster.
-func (j objectSummary) phase(deployment *appsv1.Deployment) msappsv1.WebAppPhase {
+// A pause comes first, because it explains why nothing else changes; Ready tells whether the
+// application works. A new application is Deploying as soon as it has a Deployment: from then on it
+// depends on the cluster.
+func (j objectSummary) phase(isPaused bool, deployment *appsv1.Deployment) msappsv1.WebAppPhase {
 	switch {
+	case isPaused:
+		return msappsv1.PhasePaused
+	case j.Reason == msappsv1.ReasonSuspended:
+		return msappsv1.PhaseSuspended
 	case j.beside != nil:
 		return msappsv1.PhaseDegraded
 	case j.Severity == summary.Working:
 		return msappsv1.PhaseRunning
+	case j.IsProblem() && deployment != nil && deployment.Status.ReadyReplicas > 0:
+		return msappsv1.PhaseDegraded
 	case j.Severity == summary.Failed, j.Severity == summary.Stalled:
 		return msappsv1.PhaseFailed
-	case deployment == nil, j.Severity == summary.Degraded && deployment.Status.ReadyReplicas == 0:
+	case deployment == nil, j.Severity == summary.Degraded:
 		return msappsv1.PhasePending
 	default:
 		return msappsv1.PhaseDeploying
 	}
 }
 
-// conditions returns the conditions of the summary, and Paused. Progressing is True while a change
-// is being rolled out, unless the rollout has stalled.
+// conditions returns the conditions of the summary, Paused, and Suspended if it is True.
+// Progressing is True while a change is being rolled out, unless the rollout has stalled.
 func (j objectSummary) conditions(isPaused bool) []metav1.Condition {
 	progressing := conditions.False(msappsv1.ConditionProgressing, msappsv1.ReasonRolledOut, "no change is being rolled out")
 	switch {
@@ -60,7 +70,26 @@ func (j objectSummary) conditions(isPaused bool) []metav1.Condition {
 	if j.beside != nil {
 		meta.SetStatusCondition(&all, conditions.True(conditions.Degraded, j.beside.Reason, j.beside.Message))
 	}
+	if j.Reason == msappsv1.ReasonSuspended {
+		all = append(all, conditions.True(msappsv1.ConditionSuspended, j.Reason, j.Message))
+	}
 	return append(all, paused)
+}
+
+// summarizeSuspended returns the summary of an app that spec.suspend stops: it is suspended once no
+// pod is left, a terminating one included.
+func summarizeSuspended(observed Observed, deployment *appsv1.Deployment) objectSummary {
+	left := max(deployment.Status.Replicas, workload.Unfinished(observed.Pods))
+	switch {
+	case left > 0:
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonSuspending, "spec.suspend is true: stopping the pods (%d left)",
+			left), rolling: true}
+	case ptr.Deref(deployment.Spec.Replicas, 1) > 0, deployment.Status.ObservedGeneration < deployment.Generation:
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonSuspending,
+			"spec.suspend is true: the Deployment is being scaled to 0"), rolling: true}
+	}
+	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonSuspended,
+		"no pod runs, because spec.suspend is true: set it to false to resume the application")}
 }
 
 // summarizeRoute returns the summary of the HTTPRoute; nil if all is well or the spec has none.

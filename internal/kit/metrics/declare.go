@@ -89,8 +89,8 @@ var (
 	objects = gauge(Metric{
 		Name:   "mainstay_objects",
 		Help:   "Existing objects, by their conditions. Each replica reports it: take the maximum.",
-		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready` or `Paused` for long.",
-		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
+		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready`, `Paused` or `Suspended` for long.",
+		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Suspended`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
 	})
 	unreadyObjects = gauge(Metric{
 		Name: "mainstay_unready_objects",

@@ -229,7 +229,8 @@ func TestPhaseOf(t *testing.T) {
 		"Deleting":    gone,
 		"Pending":     app("", "Paused=True", "Stalled=True"),
 		"Ready":       app("", "Ready=True", "Degraded=True"),
-		"Paused":      app("", "Ready=False", "Degraded=True", "Stalled=True", "Paused=True"),
+		"Paused":      app("", "Ready=False", "Degraded=True", "Stalled=True", "Suspended=True", "Paused=True"),
+		"Suspended":   app("", "Ready=False", "Degraded=True", "Stalled=True", "Suspended=True"),
 		"Stalled":     app("", "Ready=False", "Degraded=True", "Stalled=True"),
 		"Degraded":    app("", "Ready=Unknown", "Degraded=True"),
 		"Unknown":     app("", "Ready=Unknown", "Degraded=False", "Stalled=False", "Paused=False"),
@@ -278,7 +279,8 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
-// TestUnready: objects that are Ready, on their way, paused or being deleted need no attention.
+// TestUnready: objects that are Ready, on their way, paused, suspended or being deleted need no
+// attention.
 func TestUnready(t *testing.T) {
 	tally := &Tally{known: map[types.UID]counted{}}
 	in := func(namespace string, object *msappsv1.WebApp) *msappsv1.WebApp {
@@ -292,6 +294,7 @@ func TestUnready(t *testing.T) {
 	tally.OnAdd(in("shop", app("e", "Ready=False", "Degraded=True")), true)
 	tally.OnAdd(in("blog", app("f")), true)
 	tally.OnAdd(in("docs", app("g", "Ready=Unknown")), true)
+	tally.OnAdd(in("shop", app("h", "Ready=False", "Suspended=True")), true)
 	_, got := tally.count()
 	if diff := cmp.Diff(map[string]int{"shop": 2, "blog": 1, "docs": 1}, got); diff != "" {
 		t.Error(diff)

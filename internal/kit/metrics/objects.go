@@ -19,13 +19,14 @@ const (
 	pending     = "Pending"
 	ready       = "Ready"
 	paused      = "Paused"
+	suspended   = "Suspended"
 	stalled     = "Stalled"
 	degraded    = "Degraded"
 	unknown     = "Unknown"
 	progressing = "Progressing"
 )
 
-var phases = []string{deleting, pending, ready, paused, stalled, degraded, unknown, progressing}
+var phases = []string{deleting, pending, ready, paused, suspended, stalled, degraded, unknown, progressing}
 
 // object is an object with conditions.
 type object interface {
@@ -41,6 +42,7 @@ type object interface {
 //	one of an earlier generation
 //	Ready is True                   Ready
 //	Paused is True                  Paused
+//	Suspended is True               Suspended
 //	Stalled is True                 Stalled
 //	Degraded is True                Degraded
 //	Ready is Unknown                Unknown
@@ -65,7 +67,7 @@ func phaseOf(object object) string {
 	case metav1.ConditionTrue:
 		return ready
 	}
-	for _, phase := range []string{paused, stalled, degraded} {
+	for _, phase := range []string{paused, suspended, stalled, degraded} {
 		if statuses[phase] == metav1.ConditionTrue {
 			return phase
 		}

@@ -1,0 +1,75 @@
+package webapp
+
+import (
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// effectiveReplicas returns the number of replicas to apply; nil leaves it to others. The first
+// matching row counts:
+//
+//	suspend  spec.replicas  autoscaling  Deployment               result
+//	true     -              -            any                      0
+//	-        n              -            any                      n
+//	-        -              min..max     does not exist           min: no detour over 1
+//	-        -              min..max     has 0 pods               min: an autoscaler never leaves 0
+//	-        -              min..max     exists                   nil: the autoscaler's
+//	-        -              -            has 0 pods, since it     what it had before
+//	                                       was suspended
+//	-        -              -            any                      nil: the API starts with 1
+func effectiveReplicas(app *msappsv1.WebApp, observed Observed) *int32 {
+	deployment := observed.deployment(app)
+	isStopped := deployment != nil && ptr.Deref(deployment.Spec.Replicas, 1) == 0
+	switch {
+	case app.Spec.Suspend:
+		return new(int32(0))
+	case app.Spec.Replicas != nil:
+		return app.Spec.Replicas
+	case app.Spec.Autoscaling != nil && (deployment == nil || isStopped):
+		return new(app.Spec.Autoscaling.Min)
+	case app.Spec.Autoscaling == nil && isStopped:
+		return resumeReplicas(deployment.Annotations)
+	default:
+		return nil
+	}
+}
+
+// resumeAnnotation returns the annotation of the Deployment with the number of replicas that a
+// suspended app gets back; nil for an app that is not suspended, or whose spec has the number.
+// Without it the number would be lost: only the Deployment has it. Resuming means that pods run, so
+// it is at least 1.
+func resumeAnnotation(app *msappsv1.WebApp, observed Observed) map[string]string {
+	if !app.Spec.Suspend || app.Spec.Replicas != nil || app.Spec.Autoscaling != nil {
+		return nil
+	}
+	count := int32(1)
+	if deployment := observed.deployment(app); deployment != nil {
+		running := ptr.Deref(deployment.Spec.Replicas, 1)
+		if running == 0 {
+			running = ptr.Deref(resumeReplicas(deployment.Annotations), 1)
+		}
+		count = running
+	}
+	return map[string]string{api.AnnotationResumeReplicas: strconv.Itoa(int(count))}
+}
+
+// resumeReplicas returns the number of replicas in the annotation; nil if there is none. One that a
+// user wrote is limited as spec.replicas is.
+func resumeReplicas(annotations map[string]string) *int32 {
+	text := annotations[api.AnnotationResumeReplicas]
+	if len(text) > len("10000") {
+		return nil
+	}
+	count, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || count < 1 || count > maxReplicas {
+		return nil
+	}
+	return new(int32(count))
+}
+
+// maxReplicas is the limit of spec.replicas in the schema.
+const maxReplicas = 10000
