@@ -47,6 +47,8 @@ type Evidence struct {
 	Containers []corev1.Container
 	// Events are the warnings about the pod that Unexplained returned; nil if nothing is known.
 	Events []corev1.Event
+	// Notes are added to the message about a container that keeps exiting, by the container's name.
+	Notes map[string]string
 	// Now is when this was observed. If it is zero, pods that have not been ready yet are starting.
 	Now time.Time
 }
@@ -99,6 +101,16 @@ func compare(a, b Problem) int {
 	return strings.Compare(a.Message, b.Message)
 }
 
+// HaveExits reports whether a container of the pods has exited, for whatever reason.
+func HaveExits(pods []corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+			func(status corev1.ContainerStatus) bool {
+				return status.RestartCount > 0 || status.State.Terminated != nil
+			})
+	})
+}
+
 // Unfinished returns the number of pods that have not terminated yet; terminating ones count.
 func Unfinished(pods []corev1.Pod) int32 {
 	count := int32(0)
@@ -123,7 +135,7 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		if wasReady(pod, &status) {
 			continue // it became ready this time: earlier exits are not the problem now
 		}
-		if problem := containerProblem(&status); problem != nil {
+		if problem := containerProblem(&status, e.Notes[status.Name]); problem != nil {
 			return problem
 		}
 	}
@@ -157,8 +169,8 @@ func IsStartFailure(reason string) bool {
 
 // containerProblem returns the problem of one container. A single exit is no crash loop yet. From
 // the first back-off on, a container that runs again but is not ready counts as crashing, so that
-// the result does not change during a crash loop.
-func containerProblem(status *corev1.ContainerStatus) *Problem {
+// the result does not change during a crash loop. note is added to the message about one.
+func containerProblem(status *corev1.ContainerStatus, note string) *Problem {
 	if detail := neverStarted(status); detail != "" {
 		return &Problem{api.ReasonContainerConfigError, fmt.Sprintf("container %s can't be started: %s", status.Name, detail)}
 	}
@@ -180,7 +192,7 @@ func containerProblem(status *corev1.ContainerStatus) *Problem {
 		return nil
 	}
 	return &Problem{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason,
-		ended.ExitCode) + SeeLogs}
+		ended.ExitCode) + SeeLogs + note}
 }
 
 // wasReady reports whether the pod was ready since the last start of a running container: its Ready

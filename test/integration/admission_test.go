@@ -154,6 +154,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("scale", s.testScale)
 	t.Run("registries", s.testRegistries)
 	t.Run("defaulted and enforced", s.testReplaced)
+	t.Run("imposed where the user is silent", s.testImposed)
 	t.Run("a policy made stricter", s.testStricter)
 	t.Run("v1beta1", s.testOlderVersion)
 	t.Run("fields owned through v1beta1", s.testOwnership)

@@ -25,6 +25,9 @@ type Observed struct {
 	// Events are the warnings about the pod that workload.Evidence.Unexplained returns; nil if there
 	// is no such pod or nothing is known.
 	Events []corev1.Event
+	// Imposed is the result of the function Imposed; nil while no container has exited, or if it could
+	// not be found out.
+	Imposed map[string]string
 	// HasRouteAPI reports whether the cluster has the Gateway API's HTTPRoute.
 	HasRouteAPI bool
 	// HasMonitorAPI reports whether the cluster has the Prometheus Operator's ServiceMonitor.
@@ -46,7 +49,7 @@ func Evidence(app *msappsv1.WebApp, observed Observed) workload.Evidence {
 	}
 	spec := podTemplate(app, observed).Spec
 	return workload.Evidence{Pods: observed.Pods, Containers: slices.Concat(spec.InitContainers, spec.Containers), Events: observed.Events,
-		Now: observed.Now}
+		Notes: observed.Imposed, Now: observed.Now}
 }
 
 // deployment returns the WebApp's Deployment, or one that it may adopt; nil if there is none.

@@ -71,7 +71,9 @@ func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedNa
 // govern governs an app, and rewrites managed fields of an older version as if written through v1.
 func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	webapp.OwnAsV1(app)
-	return webapp.Govern(app, before, rules)
+	given := app.DeepCopy()
+	replaced := webapp.Govern(app, before, rules)
+	return append(replaced, webapp.WarnOfImposed(given, app, rules)...)
 }
 
 // governedApps returns all cached WebApps, as policies check them.

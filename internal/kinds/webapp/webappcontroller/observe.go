@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Observe reads everything that decisions about app depend on, from the cache. It reads from the
@@ -62,6 +63,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	if observed.Pods, err = k.observePods(ctx, app); err != nil {
 		return observed, err
 	}
+	observed.Imposed = k.imposed(ctx, app, observed.Pods)
 	observed.Events, err = k.observeEvents(ctx, webapp.Evidence(app, observed).Unexplained())
 	return observed, err
 }
@@ -134,6 +136,21 @@ func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.P
 		return nil, fmt.Errorf("listing the pods of %s/%s: %w", app.Namespace, app.Name, err)
 	}
 	return pods.Items, nil
+}
+
+// imposed returns what policies make of the way in which the containers of an app run, for the
+// message about one that keeps exiting; nil while none has exited. It would only explain that
+// problem: without it everything else must go on.
+func (k kind) imposed(ctx context.Context, app *msappsv1.WebApp, pods []corev1.Pod) map[string]string {
+	if k.rules == nil || !workload.HaveExits(pods) {
+		return nil
+	}
+	rules, err := k.rules(ctx, app.Namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the policies of a namespace", "namespace", app.Namespace)
+		return nil
+	}
+	return webapp.Imposed(app, rules)
 }
 
 // maxEvents is how many events about one pod are read. The kubelet counts repeated ones in one

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // kind implements the reconciler's interface for WebApp.
@@ -25,7 +26,9 @@ type kind struct {
 	routes, monitors *optionalapi.API
 	// monitorLabels are those of ServiceMonitors.
 	monitorLabels map[string]string
-	clock         clock.PassiveClock
+	// rules reads the policies that govern a namespace; nil without policies.
+	rules policy.Source
+	clock clock.PassiveClock
 }
 
 var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed, struct{}] = kind{}

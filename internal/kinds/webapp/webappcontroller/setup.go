@@ -181,7 +181,7 @@ func newReconciler(in registration.Input, routes, monitors *optionalapi.API) rec
 		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
 		Kind: kind{cached: in.Manager.GetClient(), live: in.Manager.GetAPIReader(), children: in.Children(), routes: routes,
-			monitors: monitors, monitorLabels: in.MonitorLabels, clock: in.Clock},
+			monitors: monitors, monitorLabels: in.MonitorLabels, rules: in.Rules, clock: in.Clock},
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
