@@ -22,6 +22,9 @@ const (
 	// readyPatience is how long containers may run without being ready, beside the time that their
 	// probes allow. The default readiness probe fails for the third time after 15 s.
 	readyPatience = 30 * time.Second
+	// slowestPoll is the longest time between two looks at a problem that has lasted for long. What
+	// ends a problem is watched: only the words of an event may be older.
+	slowestPoll = 10 * time.Minute
 )
 
 // Unexplained returns the oldest pod whose own status does not say why it is not ready, and has
@@ -44,24 +47,29 @@ func (e Evidence) Unexplained() *corev1.Pod {
 }
 
 // RequeueAfter returns when to look at the pods again without an event: neither the end of a
-// container's patience nor an event about a pod is watched. 0 means never.
+// container's patience nor an event about a pod is watched. 0 means never. A problem that has
+// lasted for a time is looked at again after the same time, so that the pauses double: each look
+// reads events from the API server.
 func (e Evidence) RequeueAfter() time.Duration {
 	var wait time.Duration
 	for i := range e.Pods {
 		pod := &e.Pods[i]
 		if IsCreating(pod) {
-			wait = requeue.Sooner(wait, creationPatience)
+			wait = requeue.Sooner(wait, pause(e.Now.Sub(pod.CreationTimestamp.Time), creationPatience))
 		}
 		for _, one := range e.runningUnready(pod) {
 			left := one.due.Sub(e.Now)
 			if left <= 0 {
-				left = readyPatience
+				left = pause(-left, readyPatience)
 			}
 			wait = requeue.Sooner(wait, left)
 		}
 	}
 	return wait
 }
+
+// pause returns the time until the next look at a problem of an age.
+func pause(age, least time.Duration) time.Duration { return min(max(age, least), slowestPoll) }
 
 // unreadyContainer is a container that runs and is not ready.
 type unreadyContainer struct {

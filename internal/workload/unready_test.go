@@ -116,6 +116,37 @@ func TestAPodThatDoesNotBecomeReady(t *testing.T) {
 	}
 }
 
+// TestLooksAtAProblemBackOff: a pod that never becomes ready is looked at 18 times in its first two
+// hours, and not 240 times; one without containers as often, and not 720 times.
+func TestLooksAtAProblemBackOff(t *testing.T) {
+	creating := pod(waiting("ContainerCreating", ""))
+	creating.CreationTimestamp = metav1.NewTime(started)
+	for name, test := range map[string]struct {
+		pod         corev1.Pod
+		first, last time.Duration
+		looks       int
+	}{
+		"it runs":              {unreadyPod(), 30 * time.Second, 10 * time.Minute, 18},
+		"it has no containers": {creating, 10 * time.Second, 10 * time.Minute, 18},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evidence := Evidence{Pods: []corev1.Pod{test.pod}, Containers: []corev1.Container{probed(byConnection, nil)}, Now: started}
+			looks, wait := 0, time.Duration(0)
+			for evidence.Now.Before(started.Add(2 * time.Hour)) {
+				wait = evidence.RequeueAfter()
+				if looks == 0 && wait != test.first {
+					t.Errorf("the first time after %s", wait)
+				}
+				evidence.Now = evidence.Now.Add(wait)
+				looks++
+			}
+			if wait != test.last || looks != test.looks {
+				t.Errorf("%d looks, the last after %s", looks, wait)
+			}
+		})
+	}
+}
+
 func TestUnexplainedIsTheOldest(t *testing.T) {
 	var pods []corev1.Pod
 	for name, age := range map[string]time.Duration{"shop-c": time.Minute, "shop-b": time.Hour, "shop-a": time.Hour, "new": time.Second} {

@@ -25,6 +25,8 @@ type Observed struct {
 	// Events are the warnings about the pod that workload.Evidence.Unexplained returns; nil if there
 	// is no such pod or nothing is known.
 	Events []corev1.Event
+	// EventsUnread reports that they could not be read.
+	EventsUnread bool
 	// Imposed is the result of the function Imposed; nil while no container has exited, or if it could
 	// not be found out.
 	Imposed map[string]string

@@ -40,8 +40,14 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 		status.UpdatedReplicas = deployment.Status.UpdatedReplicas
 		status.ReplicaSummary = fmt.Sprintf("%d/%d", deployment.Status.ReadyReplicas, ptr.Deref(deployment.Spec.Replicas, 1))
 	}
+	if observed.EventsUnread {
+		requeueAfter = requeue.Sooner(requeueAfter, unreadPatience)
+	}
 	return status, requeue.Sooner(requeueAfter, Evidence(app, observed).RequeueAfter())
 }
+
+// unreadPatience is the time until events are read again that could not be read.
+const unreadPatience = time.Minute
 
 // ours returns the app's Deployment; nil if there is none or it has not been adopted yet.
 func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {

@@ -426,6 +426,17 @@ func TestRequeueAfter(t *testing.T) {
 	}
 }
 
+// TestUnreadEventsAreReadAgain sooner than a problem of that age is looked at.
+func TestUnreadEventsAreReadAgain(t *testing.T) {
+	observed := unreadyFor(running(noneReady), time.Hour)
+	for unread, want := range map[bool]time.Duration{false: 10 * time.Minute, true: time.Minute} {
+		observed.EventsUnread = unread
+		if _, got := Status(admitted(), observed, plan.Result{}); got != want {
+			t.Errorf("unread %t: got %s, want %s", unread, got, want)
+		}
+	}
+}
+
 func TestNotAccepted(t *testing.T) {
 	yes := metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 4}
 	no := metav1.Condition{Type: "Accepted", Status: "False", Reason: "No", ObservedGeneration: 4}

@@ -64,8 +64,8 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 		return observed, err
 	}
 	observed.Imposed = k.imposed(ctx, app, observed.Pods)
-	observed.Events, err = k.observeEvents(ctx, webapp.Evidence(app, observed).Unexplained())
-	return observed, err
+	observed.Events, observed.EventsUnread = k.observeEvents(ctx, webapp.Evidence(app, observed).Unexplained())
+	return observed, nil
 }
 
 // possibleChildren returns all objects that a WebApp of this name can own. Those that exist, are
@@ -159,18 +159,20 @@ const maxEvents = 50
 
 // observeEvents reads the warnings about a pod whose status does not say why it is not ready:
 // failed mounts, sandboxes and probes are in nothing that is watched. It reads those of one pod,
-// and of none while all pods are ready, have just started or explain themselves.
+// and of none while all pods are ready, have just started or explain themselves. They would only
+// explain a problem: after an error everything else must go on, and unread is true.
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
-func (k kind) observeEvents(ctx context.Context, unexplained *corev1.Pod) ([]corev1.Event, error) {
+func (k kind) observeEvents(ctx context.Context, unexplained *corev1.Pod) (found []corev1.Event, unread bool) {
 	if unexplained == nil {
-		return nil, nil
+		return nil, false
 	}
 	var events corev1.EventList
 	err := k.live.List(ctx, &events, client.InNamespace(unexplained.Namespace), client.Limit(maxEvents),
 		client.MatchingFields{"involvedObject.uid": string(unexplained.UID), "type": corev1.EventTypeWarning})
 	if err != nil {
-		return nil, fmt.Errorf("listing the events of a pod: %w", err)
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the events of a pod", "pod", unexplained.Name)
+		return nil, true
 	}
-	return events.Items, nil
+	return events.Items, false
 }

@@ -6,10 +6,27 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
+
+// TestEventsThatCanNotBeListed leave a problem without an explanation, and stop nothing.
+func TestEventsThatCanNotBeListed(t *testing.T) {
+	lists := 0
+	reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			lists++
+			return errors.New("no network")
+		},
+	})
+	if got, unread := (kind{live: reader}).observeEvents(t.Context(), &corev1.Pod{}); got != nil || !unread || lists != 1 {
+		t.Errorf("got %v, %t after %d lists", got, unread, lists)
+	}
+}
 
 // exited returns a pod whose container has exited.
 func exited() corev1.Pod {
