@@ -6,7 +6,19 @@ const (
 	ConditionReady = "Ready"
 	// ConditionStalled is True when the spec is invalid and must be changed. It is absent otherwise.
 	ConditionStalled = "Stalled"
+	// ConditionAuditIncomplete is True when the status does not count all workloads of other owners
+	// as they are now. The rules are enforced all the same. It is absent otherwise.
+	ConditionAuditIncomplete = "AuditIncomplete"
 )
 
-// ReasonInForce (Ready): every rule is checked.
-const ReasonInForce = "InForce"
+// Reasons of the conditions.
+const (
+	// ReasonInForce (Ready): every rule is checked.
+	ReasonInForce = "InForce"
+	// ReasonAuditFailed (AuditIncomplete): the last audit of the workloads failed. The message says
+	// why, and from when the numbers are. It is retried.
+	ReasonAuditFailed = "AuditFailed"
+	// ReasonTooManyObjects (AuditIncomplete): more objects without a controller exist than one audit
+	// reads. The message has their kinds.
+	ReasonTooManyObjects = "TooManyObjects"
+)

@@ -241,7 +241,7 @@ type PlatformPolicyStatus struct {
 	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, and Stalled while it is True.
+	// Conditions are Ready, and Stalled and AuditIncomplete while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,7 +1,10 @@
 package platformpolicy
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
@@ -24,6 +28,13 @@ type Audit struct {
 	// workloads is their number, by namespace.
 	workloads map[string]int32
 	violators []audited
+	// at is when the workloads were read; zero if they never were.
+	at time.Time
+	// failure is why a later audit, or the first one, failed; empty if none did.
+	failure string
+	// limited are the kinds of which not all objects were read; limit is how many were.
+	limited []string
+	limit   int
 }
 
 // audited is a workload that violates a policy.
@@ -32,10 +43,10 @@ type audited struct {
 	violations            []policy.Violation
 }
 
-// NewAudit returns an audit without workloads, of these policies in these namespaces.
-func NewAudit(policies []mspolicyv1.PlatformPolicy, namespaces map[string]map[string]string) *Audit {
+// NewAudit returns an audit without workloads, of these policies in these namespaces at that time.
+func NewAudit(policies []mspolicyv1.PlatformPolicy, namespaces map[string]map[string]string, at time.Time) *Audit {
 	on := admissionpolicy.On(policies)
-	audit := &Audit{rules: map[string]policy.Rules{}, workloads: map[string]int32{}}
+	audit := &Audit{rules: map[string]policy.Rules{}, workloads: map[string]int32{}, at: at}
 	for namespace, labels := range namespaces {
 		rules := policy.Governing(on, namespace, labels)
 		if slices.ContainsFunc(on, func(p mspolicyv1.PlatformPolicy) bool { return rules.Governs(p.Name) }) {
@@ -74,6 +85,48 @@ func (a *Audit) Add(object metav1.Object) {
 	a.workloads[object.GetNamespace()]++
 	if violations := a.rules[object.GetNamespace()].Check(workload.Subject()); len(violations) > 0 {
 		a.violators = append(a.violators, audited{kind, object.GetNamespace(), object.GetName(), violations})
+	}
+}
+
+// Limited notes that only the first objects of a kind are read, because there are more than limit.
+func (a *Audit) Limited(kind string, limit int) {
+	if !slices.Contains(a.limited, kind) {
+		a.limited = append(a.limited, kind)
+		slices.Sort(a.limited)
+	}
+	a.limit = limit
+}
+
+// Failed returns what remains known after a later audit has failed, or the first one if a is nil:
+// what a knows. It does not change a.
+func (a *Audit) Failed(reason string) *Audit {
+	known := Audit{}
+	if a != nil {
+		known = *a
+	}
+	known.failure = reason
+	return &known
+}
+
+// conditions returns what keeps an audit from being complete; nothing for one that is.
+func (a *Audit) conditions() []metav1.Condition {
+	incomplete := func(reason, message string) []metav1.Condition {
+		return []metav1.Condition{conditions.True(mspolicyv1.ConditionAuditIncomplete, reason, conditions.Truncate(message))}
+	}
+	switch {
+	case a == nil:
+		return nil
+	case a.failure != "" && a.at.IsZero():
+		return incomplete(mspolicyv1.ReasonAuditFailed, "workloads of other owners are not counted yet, because they could not be read: "+
+			a.failure)
+	case a.failure != "":
+		return incomplete(mspolicyv1.ReasonAuditFailed, fmt.Sprintf("workloads of other owners are counted as of %s, because they could "+
+			"not be read since: %s", a.at.UTC().Format(time.RFC3339), a.failure))
+	case len(a.limited) > 0:
+		return incomplete(mspolicyv1.ReasonTooManyObjects, fmt.Sprintf("of objects without a controller only the first %d of a kind are "+
+			"counted, and there are more of %s", a.limit, strings.Join(a.limited, ", ")))
+	default:
+		return nil
 	}
 }
 

@@ -3,6 +3,7 @@ package platformpolicy
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,7 @@ func TestAudit(t *testing.T) {
 	governs.Spec.Workloads, off.Name = mspolicyv1.WorkloadsWarn, "other"
 	observed := cluster()
 	observed.Objects, observed.Policies = nil, []mspolicyv1.PlatformPolicy{*governs, *off}
-	audit := NewAudit(observed.Policies, observed.Namespaces)
+	audit := NewAudit(observed.Policies, observed.Namespaces, time.Time{})
 	for _, object := range ofOthers() {
 		if audit.Concerns(object) {
 			audit.Add(object)
@@ -97,10 +98,45 @@ func TestAuditIsBounded(t *testing.T) {
 	for range 500 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c"})
 	}
-	observed.Audit = NewAudit(observed.Policies, observed.Namespaces)
+	observed.Audit = NewAudit(observed.Policies, observed.Namespaces, time.Time{})
 	observed.Audit.Add(pod)
 	status := Status(stored, observed, plan.Result{})
 	if status.Violations != 1 || len(status.Violating[0].Message) > 1024 || !strings.HasSuffix(status.Violating[0].Message, "...") {
 		t.Errorf("%d bytes: %q", len(status.Violating[0].Message), status.Violating[0].Message)
+	}
+}
+
+// TestAuditThatIsIncomplete: the status says from when the numbers are, and what is not in them.
+// The policy is in force all the same.
+func TestAuditThatIsIncomplete(t *testing.T) {
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	limited := NewAudit(nil, nil, at)
+	limited.Limited("Pod", 500)
+	limited.Limited("Job", 500)
+	limited.Limited("Pod", 500)
+	for name, test := range map[string]struct {
+		audit *Audit
+		want  string
+	}{
+		"none":     {nil, ""},
+		"complete": {NewAudit(nil, nil, at), ""},
+		"the first failed": {(*Audit)(nil).Failed("no right"),
+			"AuditFailed: workloads of other owners are not counted yet, because they could not be read: no right"},
+		"a later one failed": {NewAudit(nil, nil, at).Failed("no right"),
+			"AuditFailed: workloads of other owners are counted as of 2026-01-31T12:00:00Z, because they could not be read since: no right"},
+		"too many": {limited,
+			"TooManyObjects: of objects without a controller only the first 500 of a kind are counted, and there are more of Job, Pod"},
+	} {
+		status := Status(newPolicy(atMost(2, "production")), Observed{Audit: test.audit}, plan.Result{})
+		got := ""
+		for _, condition := range status.Conditions[1:] {
+			got += condition.Reason + ": " + condition.Message
+		}
+		if got != test.want || status.Conditions[0].Status != "True" || status.Phase != "Active" {
+			t.Errorf("%s: %s %s", name, status.Phase, got)
+		}
+	}
+	if long := NewAudit(nil, nil, at).Failed(strings.Repeat("x", 300_000)).conditions()[0].Message; len(long) > 1000 {
+		t.Errorf("a message of %d bytes", len(long))
 	}
 }

@@ -49,6 +49,8 @@ const maxViolating = 20
 //	has a foreign object in the way      False    Conflict         True
 //	otherwise                            True     InForce          -
 //
+// AuditIncomplete is True while the last audit failed or could not read everything.
+//
 // A policy with an invalid spec is checked as far as it can be read: an invalid entry of
 // allowedRegistries allows nothing.
 func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
@@ -72,6 +74,7 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 		}
 	}
 	status.Phase = summary.Phase(status.Conditions)
+	status.Conditions = append(status.Conditions, observed.Audit.conditions()...)
 	governing := map[string]policy.Rules{}
 	for namespace, labels := range observed.Namespaces {
 		rules := policy.Governing(observed.Policies, namespace, labels)

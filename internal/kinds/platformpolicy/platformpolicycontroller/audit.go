@@ -17,8 +17,10 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
 
@@ -32,6 +34,9 @@ const (
 	auditPage = 250
 	// maxAlone limits the objects of each kind that are read one by one, in one audit.
 	maxAlone = 500
+	// auditTimeout is half of what a reconcile may take (--reconcile-timeout): the other half is for
+	// writing the admission policies.
+	auditTimeout = time.Minute
 )
 
 // auditor looks at the workloads of other owners from time to time. It keeps no cache of them. It
@@ -42,33 +47,65 @@ type auditor struct {
 	// namespaces are the only ones whose workloads may be read; none means all.
 	namespaces []string
 
+	// last is the last audit that succeeded; if one has failed since, it says so.
 	last *platformpolicy.Audit
-	at   time.Time
-	// of describes the policies and namespaces of the last audit.
-	of string
+	// tried is when the last audit began, of describes its policies and namespaces, and hasFailed
+	// reports that it failed.
+	tried     time.Time
+	of        string
+	hasFailed bool
 }
 
 // audit returns the last audit, or a new one if that is too old, and when the next one is due.
+// After a failure it returns what was known before, because the policy's other children must not wait for
+// an audit. It returns an error only if there is no time left for anything else.
 func (a *auditor) audit(ctx context.Context, observed platformpolicy.Observed) (*platformpolicy.Audit, time.Duration, error) {
 	of, valid := describe(observed), auditInterval
-	if of != a.of {
+	if of != a.of || a.hasFailed {
 		valid = auditPause
 	}
-	if age := a.clock.Since(a.at); a.last != nil && age < valid {
+	if age := a.clock.Since(a.tried); a.last != nil && age < valid {
 		return a.last, valid - age, nil
 	}
-	audit := platformpolicy.NewAudit(observed.Policies, observed.Namespaces)
+	now := a.clock.Now()
+	audit := platformpolicy.NewAudit(observed.Policies, observed.Namespaces, now)
+	err := a.readAll(ctx, audit)
+	if err != nil && ctx.Err() != nil {
+		return nil, 0, fmt.Errorf("auditing workloads: %w", err)
+	}
+	a.tried, a.of, a.hasFailed = now, of, err != nil
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Auditing workloads has failed, and is retried", "after", auditPause.String())
+		a.last = a.last.Failed(reasonOf(err))
+		return a.last, auditPause, nil
+	}
+	a.last = audit
+	return audit, auditInterval, nil
+}
+
+// reasonOf returns what the status says about a failed audit. Network errors differ from one
+// attempt to the next: the log has them.
+func reasonOf(err error) string {
+	if errclass.Of(err) == errclass.Blocked {
+		return errclass.Sentence(err)
+	}
+	return "the manager's log has the reason"
+}
+
+// readAll adds all workloads to an audit, within the time that an audit may take.
+func (a *auditor) readAll(ctx context.Context, audit *platformpolicy.Audit) error {
+	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
+	defer cancel()
 	namespaces := a.namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
 		if err := a.read(ctx, namespace, audit); err != nil {
-			return nil, 0, fmt.Errorf("auditing workloads: %w", err)
+			return err
 		}
 	}
-	a.last, a.at, a.of = audit, a.clock.Now(), of
-	return audit, auditInterval, nil
+	return nil
 }
 
 // describe returns a text that differs if an audit of the same workloads may find something else.
@@ -119,6 +156,9 @@ func (a *auditor) read(ctx context.Context, namespace string, audit *platformpol
 		slices.SortFunc(alone, func(x, y client.Object) int {
 			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
 		})
+		if len(alone) > maxAlone {
+			audit.Limited(kind.Kind, maxAlone)
+		}
 		for _, object := range alone[:min(len(alone), maxAlone)] {
 			// A list of one needs no further right.
 			one := client.MatchingFields{"metadata.name": object.GetName()}

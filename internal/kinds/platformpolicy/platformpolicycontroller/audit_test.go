@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,11 +85,59 @@ func TestAuditor(t *testing.T) {
 	check("a changed label, too soon", 0, 20*time.Second)
 	clock.Step(20 * time.Second)
 	*failure = errors.New("too busy")
-	if _, _, err := auditor.audit(t.Context(), observed); !errors.Is(err, *failure) {
-		t.Errorf("the error is %v", err)
+	check("a failure leaves what was known", 1, 30*time.Second)
+	check("a failure is not repeated at once", 0, 30*time.Second)
+	if status := platformpolicy.Status(&policy, observed, plan.Result{}); !meta.IsStatusConditionTrue(status.Conditions, "AuditIncomplete") {
+		t.Errorf("the conditions are %v", status.Conditions)
 	}
 	*failure = nil
+	clock.Step(30 * time.Second)
 	check("a changed label", 8+2, 10*time.Minute)
 	clock.Step(10 * time.Minute)
 	check("after ten minutes", 8+2, 10*time.Minute)
+}
+
+// TestAuditorWithoutRights: the reconcile goes on when no audit has ever succeeded, and the status
+// says why. One that has no time left ends.
+func TestAuditorWithoutRights(t *testing.T) {
+	auditor, _, _, failure := testAuditor()
+	*failure = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
+	found, due, err := auditor.audit(t.Context(), platformpolicy.Observed{})
+	if err != nil || due != 30*time.Second {
+		t.Fatal(due, err)
+	}
+	status := platformpolicy.Status(&mspolicyv1.PlatformPolicy{}, platformpolicy.Observed{Audit: found}, plan.Result{})
+	condition := meta.FindStatusCondition(status.Conditions, mspolicyv1.ConditionAuditIncomplete)
+	if condition == nil || !strings.Contains(condition.Message, "pods is forbidden: no right") {
+		t.Errorf("the conditions are %v", status.Conditions)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	auditor.last = nil
+	if _, _, err := auditor.audit(ended, platformpolicy.Observed{}); err == nil {
+		t.Error("an audit without time succeeds")
+	}
+}
+
+// TestAuditorWithTooMany: the first objects are read, and the status says that there are more.
+func TestAuditorWithTooMany(t *testing.T) {
+	made := make([]client.Object, maxAlone+1)
+	for i := range made {
+		made[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("p%04d", i)}}
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(made...).WithIndex(&corev1.Pod{}, "metadata.name", byName).Build()
+	policy := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+	policy.Spec.Workloads = mspolicyv1.WorkloadsAudit
+	policy.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: []mspolicyv1.PlatformPolicy{policy}}
+	auditor := &auditor{live: live, clock: testingclock.NewFakeClock(time.Now())}
+	var err error
+	if observed.Audit, _, err = auditor.audit(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	status := platformpolicy.Status(&policy, observed, plan.Result{})
+	condition := meta.FindStatusCondition(status.Conditions, mspolicyv1.ConditionAuditIncomplete)
+	if status.Objects != maxAlone || condition == nil || condition.Reason != mspolicyv1.ReasonTooManyObjects {
+		t.Errorf("%d objects, %v", status.Objects, condition)
+	}
 }

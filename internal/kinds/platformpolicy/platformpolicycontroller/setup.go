@@ -49,7 +49,7 @@ func setup(_ context.Context, in registration.Input) error {
 	r := registration.Complete(in, &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}]{
 		Name:              platformpolicy.Controller,
 		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
-		ProblemConditions: []string{mspolicyv1.ConditionStalled},
+		ProblemConditions: []string{mspolicyv1.ConditionStalled, mspolicyv1.ConditionAuditIncomplete},
 		Kind: kind{
 			cached: cached, children: in.Children(), manager: userOf(cached), input: in,
 			auditor: &auditor{live: in.Manager.GetAPIReader(), clock: in.Clock, namespaces: in.Watched},
