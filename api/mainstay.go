@@ -66,7 +66,8 @@ const (
 	// LabelOwnerUID, on an object that outlives its owner, such as a volume, is the owner's UID.
 	LabelOwnerUID = Domain + "/owner-uid"
 
-	// LabelEnvironment is a namespace's environment: development, staging or production.
+	// LabelEnvironment is a namespace's environment: development, staging or production, or
+	// another one that the installation has.
 	LabelEnvironment = Domain + "/environment"
 )
 

@@ -32,13 +32,14 @@ func TestSmokeSamples(t *testing.T) {
 	webapp.Default(&app)
 	appconfig.Default(&config)
 	configmonitor.Default(&monitor)
-	for _, found := range []field.ErrorList{webapp.Validate(&app), appconfig.Validate(&config), configmonitor.Validate(&monitor)} {
+	for _, found := range []field.ErrorList{webapp.Validate(&app), appconfig.Validate(&config, policy.Environments{}),
+		configmonitor.Validate(&monitor)} {
 		if err := found.ToAggregate(); err != nil {
 			t.Error(err)
 		}
 	}
 	config.Namespace = "mainstay-smoke"
-	if rendering := appconfig.RenderingIn(&config, policy.None); rendering.Content["URL"] != "http://staging-smoke.mainstay-smoke.svc:80/" {
+	if rendering := appconfig.RenderingIn(&config, policy.None, policy.Environments{}); rendering.Content["URL"] != "http://staging-smoke.mainstay-smoke.svc:80/" {
 		t.Errorf("the configuration is %+v", rendering)
 	}
 	if used := app.Spec.EnvFrom; len(used) != 1 || used[0].ConfigMapRef.Name != config.Spec.Application+"-config" {

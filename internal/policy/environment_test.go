@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,7 +39,7 @@ func TestEnvironmentOf(t *testing.T) {
 		"another label is none":            {"shop", map[string]string{"environment": "production"}, None},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := EnvironmentOf(test.namespace, test.labels)
+			got, err := Environments{}.Of(test.namespace, test.labels)
 			if err != nil || got != test.want {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
@@ -47,7 +49,7 @@ func TestEnvironmentOf(t *testing.T) {
 
 func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 	for _, word := range []string{"", "*", "qa", "Production", "prod ", "-prod", "my-prod"} {
-		got, err := EnvironmentOf("shop-prod", map[string]string{"mainstay.dev/environment": word})
+		got, err := Environments{}.Of("shop-prod", map[string]string{"mainstay.dev/environment": word})
 		want := "namespace shop-prod has the label mainstay.dev/environment=" + word +
 			": must be development (dev), staging or production (prod)"
 		if got != None || err == nil || err.Error() != want {
@@ -60,7 +62,7 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 // admitted before is tolerated, and the rules for all namespaces apply as usual.
 func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
-	rules := Governing([]mspolicyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	rules := Set{Policies: []mspolicyv1.PlatformPolicy{named("base", all, some)}}.Governing("shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod)"
 	found := rules.Check(replicas(2))
 	want := []string{unclear, `spec.replicas: Invalid value: 2: must be at most 1 (policy "base", rule "*.maxReplicas")`}
@@ -87,8 +89,59 @@ func TestUnclearEnvironment(t *testing.T) {
 		t.Error(diff)
 	}
 	// If no rule is for an environment, the label does not matter.
-	rules = Governing([]mspolicyv1.PlatformPolicy{named("base", all)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	rules = Set{Policies: []mspolicyv1.PlatformPolicy{named("base", all)}}.Governing("shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	if found := rules.Check(replicas(1)); found != nil {
 		t.Errorf("without a rule for an environment: %q", sentences(found))
+	}
+}
+
+func TestNewEnvironments(t *testing.T) {
+	made, err := NewEnvironments([]string{"production:prod:live", "test", "eu:eu-prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := made.Accepted(); got != "must be production (prod, live), test or eu (eu-prod)" {
+		t.Error(got)
+	}
+	for namespace, want := range map[string]Environment{
+		"live": "production", "shop-live": "production", "shop-test": "test", "shop-eu-prod": "eu", "shop-production": None, "dev": None,
+		"eu": "eu", "shop-eu": None,
+	} {
+		if got, err := made.Of(namespace, nil); err != nil || got != want {
+			t.Errorf("%s: %q, %v", namespace, got, err)
+		}
+	}
+	if _, err := made.Of("shop", map[string]string{"mainstay.dev/environment": "dev"}); err == nil {
+		t.Error("dev is an environment, although only others are configured")
+	}
+	rules := Set{Policies: []mspolicyv1.PlatformPolicy{named("base", atMost(1, "live"), atMost(2, "dev"))}, Environments: made}
+	if diff := cmp.Diff([]string{"base live 1"}, governing(rules.Governing("shop-live", nil))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNewEnvironmentsRefuses(t *testing.T) {
+	many := make([]string, 17)
+	for i := range many {
+		many[i] = fmt.Sprint("e", i)
+	}
+	for name, test := range map[string]struct {
+		list []string
+		want string
+	}{
+		"too many":         {many, "must have at most 16 entries"},
+		"too many aliases": {[]string{"a:1:2:3:4:5:6:7:8:9"}, "a: must have at most 8 aliases"},
+		"a word twice":     {[]string{"a:b", "b"}, `duplicate value "b"`},
+		"all namespaces":   {[]string{"*"}, `invalid value "*"`},
+		"a long word":      {[]string{strings.Repeat("a", 64)}, "invalid value"},
+		"code":             {[]string{"a':1}//"}, "invalid value"},
+		"an empty alias":   {[]string{"a:"}, `invalid value ""`},
+	} {
+		if _, err := NewEnvironments(test.list); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewEnvironments(many[:16]); err != nil {
+		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ func FuzzCheck(f *testing.F) {
 		}},
 	})}
 	f.Fuzz(func(t *testing.T, namespace, environment, image, key, value, capability string) {
-		rules := Governing(policies, namespace, map[string]string{"mainstay.dev/environment": environment})
+		rules := Set{Policies: policies}.Governing(namespace, map[string]string{"mainstay.dev/environment": environment})
 		context := &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{corev1.Capability(capability)}}}
 		rules.Tighten(&context, at("securityContext"))
 		labels, _ := rules.Labelled(map[string]string{key: value, "team": "a"})

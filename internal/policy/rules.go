@@ -30,17 +30,24 @@ type rule struct {
 	policy string
 }
 
+// Set is all that decides which rules govern a namespace.
+type Set struct {
+	Policies     []mspolicyv1.PlatformPolicy
+	Environments Environments
+}
+
 // Governing returns the rules of all policies that govern a namespace with these labels. If the
 // label is no environment, the rules of every environment govern: a typo must not lift any.
-func Governing(policies []mspolicyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
+func (s Set) Governing(namespace string, labels map[string]string) Rules {
 	var rules Rules
-	environment, err := EnvironmentOf(namespace, labels)
-	for _, policy := range policies {
+	environment, err := s.Environments.Of(namespace, labels)
+	for _, policy := range s.Policies {
 		for _, asked := range policy.Spec.Rules {
-			if err != nil && asked.Environment != everywhere {
+			if err != nil && asked.Environment != Everywhere {
 				rules.unclear = err.Error()
 			}
-			if err != nil || asked.Environment == everywhere || (environment != None && words[asked.Environment] == environment) {
+			means, _ := s.Environments.Parse(asked.Environment)
+			if err != nil || asked.Environment == Everywhere || (environment != None && means == environment) {
 				rules.governing = append(rules.governing, rule{asked, policy.Name})
 			}
 		}
@@ -63,7 +70,7 @@ func (r Rules) All() iter.Seq2[string, mspolicyv1.Rule] {
 }
 
 func rank(r rule) int {
-	if r.Environment == everywhere {
+	if r.Environment == Everywhere {
 		return 1
 	}
 	return 0
@@ -80,7 +87,7 @@ func (r Rules) writing() []rule {
 	if r.unclear == "" {
 		return r.governing
 	}
-	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool { return asked.Environment != everywhere })
+	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool { return asked.Environment != Everywhere })
 }
 
 // DefaultLabels returns the labels to set if an object lacks them.

@@ -45,12 +45,12 @@ func TestGoverning(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, governing(Governing(severalPolicies, test.namespace, test.labels))); diff != "" {
+			if diff := cmp.Diff(test.want, governing(Set{Policies: severalPolicies}.Governing(test.namespace, test.labels))); diff != "" {
 				t.Error(diff)
 			}
 			backwards := slices.Clone(severalPolicies)
 			slices.Reverse(backwards)
-			if diff := cmp.Diff(test.want, governing(Governing(backwards, test.namespace, test.labels))); diff != "" {
+			if diff := cmp.Diff(test.want, governing(Set{Policies: backwards}.Governing(test.namespace, test.labels))); diff != "" {
 				t.Errorf("the order of the policies counts: %s", diff)
 			}
 		})
@@ -60,9 +60,9 @@ func TestGoverning(t *testing.T) {
 func TestNothingGoverns(t *testing.T) {
 	for name, rules := range map[string]Rules{
 		"the zero value":                         {},
-		"no policy":                              Governing(nil, "prod", nil),
+		"no policy":                              Set{Policies: nil}.Governing("prod", nil),
 		"another's policies":                     inShop(named("c", atMost(1, "dev"))),
-		"an environment that the schema refuses": Governing([]mspolicyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}, "shop", nil),
+		"an environment that the schema refuses": Set{Policies: []mspolicyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}}.Governing("shop", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := rules.Check(replicas(10000)); found != nil {

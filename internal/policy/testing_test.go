@@ -16,7 +16,7 @@ func named(name string, rules ...mspolicyv1.Rule) mspolicyv1.PlatformPolicy {
 
 // inShop returns the rules of policies in the namespace shop-prod.
 func inShop(policies ...mspolicyv1.PlatformPolicy) Rules {
-	return Governing(policies, "shop-prod", nil)
+	return Set{Policies: policies}.Governing("shop-prod", nil)
 }
 
 // production returns the rules of a policy, base, with one rule for production.

@@ -30,6 +30,8 @@ type Input struct {
 	Version *version.Info
 	// Rules reads the rules that govern a namespace; nil while policies are off.
 	Rules policy.Source
+	// Environments are those that exist.
+	Environments policy.Environments
 	// Watched are the namespaces whose objects are admitted; none means all. Ungoverned are those
 	// that Mainstay leaves alone: Kubernetes' own, and the manager's.
 	Watched, Ungoverned []string

@@ -116,6 +116,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 		"create the PlatformPolicy default, once in the life of the CustomResourceDefinition")
 	flags.StringSliceVar(&s.DefaultPolicyRegistries, "default-policy-registries", s.DefaultPolicyRegistries,
 		"registries that images may come from in production, by the policy that --default-policy creates (default: any)")
+	flags.StringSliceVar(&s.Environments, "environments", s.Environments,
+		"environments of namespaces, each with its aliases: production:prod (default: development:dev,staging,production:prod)")
 	flags.StringToStringVar(&s.ServiceMonitorLabels, "servicemonitor-labels", s.ServiceMonitorLabels,
 		"labels of the ServiceMonitors of WebApps, by which Prometheus selects them (default: none)")
 	s.Webhooks.addFlags(flags)

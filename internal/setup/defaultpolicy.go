@@ -64,6 +64,18 @@ func newDefaultPolicy(registries []string) (*mspolicyv1.PlatformPolicy, error) {
 	return nil, errors.New("the embedded default policy has no rule for production")
 }
 
+// validateEnvironments checks --environments. The default policy has a rule for production.
+func (s Settings) validateEnvironments() error {
+	environments, err := policy.NewEnvironments(s.Environments)
+	if err != nil {
+		return fmt.Errorf("--environments: %w", err)
+	}
+	if _, known := environments.Parse(string(policy.Production)); s.DefaultPolicy && !known {
+		return fmt.Errorf("--environments: must have %s, for which --default-policy creates a rule", policy.Production)
+	}
+	return nil
+}
+
 // validateDefaultPolicy checks --default-policy and --default-policy-registries. The API server
 // would refuse a policy with invalid registries for ever.
 func (s Settings) validateDefaultPolicy() error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // TestNewDefaultPolicy: the policy is valid, and only its rule for production gets the registries.
@@ -16,7 +17,7 @@ func TestNewDefaultPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems := platformpolicy.Validate(made); len(problems) > 0 {
+		if problems := platformpolicy.Validate(made, policy.Environments{}); len(problems) > 0 {
 			t.Error(problems.ToAggregate())
 		}
 		for _, rule := range made.Spec.Rules {

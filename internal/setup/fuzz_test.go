@@ -31,7 +31,7 @@ func strictRules(context.Context, string) (policy.Rules, error) {
 			SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000), DropCapabilities: []string{"ALL"}},
 		},
 	}}}}
-	return policy.Governing([]mspolicyv1.PlatformPolicy{asked}, "shop", nil), nil
+	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{asked}}.Governing("shop", nil), nil
 }
 
 // post sends one body like the API server.

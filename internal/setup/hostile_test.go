@@ -178,7 +178,7 @@ func entries(t *testing.T) map[string]entry {
 			read: func(_ *testing.T, text string) bool {
 				config := &configv1.AppConfig{Spec: configv1.AppConfigSpec{Application: "shop", Config: map[string]string{"KEY": text}}}
 				appconfig.Default(config)
-				return len(appconfig.Validate(config)) == 0 && appconfig.RenderingIn(config, policy.None).Problem == ""
+				return len(appconfig.Validate(config, policy.Environments{})) == 0 && appconfig.RenderingIn(config, policy.None, policy.Environments{}).Problem == ""
 			},
 		},
 	}

@@ -75,6 +75,9 @@ type Settings struct {
 	DefaultPolicy bool
 	// DefaultPolicyRegistries are the registries that it allows in production; none means any.
 	DefaultPolicyRegistries []string
+	// Environments are those of namespaces, each with its aliases (production:prod); none means the
+	// default ones.
+	Environments []string
 	// ServiceMonitorLabels are the labels by which Prometheus selects ServiceMonitors.
 	ServiceMonitorLabels map[string]string
 	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
@@ -190,20 +193,24 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind, sources *observe.Sources) (wiring,
 	error) {
 	settings = settings.withClock()
+	environments, err := policy.NewEnvironments(settings.Environments)
+	if err != nil {
+		return wiring{}, err
+	}
 	wired := wiring{settings: settings, Input: registration.Input{
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
-		Watched: settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+		Environments: environments,
+		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels,
 		Workloads:     workloadReader(manager, settings, on, sources),
 	}}
-	var err error
 	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {
 		return wired, err
 	}
 	if wired.Reviewing, err = reviewClient(restConfig); err != nil {
 		return wired, err
 	}
-	wired.Rules, err = addPolicies(manager, restConfig, settings, wired.Reviewing)
+	wired.Rules, err = addPolicies(wired, restConfig)
 	return wired, err
 }
 
@@ -242,6 +249,9 @@ func (s Settings) validate() ([]registration.Kind, error) {
 		}
 	}
 	if err := s.validateSecretNamespaces(); err != nil {
+		return nil, err
+	}
+	if err := s.validateEnvironments(); err != nil {
 		return nil, err
 	}
 	if err := s.validateDefaultPolicy(); err != nil {
@@ -346,11 +356,13 @@ func reviewClient(restConfig *rest.Config) (client.Reader, error) {
 
 // addPolicies adds the creation of the default policy, if it is enabled, and returns the source of
 // the rules that apply to a namespace, or nil if policies are off.
-func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings, live client.Reader) (policy.Source, error) {
+func addPolicies(wired wiring, restConfig *rest.Config) (policy.Source, error) {
+	manager, settings := wired.Manager, wired.settings
 	if !settings.hasPolicies() {
 		return nil, nil
 	}
-	reader := policyreader.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policyreader.Ungoverned(settings.Namespace)}
+	reader := policyreader.Reader{Cached: manager.GetClient(), Live: wired.Reviewing, Environments: wired.Environments,
+		Ungoverned: wired.Ungoverned}
 	if settings.DefaultPolicy {
 		written, err := newDefaultPolicy(settings.DefaultPolicyRegistries)
 		if err != nil {

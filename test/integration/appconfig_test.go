@@ -131,11 +131,10 @@ func TestAppConfigSample(t *testing.T) {
 	if err := cluster.Client.Create(t.Context(), sample, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		t.Fatal(err)
 	}
-	for _, environment := range []string{"", "development", "staging", "production"} {
-		problems := append(appconfig.Validate(sample), appconfig.ValidateIn(sample, map[string]string{api.LabelEnvironment: environment})...)
-		if environment == "" {
-			problems = appconfig.ValidateIn(sample, nil)
-		}
+	for _, environment := range []map[string]string{nil, {api.LabelEnvironment: "development"}, {api.LabelEnvironment: "staging"},
+		{api.LabelEnvironment: "production"}} {
+		place := appconfig.Place{Labels: environment}
+		problems := append(appconfig.Validate(sample, place.Environments), appconfig.ValidateIn(sample, place)...)
 		if len(problems) > 0 {
 			t.Error(problems.ToAggregate())
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
 
@@ -82,7 +83,7 @@ func governDeployments(ctx context.Context, to client.Client) error {
 	rule.Enforced.SecurityProfile = mspolicyv1.SecurityRestricted
 	stored.Spec.Rules = []mspolicyv1.Rule{rule}
 	built, binding := admissionpolicy.Build(admissionpolicy.Input{Name: "mainstay-bench", Policy: &stored,
-		All: []mspolicyv1.PlatformPolicy{stored}, Ungoverned: []string{metav1.NamespaceSystem}, Manager: managerUser})
+		All: policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}}, Ungoverned: []string{metav1.NamespaceSystem}, Manager: managerUser})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governedNamespace}}
 	for _, object := range []client.Object{built, binding, namespace} {
 		if err := to.Create(ctx, object); err != nil {

@@ -89,6 +89,7 @@ var effects = map[string]struct{ values, want string }{
 	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
 	"stakaterAnnotations.enabled":     {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
+	"environments": {"environments: [{name: production, aliases: [prod, live]}, {name: qa}]", "--environments=production:prod:live,qa\n"},
 	"policy.allowedRegistries": {"policy: {allowedRegistries: [r.io/team, 'localhost:5000']}",
 		"--default-policy-registries=r.io/team,localhost:5000"},
 }
@@ -180,6 +181,7 @@ func TestValuesRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"replicas: 3":                                        "additional properties 'replicas' not allowed",
 		"image: {name: x}":                                   "additional properties 'name' not allowed",
+		"environments: [{name: '*'}]":                        "does not match pattern",
 		"replicaCount: two":                                  "got string, want integer",
 		"replicaCount: -1":                                   "minimum",
 		"image: {tag: 1.2}":                                  "got number, want string",

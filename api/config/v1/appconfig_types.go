@@ -59,10 +59,11 @@ type AppConfigSpec struct {
 	Application string `json:"application"`
 
 	// Environment is development (dev), staging or production (prod), and selects an entry of
-	// environments. Default: the namespace's environment, from its label mainstay.dev/environment or
-	// its name. A value that contradicts the namespace's is refused.
+	// environments. The chart's value environments replaces this list. Default: the namespace's
+	// environment, from its label mainstay.dev/environment or its name. A value that contradicts the
+	// namespace's is refused.
 	// +optional
-	// +kubebuilder:validation:Enum=development;dev;staging;production;prod
+	// +kubebuilder:validation:MaxLength=63
 	Environment string `json:"environment,omitempty"`
 
 	// Config are the keys of the ConfigMap. A value may be a Go template over .Application,
@@ -83,8 +84,7 @@ type AppConfigSpec struct {
 	// Environments are the differences per environment, by its name or alias. Their config and files
 	// replace those above, key by key.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['development','dev','staging','production','prod'])",message="environments must be development (dev), staging or production (prod)"
-	// +kubebuilder:validation:MaxProperties=5
+	// +kubebuilder:validation:MaxProperties=16
 	Environments map[string]ConfigOverride `json:"environments,omitempty"`
 
 	// Schema is a JSON Schema (draft 2020-12, without external references) that the rendered config
@@ -211,7 +211,7 @@ type AppConfigStatus struct {
 	// conditions.
 	// +optional
 	Phase api.Phase `json:"phase,omitempty"`
-	// Environment for which the content was rendered: development, staging, production, or empty.
+	// Environment for which the content was rendered, such as production, or empty.
 	// +optional
 	Environment string `json:"environment,omitempty"`
 	// ConfigMap is the name of the ConfigMap that pods use.

@@ -55,7 +55,7 @@ type PlatformPolicySpec struct {
 	// +listType=map
 	// +listMapKey=environment
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=6
+	// +kubebuilder:validation:MaxItems=17
 	Rules []Rule `json:"rules"`
 
 	// Workloads is what happens to workloads without an object of Mainstay's that break a rule:
@@ -82,11 +82,12 @@ const (
 // Rule has the requirements in the namespaces of one environment.
 type Rule struct {
 	// Environment of the namespaces that the rule applies to: development (dev), staging, production
-	// (prod), or "*" for all namespaces. A namespace's environment is its label
-	// mainstay.dev/environment, or else its name, if that is one of these words or ends in -dev,
-	// -staging or -prod.
+	// (prod), or "*" for all namespaces. The chart's value environments replaces this list. A
+	// namespace's environment is its label mainstay.dev/environment, or else its name, if that is one
+	// of these words or ends in -dev, -staging or -prod.
 	// +required
-	// +kubebuilder:validation:Enum="*";development;dev;staging;production;prod
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Environment string `json:"environment"`
 
 	// MaxReplicas is the highest number of replicas of one application, also of its autoscaler's

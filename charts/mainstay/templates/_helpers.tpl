@@ -85,6 +85,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
+{{/* The environments, each with its aliases: production:prod. */}}
+{{- define "mainstay.environments" -}}
+{{- $all := list }}
+{{- range .Values.environments }}{{ $all = append $all (join ":" (prepend (default list .aliases) .name)) }}{{ end }}
+{{- join "," $all -}}
+{{- end -}}
+
 {{/* The image reference: registry/repository:tag@digest, each part but the repository optional. */}}
 {{- define "mainstay.image" -}}
 {{- include "mainstay.reference" (merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image) -}}

@@ -94,7 +94,7 @@ func (c *Choice) isBarred() bool { return c.Problem != "" && c.Chosen == 0 }
 
 // render sets what the spec renders for its environment.
 func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
-	environment, problem := EnvironmentIn(config, observed.Labels)
+	environment, problem := EnvironmentIn(config, observed.Place)
 	c.Environment = environment
 	if problem != nil {
 		c.Problem = problem.Error()
@@ -102,7 +102,7 @@ func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
 	}
 	rendering := observed.Rendering
 	if rendering == nil {
-		rendering = new(RenderingIn(config, environment))
+		rendering = new(RenderingIn(config, environment, observed.Place.Environments))
 	}
 	c.Content, c.Hash, c.Problem = rendering.Content, rendering.Hash, rendering.Problem
 }

@@ -231,7 +231,7 @@ func TestSameKeyIsAlwaysTheFirst(t *testing.T) {
 		}
 	})
 	for range 20 {
-		if got := RenderingIn(config, policy.None).Problem; !strings.Contains(got, "spec.files.A") {
+		if got := RenderingIn(config, policy.None, policy.Environments{}).Problem; !strings.Contains(got, "spec.files.A") {
 			t.Fatalf("got %s", got)
 		}
 	}

@@ -22,8 +22,8 @@ type Observed struct {
 	Children plan.Children
 	// Hashes are the hashes of the contents of Children; nil computes them whenever they are needed.
 	Hashes map[plan.Ref]string
-	// Labels are those of the namespace.
-	Labels map[string]string
+	// Place is where the AppConfig is.
+	Place Place
 	// Older is the name of the AppConfig that is in effect for the same application instead of this
 	// one; empty if this one is.
 	Older string

@@ -8,13 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
-const acceptedEnvironments = "must be development (dev), staging or production (prod)"
+// Place is where an AppConfig is: the labels of its namespace, and the environments that exist.
+type Place struct {
+	Labels       map[string]string
+	Environments policy.Environments
+}
 
-// EnvironmentIn returns the environment of an AppConfig in a namespace with these labels:
+// EnvironmentIn returns the environment of an AppConfig in its namespace:
 //
 //	spec.environment   the namespace's   result
 //	-                  any               the namespace's
@@ -23,19 +28,19 @@ const acceptedEnvironments = "must be development (dev), staging or production (
 //	set                another           refused
 //
 // A namespace with an invalid label is refused, too: its purpose is unknown.
-func EnvironmentIn(config *configv1.AppConfig, labels map[string]string) (policy.Environment, *field.Error) {
+func EnvironmentIn(config *configv1.AppConfig, place Place) (policy.Environment, *field.Error) {
 	path := field.NewPath("spec", "environment")
-	own, err := policy.EnvironmentOf(config.Namespace, labels)
+	own, err := place.Environments.Of(config.Namespace, place.Labels)
 	if err != nil {
 		return policy.None, field.Invalid(path, config.Spec.Environment, err.Error())
 	}
 	if config.Spec.Environment == "" {
 		return own, nil
 	}
-	wanted, known := policy.ParseEnvironment(config.Spec.Environment)
+	wanted, known := place.Environments.Parse(config.Spec.Environment)
 	switch {
 	case !known:
-		return policy.None, field.Invalid(path, config.Spec.Environment, acceptedEnvironments)
+		return policy.None, field.Invalid(path, conditions.Short(config.Spec.Environment), place.Environments.Accepted())
 	case own != policy.None && own != wanted:
 		return policy.None, field.Invalid(path, config.Spec.Environment,
 			fmt.Sprintf("namespace %s is for %s: leave the field out, or create the AppConfig in a namespace for %s", config.Namespace, own, wanted))
@@ -45,7 +50,7 @@ func EnvironmentIn(config *configv1.AppConfig, labels map[string]string) (policy
 }
 
 // Rendering is what a spec renders in an environment. It depends only on UID, generation and
-// environment.
+// environment, and on which environments exist, which never changes in the life of a manager.
 type Rendering struct {
 	Content map[string]string
 	Hash    string
@@ -53,9 +58,9 @@ type Rendering struct {
 	Problem string
 }
 
-// RenderingIn returns what a spec renders in an environment, with its hash.
-func RenderingIn(config *configv1.AppConfig, environment policy.Environment) Rendering {
-	content, problems := renderIn(config, environment)
+// RenderingIn returns what a spec renders in one of the environments, with its hash.
+func RenderingIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) Rendering {
+	content, problems := renderIn(config, environment, environments)
 	if len(problems) > 0 {
 		return Rendering{Problem: problems.ToAggregate().Error()}
 	}
@@ -64,8 +69,9 @@ func RenderingIn(config *configv1.AppConfig, environment policy.Environment) Ren
 
 // renderIn returns the data of the ConfigMap that a spec renders in an environment, checked against
 // its schema.
-func renderIn(config *configv1.AppConfig, environment policy.Environment) (map[string]string, field.ErrorList) {
-	input := inputFor(config, environment)
+func renderIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) (map[string]string,
+	field.ErrorList) {
+	input := inputFor(config, environment, environments)
 	if problem := sameKey(config, input); problem != nil {
 		return nil, field.ErrorList{problem}
 	}
@@ -86,7 +92,7 @@ func renderIn(config *configv1.AppConfig, environment policy.Environment) (map[s
 
 // inputFor returns what a spec renders in an environment: its own templates, overridden key by key
 // by those of the environment.
-func inputFor(config *configv1.AppConfig, environment policy.Environment) render.Input {
+func inputFor(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) render.Input {
 	spec := field.NewPath("spec")
 	input := render.Input{
 		Path: spec,
@@ -100,7 +106,7 @@ func inputFor(config *configv1.AppConfig, environment policy.Environment) render
 	addTemplates(input.Values, config.Spec.Config, input.Values.Path)
 	addTemplates(input.Texts, config.Spec.Files, input.Texts.Path)
 	for _, word := range slices.Sorted(maps.Keys(config.Spec.Environments)) {
-		if means, known := policy.ParseEnvironment(word); known && means == environment {
+		if means, known := environments.Parse(word); known && means == environment {
 			override, path := config.Spec.Environments[word], spec.Child("environments", word)
 			addTemplates(input.Values, override.Config, path.Child("config"))
 			addTemplates(input.Texts, override.Files, path.Child("files"))

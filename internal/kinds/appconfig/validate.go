@@ -16,10 +16,10 @@ import (
 
 // Validate checks, on a defaulted AppConfig, what the schema can't check or a client may bypass, as
 // far as it does not depend on the namespace. ValidateIn checks what the templates render.
-func Validate(config *configv1.AppConfig) field.ErrorList {
+func Validate(config *configv1.AppConfig, environments policy.Environments) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validateNames(config)
-	problems = append(problems, validateEnvironments(config, spec.Child("environments"))...)
+	problems = append(problems, validateEnvironments(config, environments, spec.Child("environments"))...)
 	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
 	problems = append(problems, validateRollout(config.Spec.Rollout, spec.Child("rollout"))...)
 	if limit := config.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
@@ -32,14 +32,14 @@ func Validate(config *configv1.AppConfig) field.ErrorList {
 	return problems
 }
 
-// ValidateIn checks what an AppConfig renders in a namespace with these labels. Overrides for other
-// environments are checked where they are used.
-func ValidateIn(config *configv1.AppConfig, labels map[string]string) field.ErrorList {
-	environment, problem := EnvironmentIn(config, labels)
+// ValidateIn checks what an AppConfig renders in its namespace. Overrides for other environments
+// are checked where they are used.
+func ValidateIn(config *configv1.AppConfig, place Place) field.ErrorList {
+	environment, problem := EnvironmentIn(config, place)
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	_, problems := renderIn(config, environment)
+	_, problems := renderIn(config, environment, place.Environments)
 	return problems
 }
 
@@ -90,14 +90,14 @@ func validateKeys(of map[string]string, path *field.Path) field.ErrorList {
 }
 
 // validateEnvironments refuses unknown environments, and one that has two names.
-func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.ErrorList {
+func validateEnvironments(config *configv1.AppConfig, environments policy.Environments, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	given := map[policy.Environment]string{}
 	for _, word := range slices.Sorted(maps.Keys(config.Spec.Environments)) {
-		environment, known := policy.ParseEnvironment(word)
+		environment, known := environments.Parse(word)
 		switch first, twice := given[environment]; {
 		case !known:
-			problems = append(problems, field.Invalid(path.Child(conditions.Short(word)), conditions.Short(word), acceptedEnvironments))
+			problems = append(problems, field.Invalid(path.Child(conditions.Short(word)), conditions.Short(word), environments.Accepted()))
 		case twice:
 			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("is the same environment as %s: merge the two",
 				first)))
@@ -106,8 +106,8 @@ func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.Er
 		}
 	}
 	if word := config.Spec.Environment; word != "" {
-		if _, known := policy.ParseEnvironment(word); !known {
-			problems = append(problems, field.Invalid(field.NewPath("spec", "environment"), word, acceptedEnvironments))
+		if _, known := environments.Parse(word); !known {
+			problems = append(problems, field.Invalid(field.NewPath("spec", "environment"), conditions.Short(word), environments.Accepted()))
 		}
 	}
 	return problems

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 func problemsOf(problems field.ErrorList) string {
@@ -51,7 +52,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.change)
-			equal(t, test.want, problemsOf(Validate(config)))
+			equal(t, test.want, problemsOf(Validate(config, policy.Environments{})))
 			before := config.DeepCopy()
 			Default(config)
 			equal(t, before, config)
@@ -59,7 +60,7 @@ func TestValidate(t *testing.T) {
 	}
 	long := newConfig()
 	long.Name = strings.Repeat("a", 64)
-	equal(t, `metadata.name: Too long: may not be more than 63 bytes`, problemsOf(Validate(long)))
+	equal(t, `metadata.name: Too long: may not be more than 63 bytes`, problemsOf(Validate(long, policy.Environments{})))
 }
 
 func TestValidateIn(t *testing.T) {
@@ -87,7 +88,7 @@ func TestValidateIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.change)
-			equal(t, test.want, problemsOf(ValidateIn(config, map[string]string{api.LabelEnvironment: "production"})))
+			equal(t, test.want, problemsOf(ValidateIn(config, Place{Labels: map[string]string{api.LabelEnvironment: "production"}})))
 		})
 	}
 }
@@ -124,7 +125,7 @@ func TestEnvironmentIn(t *testing.T) {
 			if test.label != "" {
 				labels[api.LabelEnvironment] = test.label
 			}
-			environment, problem := EnvironmentIn(config, labels)
+			environment, problem := EnvironmentIn(config, Place{Labels: labels})
 			got := string(environment)
 			if problem != nil {
 				got = problem.Error()

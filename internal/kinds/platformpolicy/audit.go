@@ -44,12 +44,12 @@ type audited struct {
 }
 
 // NewAudit returns an audit without workloads, of these policies in these namespaces at that time.
-func NewAudit(policies []mspolicyv1.PlatformPolicy, namespaces map[string]map[string]string, at time.Time) *Audit {
+func NewAudit(policies policy.Set, namespaces map[string]map[string]string, at time.Time) *Audit {
 	on := admissionpolicy.On(policies)
 	audit := &Audit{rules: map[string]policy.Rules{}, workloads: map[string]int32{}, at: at}
 	for namespace, labels := range namespaces {
-		rules := policy.Governing(on, namespace, labels)
-		if slices.ContainsFunc(on, func(p mspolicyv1.PlatformPolicy) bool { return rules.Governs(p.Name) }) {
+		rules := on.Governing(namespace, labels)
+		if slices.ContainsFunc(on.Policies, func(p mspolicyv1.PlatformPolicy) bool { return rules.Governs(p.Name) }) {
 			audit.rules[namespace] = rules
 		}
 	}

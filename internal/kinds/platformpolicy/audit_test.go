@@ -13,6 +13,7 @@ import (
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 func meta(namespace, name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -59,7 +60,7 @@ func TestAudit(t *testing.T) {
 	governs, off := newPolicy(rule), newPolicy(rule)
 	governs.Spec.Workloads, off.Name = mspolicyv1.WorkloadsWarn, "other"
 	observed := cluster()
-	observed.Objects, observed.Policies = nil, []mspolicyv1.PlatformPolicy{*governs, *off}
+	observed.Objects, observed.Policies = nil, policy.Set{Policies: []mspolicyv1.PlatformPolicy{*governs, *off}}
 	audit := NewAudit(observed.Policies, observed.Namespaces, time.Time{})
 	for _, object := range ofOthers() {
 		if audit.Concerns(object) {
@@ -93,7 +94,7 @@ func TestAuditIsBounded(t *testing.T) {
 	stored := newPolicy(mspolicyv1.Rule{Environment: "production", RequireResourceLimits: true})
 	stored.Spec.Workloads = mspolicyv1.WorkloadsWarn
 	observed := cluster()
-	observed.Objects, observed.Policies = nil, []mspolicyv1.PlatformPolicy{*stored}
+	observed.Objects, observed.Policies = nil, policy.Set{Policies: []mspolicyv1.PlatformPolicy{*stored}}
 	pod := &corev1.Pod{ObjectMeta: meta("shop-prod", "large")}
 	for range 500 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c"})
@@ -110,7 +111,7 @@ func TestAuditIsBounded(t *testing.T) {
 // The policy is in force all the same.
 func TestAuditThatIsIncomplete(t *testing.T) {
 	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	limited := NewAudit(nil, nil, at)
+	limited := NewAudit(policy.Set{}, nil, at)
 	limited.Limited("Pod", 500)
 	limited.Limited("Job", 500)
 	limited.Limited("Pod", 500)
@@ -119,10 +120,10 @@ func TestAuditThatIsIncomplete(t *testing.T) {
 		want  string
 	}{
 		"none":     {nil, ""},
-		"complete": {NewAudit(nil, nil, at), ""},
+		"complete": {NewAudit(policy.Set{}, nil, at), ""},
 		"the first failed": {(*Audit)(nil).Failed("no right"),
 			"AuditFailed: workloads of other owners are not counted yet, because they could not be read: no right"},
-		"a later one failed": {NewAudit(nil, nil, at).Failed("no right"),
+		"a later one failed": {NewAudit(policy.Set{}, nil, at).Failed("no right"),
 			"AuditFailed: workloads of other owners are counted as of 2026-01-31T12:00:00Z, because they could not be read since: no right"},
 		"too many": {limited,
 			"TooManyObjects: of objects without a controller only the first 500 of a kind are counted, and there are more of Job, Pod"},
@@ -136,7 +137,7 @@ func TestAuditThatIsIncomplete(t *testing.T) {
 			t.Errorf("%s: %s %s", name, status.Phase, got)
 		}
 	}
-	if long := NewAudit(nil, nil, at).Failed(strings.Repeat("x", 300_000)).conditions()[0].Message; len(long) > 1000 {
+	if long := NewAudit(policy.Set{}, nil, at).Failed(strings.Repeat("x", 300_000)).conditions()[0].Message; len(long) > 1000 {
 		t.Errorf("a message of %d bytes", len(long))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // TestDesired: a mode that refuses nothing never refuses, not even what it can't evaluate.
@@ -23,7 +24,7 @@ func TestDesired(t *testing.T) {
 	} {
 		stored := newPolicy(atMost(2, "production"))
 		stored.Spec.Workloads = mode
-		children := Desired(stored, Observed{Policies: []mspolicyv1.PlatformPolicy{*stored}, Ungoverned: []string{"kube-system"}}).Children
+		children := Desired(stored, Observed{Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{*stored}}, Ungoverned: []string{"kube-system"}}).Children
 		if want.action == "" {
 			if len(children) != 0 {
 				t.Errorf("%q: %d children", mode, len(children))

@@ -21,7 +21,7 @@ type Observed struct {
 	// Namespaces are the namespaces that policies may govern, by name, with their labels.
 	Namespaces map[string]map[string]string
 	// Policies are all policies: if several enforce a value, only one takes effect.
-	Policies []mspolicyv1.PlatformPolicy
+	Policies policy.Set
 	// Objects are the objects of all kinds that policies govern.
 	Objects []policy.Object
 	// Audit has the workloads of other owners; nil while the policy does not govern them.
@@ -77,7 +77,7 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 	status.Conditions = append(status.Conditions, observed.Audit.conditions()...)
 	governing := map[string]policy.Rules{}
 	for namespace, labels := range observed.Namespaces {
-		rules := policy.Governing(observed.Policies, namespace, labels)
+		rules := observed.Policies.Governing(namespace, labels)
 		if rules.Governs(stored.Name) {
 			governing[namespace] = rules
 			status.Namespaces++

@@ -124,7 +124,7 @@ func TestStatus(t *testing.T) {
 
 // statusOf returns the status of the only policy.
 func statusOf(alone *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
-	observed.Policies = []mspolicyv1.PlatformPolicy{*alone}
+	observed.Policies = policy.Set{Policies: []mspolicyv1.PlatformPolicy{*alone}}
 	return Status(alone, observed, result)
 }
 
@@ -138,11 +138,11 @@ func TestStatusOfAPolicyThatYields(t *testing.T) {
 	}
 	first, second := enforcing("a", "gold"), enforcing("b", "iron")
 	labelled := policy.Object{Kind: "WebApp", Namespace: "shop", Name: "x", Subject: policy.Subject{Labels: map[string]string{"tier": "gold"}}}
-	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []mspolicyv1.PlatformPolicy{first, second},
-		Objects: []policy.Object{labelled}}
-	for _, policy := range []mspolicyv1.PlatformPolicy{first, second} {
-		if status := Status(&policy, observed, plan.Result{}); status.Objects != 1 || status.Violations != 0 {
-			t.Errorf("%s: %d of %d: %v", policy.Name, status.Violations, status.Objects, status.Violating)
+	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Objects: []policy.Object{labelled},
+		Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{first, second}}}
+	for _, stored := range []mspolicyv1.PlatformPolicy{first, second} {
+		if status := Status(&stored, observed, plan.Result{}); status.Objects != 1 || status.Violations != 0 {
+			t.Errorf("%s: %d of %d: %v", stored.Name, status.Violations, status.Objects, status.Violating)
 		}
 	}
 	observed.Objects[0].Subject.Labels["tier"] = "iron"

@@ -14,14 +14,15 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Validate checks what the CRD's schema can't. Each error names the field, its value and what is
 // accepted. An empty list means valid.
-func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
-	problems := validateEnvironments(written.Spec.Rules, field.NewPath("spec", "rules"))
+func Validate(written *mspolicyv1.PlatformPolicy, environments policy.Environments) field.ErrorList {
+	problems := validateEnvironments(written.Spec.Rules, environments, field.NewPath("spec", "rules"))
 	for i, rule := range written.Spec.Rules {
 		at := field.NewPath("spec", "rules").Index(i)
 		for j, entry := range rule.AllowedRegistries {
@@ -47,12 +48,17 @@ func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
 	return problems
 }
 
-// validateEnvironments refuses two rules for one environment under two of its names.
-func validateEnvironments(rules []mspolicyv1.Rule, at *field.Path) field.ErrorList {
+// validateEnvironments refuses unknown environments, and two rules for one environment under two of
+// its names.
+func validateEnvironments(rules []mspolicyv1.Rule, environments policy.Environments, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	first := map[policy.Environment]int{}
 	for i, rule := range rules {
-		environment, isOne := policy.ParseEnvironment(rule.Environment)
+		environment, isOne := environments.Parse(rule.Environment)
+		if !isOne && rule.Environment != policy.Everywhere {
+			problems = append(problems, field.NotSupported(at.Index(i).Child("environment"), conditions.Short(rule.Environment),
+				append([]string{policy.Everywhere}, environments.Words()...)))
+		}
 		if before, known := first[environment]; isOne && known {
 			problems = append(problems, field.Invalid(at.Index(i).Child("environment"), rule.Environment,
 				"is the same as that of "+at.Index(before).String()+": merge the two rules"))

@@ -1,15 +1,18 @@
 package platformpolicy
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // newPolicy returns a policy with rules.
@@ -97,20 +100,28 @@ var validateCases = map[string]struct {
 	},
 }
 
+// validate validates a policy. Rules without an environment are for all namespaces.
+func validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
+	for i, rule := range written.Spec.Rules {
+		written.Spec.Rules[i].Environment = cmp.Or(rule.Environment, policy.Everywhere)
+	}
+	return Validate(written, policy.Environments{})
+}
+
 func TestValidate(t *testing.T) {
 	for name, test := range validateCases {
 		t.Run(name, func(t *testing.T) {
-			if problems := Validate(newPolicy(mspolicyv1.Rule{}, test.accepted)); len(problems) > 0 {
+			if problems := validate(newPolicy(mspolicyv1.Rule{}, test.accepted)); len(problems) > 0 {
 				t.Errorf("the neighbour is refused: %v", problems)
 			}
 			var fields []string // each once, for a field can be wrong in more than one way
-			for _, problem := range Validate(newPolicy(mspolicyv1.Rule{}, test.refused)) {
+			for _, problem := range validate(newPolicy(mspolicyv1.Rule{}, test.refused)) {
 				fields = append(fields, problem.Field)
 			}
 			for i := range test.want {
 				test.want[i] = "spec.rules[1]." + test.want[i]
 			}
-			if diff := cmp.Diff(test.want, slices.Compact(fields)); diff != "" {
+			if diff := gocmp.Diff(test.want, slices.Compact(fields)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -119,7 +130,7 @@ func TestValidate(t *testing.T) {
 
 // TestValidateMessages: each names the field, its value and what is accepted.
 func TestValidateMessages(t *testing.T) {
-	problems := Validate(newPolicy(
+	problems := validate(newPolicy(
 		resources(quantities("cpu", "2", "memory", "-1"), quantities("cpu", "1", "memory", "0")), dropping("CAP_NET_RAW"), required("a b")))
 	var texts []string
 	for _, problem := range problems {
@@ -132,18 +143,18 @@ func TestValidateMessages(t *testing.T) {
 		`spec.rules[1].enforced.securityContext.dropCapabilities[0]: Invalid value: "CAP_NET_RAW": must be ALL or a capability in upper case without CAP_, such as NET_RAW`,
 		`spec.rules[2].requiredLabels[0]: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 	}
-	if diff := cmp.Diff(want, texts); diff != "" {
+	if diff := gocmp.Diff(want, texts); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // TestValidateIsDeterministic: the text is used in a condition.
 func TestValidateIsDeterministic(t *testing.T) {
-	policy := newPolicy(resources(quantities("a", "-1", "b", "-1", "c", "-1"), quantities("d", "0", "e", "0")),
+	written := newPolicy(resources(quantities("a", "-1", "b", "-1", "c", "-1"), quantities("d", "0", "e", "0")),
 		defaultLabels(map[string]string{"a b": "", "b c": "", "c d": ""}), enforcedLabels(map[string]string{"a": "b c", "b": "c d", "c": "d e"}))
-	first := Validate(policy).ToAggregate().Error()
+	first := validate(written).ToAggregate().Error()
 	for range 50 {
-		if again := Validate(policy).ToAggregate().Error(); again != first {
+		if again := validate(written).ToAggregate().Error(); again != first {
 			t.Fatalf("first %s, then %s", first, again)
 		}
 	}
@@ -151,8 +162,27 @@ func TestValidateIsDeterministic(t *testing.T) {
 
 // TestTwoNamesOfOneEnvironment: the schema compares words, not their meaning.
 func TestTwoNamesOfOneEnvironment(t *testing.T) {
-	problems := Validate(newPolicy(atMost(1, "*"), atMost(2, "dev"), atMost(3, "prod"), atMost(4, "staging"), atMost(5, "development")))
+	problems := validate(newPolicy(atMost(1, "*"), atMost(2, "dev"), atMost(3, "prod"), atMost(4, "staging"), atMost(5, "development")))
 	if len(problems) != 1 || problems[0].Error() != `spec.rules[4].environment: Invalid value: "development": is the same as that of spec.rules[1]: merge the two rules` {
 		t.Errorf("got %v", problems)
+	}
+}
+
+// TestUnknownEnvironment: the message lists what is accepted, which the installation decides.
+func TestUnknownEnvironment(t *testing.T) {
+	written := newPolicy(atMost(1, "*"), atMost(2, "qa"), atMost(3, "prod"), atMost(4, "test"))
+	problems := Validate(written, policy.Environments{}).ToAggregate().Error()
+	want := `[spec.rules[1].environment: Unsupported value: "qa": supported values: "*", "development", "dev", "staging", "production", "prod", ` +
+		`spec.rules[3].environment: Unsupported value: "test": supported values: "*", "development", "dev", "staging", "production", "prod"]`
+	if problems != want {
+		t.Errorf("got %s", problems)
+	}
+	environments, err := policy.NewEnvironments([]string{"qa:test", "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := Validate(written, environments).ToAggregate().Error(); problems !=
+		`spec.rules[3].environment: Invalid value: "test": is the same as that of spec.rules[1]: merge the two rules` {
+		t.Errorf("got %s", problems)
 	}
 }

@@ -23,7 +23,7 @@ func ruled(rule mspolicyv1.Rule) policy.Rules {
 	rule.Environment = "*"
 	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
 		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
-	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "web", nil)
+	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing("web", nil)
 }
 
 var (

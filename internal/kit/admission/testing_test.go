@@ -51,7 +51,7 @@ func asked(t *testing.T, rule mspolicyv1.Rule, err error) policy.Source {
 		rule.Environment = "*"
 		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
 			Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
-		return policy.Governing([]mspolicyv1.PlatformPolicy{base}, namespace, nil), err
+		return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), err
 	}
 }
 

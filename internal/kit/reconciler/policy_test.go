@@ -38,7 +38,7 @@ func limits(t *testing.T, err error) *Policy[*fake, running] {
 		Rules: func(_ context.Context, namespace string) (policy.Rules, error) {
 			base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
 			base.Spec.Rules = []mspolicyv1.Rule{{Environment: "prod", MaxReplicas: new(int32(2))}}
-			return policy.Governing([]mspolicyv1.PlatformPolicy{base}, namespace, nil), err
+			return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), err
 		},
 		Wanted: func(object *fake, _ running) policy.Subject { return counted(object.replicas) },
 		Running: func(_ *fake, observed running) *policy.Subject {

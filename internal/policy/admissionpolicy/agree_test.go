@@ -74,7 +74,7 @@ func text(expression string) *validating.Variable {
 	return &validating.Variable{Expression: expression}
 }
 
-func value(t testing.TB, result interface {
+func valueOf(t testing.TB, result interface {
 	ConvertToNative(reflect.Type) (any, error)
 }) []string {
 	t.Helper()
@@ -153,7 +153,7 @@ func (c compiled) evaluate(t testing.TB, r request) (violations []string, unclea
 		}
 	}
 	decided := c.decide.Validate(context.Background(), resource, attributes, nil, namespace, celconfig.RuntimeCELCostBudget, nil)
-	return value(t, results[0].EvalResult), value(t, results[1].EvalResult)[0], decided.Decisions[0]
+	return valueOf(t, results[0].EvalResult), valueOf(t, results[1].EvalResult)[0], decided.Decisions[0]
 }
 
 // key returns what two messages about one violation have in common. Lapses of the profile are
@@ -231,13 +231,23 @@ func (c chance) request() request {
 	return r
 }
 
+// others are not the default environments. The longest ending of a namespace's name counts.
+var others = func() policy.Environments {
+	made, err := policy.NewEnvironments([]string{"production:prod", "shop:shop-prod", "qa", "dev"})
+	if err != nil {
+		panic(err)
+	}
+	return made
+}()
+
 // TestAgreesWithPolicy: CEL finds the violations that package policy finds, in the same words.
 func TestAgreesWithPolicy(t *testing.T) {
 	for seed := range cases.Seeds(t, 60, 5_000) {
 		c := chance{rand.New(rand.NewPCG(seed, 11))} //nolint:gosec // tests need a repeatable sequence
 		policies := c.policies()
-		on := On(policies)
-		built, _ := Build(Input{Name: "x", Policy: &policies[0], All: policies, Manager: "m"})
+		all := policy.Set{Policies: policies, Environments: one(c, policy.Environments{}, others)}
+		on := On(all)
+		built, _ := Build(Input{Name: "x", Policy: &policies[0], All: all, Manager: "m"})
 		evaluated := compile(t, built)
 		for range 8 {
 			r := c.request()
@@ -245,7 +255,7 @@ func TestAgreesWithPolicy(t *testing.T) {
 			if r.environment != "" {
 				labels = map[string]string{"mainstay.dev/environment": r.environment}
 			}
-			rules := policy.Governing(on, r.namespace, labels)
+			rules := on.Governing(r.namespace, labels)
 			found := rules.Check(r.subject(r.template, r.labels, r.replicas))
 			if r.old != nil {
 				found = policy.Worse(found, rules.Check(r.subject(r.oldTemplate, r.oldLabels, r.oldReplicas)))
@@ -285,7 +295,7 @@ func BenchmarkDecide(b *testing.B) {
 	rule := &stored.Spec.Rules[0]
 	rule.AllowedRegistries, rule.RequireResourceLimits, rule.MaxReplicas = []string{"docker.io", "reg.io"}, true, new(int32(10))
 	rule.Enforced.SecurityProfile = mspolicyv1.SecurityRestricted
-	built, _ := Build(Input{Name: "x", Policy: &stored, All: []mspolicyv1.PlatformPolicy{stored}, Manager: "m"})
+	built, _ := Build(Input{Name: "x", Policy: &stored, All: policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}}, Manager: "m"})
 	compiled, r := compile(b, built), c.request()
 	for b.Loop() {
 		compiled.evaluate(b, r)

@@ -21,7 +21,7 @@ type Input struct {
 	// Policy is the translated one; its mode is not Off.
 	Policy *mspolicyv1.PlatformPolicy
 	// All are all policies: if several enforce a value, only the first one takes effect.
-	All []mspolicyv1.PlatformPolicy
+	All policy.Set
 	// Ungoverned are namespaces that no policy governs. Watched are the only ones that policies
 	// govern; none means all.
 	Ungoverned, Watched []string
@@ -35,8 +35,9 @@ func IsOn(stored *mspolicyv1.PlatformPolicy) bool {
 }
 
 // On returns the policies that govern workloads of other owners.
-func On(all []mspolicyv1.PlatformPolicy) []mspolicyv1.PlatformPolicy {
-	return slices.DeleteFunc(slices.Clone(all), func(stored mspolicyv1.PlatformPolicy) bool { return !IsOn(&stored) })
+func On(all policy.Set) policy.Set {
+	all.Policies = slices.DeleteFunc(slices.Clone(all.Policies), func(stored mspolicyv1.PlatformPolicy) bool { return !IsOn(&stored) })
+	return all
 }
 
 // Build returns the objects that make the API server apply a policy to workloads.
@@ -53,7 +54,7 @@ func Build(input Input) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.Va
 		FailurePolicy:    &failure,
 		MatchConstraints: input.matchConstraints(),
 		MatchConditions:  []admissionv1.MatchCondition{{Name: "by-another-owner", Expression: byAnotherOwner(input.Manager)}},
-		Variables:        slices.Concat(observed, newTranslation(input).variables()),
+		Variables:        slices.Concat(observed(input.All.Environments), newTranslation(input).variables()),
 		Validations: []admissionv1.Validation{{
 			Expression:        "variables.unclear == '' && variables.violations.size() == 0",
 			Message:           "PlatformPolicy " + input.Policy.Name + " is violated",
@@ -128,8 +129,11 @@ func message(name string) string {
 
 // observed are the variables that do not depend on the policy. Those with old are of the object
 // before an update; they are empty on creation.
-var observed = []admissionv1.Variable{
-	{Name: "environment", Expression: policy.EnvironmentExpression},
+func observed(environments policy.Environments) []admissionv1.Variable {
+	return append([]admissionv1.Variable{{Name: "environment", Expression: environments.Expression()}}, ofRequest...)
+}
+
+var ofRequest = []admissionv1.Variable{
 	{Name: "isNew", Expression: "oldObject == null"},
 	{Name: "resource", Expression: "request.resource.resource"},
 	{Name: "subresource", Expression: "request.?subResource.orValue('')"},
@@ -165,17 +169,19 @@ func named(field, before string) string {
 		"'was': dyn(" + before + ".filter(b, b.name == c.name))})"
 }
 
-// environments are the values of the variable environment, each with labels of a namespace that
-// has it.
-var environments = []struct {
+// value is a value of the variable environment, with labels of a namespace that has it.
+type value struct {
 	name   string
 	labels map[string]string
-}{
-	{string(policy.None), nil},
-	{string(policy.Development), map[string]string{api.LabelEnvironment: string(policy.Development)}},
-	{string(policy.Staging), map[string]string{api.LabelEnvironment: string(policy.Staging)}},
-	{string(policy.Production), map[string]string{api.LabelEnvironment: string(policy.Production)}},
-	{policy.Unclear, map[string]string{api.LabelEnvironment: policy.Unclear}},
+}
+
+// values returns all values of the variable environment.
+func values(environments policy.Environments) []value {
+	all := []value{{string(policy.None), nil}}
+	for _, one := range environments.All() {
+		all = append(all, value{string(one), map[string]string{api.LabelEnvironment: string(one)}})
+	}
+	return append(all, value{policy.Unclear, map[string]string{api.LabelEnvironment: policy.Unclear}})
 }
 
 // quote returns a CEL string literal.

@@ -21,14 +21,18 @@ type translation struct {
 	stored *mspolicyv1.PlatformPolicy
 	// governing are the rules by environment.
 	governing map[string]policy.Rules
-	checks    []string
+	// environments are the values of the variable environment, and accepted the words for them.
+	environments []value
+	accepted     string
+	checks       []string
 }
 
 func newTranslation(input Input) *translation {
-	t := &translation{stored: input.Policy, governing: map[string]policy.Rules{}}
+	t := &translation{stored: input.Policy, governing: map[string]policy.Rules{}, environments: values(input.All.Environments),
+		accepted: input.All.Environments.Accepted()}
 	on := On(input.All)
-	for _, environment := range environments {
-		t.governing[environment.name] = policy.Governing(on, "none", environment.labels)
+	for _, environment := range t.environments {
+		t.governing[environment.name] = on.Governing("?", environment.labels)
 	}
 	return t
 }
@@ -41,7 +45,7 @@ func (t *translation) variables() []admissionv1.Variable {
 	slices.SortStableFunc(rules, func(a, b mspolicyv1.Rule) int { return isEverywhere(a) - isEverywhere(b) })
 	for _, rule := range rules {
 		if isEverywhere(rule) == 0 {
-			unclear = "variables.isNew && variables.environment == " + quote(policy.Unclear) + " ? " + unclearMessage + " : ''"
+			unclear = "variables.isNew && variables.environment == " + quote(policy.Unclear) + " ? " + unclearMessage(t.accepted) + " : ''"
 		}
 		t.replicas(rule)
 		t.registries(rule)
@@ -65,8 +69,10 @@ func (t *translation) variables() []admissionv1.Variable {
 	return append(made, admissionv1.Variable{Name: "violations", Expression: strings.Join(all, " + ")})
 }
 
-const unclearMessage = "'metadata.namespace: namespace ' + namespaceObject.metadata.name + ' has the label " + api.LabelEnvironment +
-	"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': must be development (dev), staging or production (prod)'"
+func unclearMessage(accepted string) string {
+	return "'metadata.namespace: namespace ' + namespaceObject.metadata.name + ' has the label " + api.LabelEnvironment +
+		"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': " + accepted + "'"
+}
 
 func isEverywhere(rule mspolicyv1.Rule) int {
 	if rule.Environment == "*" {
@@ -79,7 +85,7 @@ func isEverywhere(rule mspolicyv1.Rule) int {
 // is true takes its place.
 func (t *translation) in(rule mspolicyv1.Rule, first func(mspolicyv1.Rule) bool) []string {
 	var in []string
-	for _, environment := range environments {
+	for _, environment := range t.environments {
 		for name, other := range t.governing[environment.name].All() {
 			if name == t.stored.Name && other.Environment == rule.Environment {
 				in = append(in, environment.name)
@@ -98,7 +104,7 @@ func (t *translation) add(in []string, violations string) {
 	if len(in) == 0 {
 		return
 	}
-	if len(in) < len(environments) {
+	if len(in) < len(t.environments) {
 		violations = "!(variables.environment in " + list(in) + ") ? [] : " + violations
 	}
 	t.checks = append(t.checks, violations)

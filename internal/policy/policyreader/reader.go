@@ -32,7 +32,8 @@ type Reader struct {
 	// Cached has PlatformPolicies and the metadata of Namespaces.
 	Cached client.Reader
 	// Live reads from the API server: for a namespace that is too new for the cache.
-	Live client.Reader
+	Live         client.Reader
+	Environments policy.Environments
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
 	// Known waits until all policies exist that are about to be created, and returns an error if that
@@ -62,7 +63,7 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 	if err := r.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return policy.Rules{}, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
-	return policy.Governing(all.Items, namespace, found.Labels), nil
+	return policy.Set{Policies: all.Items, Environments: r.Environments}.Governing(namespace, found.Labels), nil
 }
 
 // Needs returns what a Reader reads from the cache in addition to namespaces: all policies.

@@ -22,14 +22,14 @@ func admitted(in registration.Input) admission.Kind[*configv1.AppConfig] {
 		Scope:    admissionregistrationv1.NamespacedScope,
 		New:      func() *configv1.AppConfig { return &configv1.AppConfig{} },
 		Default:  appconfig.Default,
-		Validate: appconfig.Validate,
+		Validate: func(config *configv1.AppConfig) field.ErrorList { return appconfig.Validate(config, in.Environments) },
 		Warn:     appconfig.Warn,
 		ValidateWithin: func(ctx context.Context, config *configv1.AppConfig) (field.ErrorList, error) {
 			labels, err := within.labels(ctx, config.Namespace)
 			if err != nil {
 				return nil, err
 			}
-			return appconfig.ValidateIn(config, labels), nil
+			return appconfig.ValidateIn(config, appconfig.Place{Labels: labels, Environments: in.Environments}), nil
 		},
 		IsSameSpec: func(a, b *configv1.AppConfig) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	}

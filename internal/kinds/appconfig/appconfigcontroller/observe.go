@@ -26,7 +26,8 @@ import (
 func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfig.Observed, error) {
 	var observed appconfig.Observed
 	var err error
-	if observed.Labels, err = k.namespaces.labels(ctx, config.Namespace); err != nil {
+	observed.Place.Environments = k.environments
+	if observed.Place.Labels, err = k.namespaces.labels(ctx, config.Namespace); err != nil {
 		return observed, err
 	}
 	if observed.Older, observed.Siblings, err = k.observeSiblings(ctx, config); err != nil {
@@ -51,13 +52,13 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 // rendering returns what a spec renders, from a cache. A content that will not be written is not
 // rendered.
 func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed) *appconfig.Rendering {
-	environment, problem := appconfig.EnvironmentIn(config, observed.Labels)
+	environment, problem := appconfig.EnvironmentIn(config, observed.Place)
 	switch {
 	case problem != nil:
 		return nil // Choose reports it
 	case observed.Older != "":
 		return &appconfig.Rendering{Problem: "not rendered: another AppConfig is in effect"}
-	case len(appconfig.Validate(config)) > 0:
+	case len(appconfig.Validate(config, k.environments)) > 0:
 		return &appconfig.Rendering{Problem: "not rendered: the spec is invalid"}
 	}
 	return k.renderings.of(config, environment)

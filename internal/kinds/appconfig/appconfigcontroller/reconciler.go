@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -25,15 +26,16 @@ type kind struct {
 	workloads    observe.Reader
 	clock        clock.PassiveClock
 	renderings   *renderings
+	environments policy.Environments
 }
 
 var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed, appconfig.Choice] = kind{}
 
 // Admit fills in defaults and validates. What the templates render depends on the namespace and is
 // checked in Choose.
-func (kind) Admit(config *configv1.AppConfig) error {
+func (k kind) Admit(config *configv1.AppConfig) error {
 	appconfig.Default(config)
-	return errclass.InvalidSpec(appconfig.Validate(config))
+	return errclass.InvalidSpec(appconfig.Validate(config, k.environments))
 }
 
 // Decide chooses the content of the ConfigMap.

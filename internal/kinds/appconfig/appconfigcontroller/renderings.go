@@ -46,8 +46,11 @@ type remembered struct {
 	size      int
 }
 
-func newRenderings() *renderings {
-	return &renderings{render: appconfig.RenderingIn, room: maxRemembered, order: list.New(), byUID: map[types.UID]*list.Element{}}
+func newRenderings(environments policy.Environments) *renderings {
+	render := func(config *configv1.AppConfig, environment policy.Environment) appconfig.Rendering {
+		return appconfig.RenderingIn(config, environment, environments)
+	}
+	return &renderings{render: render, room: maxRemembered, order: list.New(), byUID: map[types.UID]*list.Element{}}
 }
 
 // of returns what a spec renders in an environment. The caller may modify the result.

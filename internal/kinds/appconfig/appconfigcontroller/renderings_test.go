@@ -17,7 +17,7 @@ import (
 // counted returns a cache that records what is rendered.
 func counted(value string) (*renderings, *[]string) {
 	rendered := &[]string{}
-	all := newRenderings()
+	all := newRenderings(policy.Environments{})
 	all.render = func(config *configv1.AppConfig, environment policy.Environment) appconfig.Rendering {
 		*rendered = append(*rendered, fmt.Sprintf("%s/%d/%s", config.UID, config.Generation, environment))
 		return appconfig.Rendering{Content: map[string]string{"KEY": value}, Hash: "hash"}
@@ -98,9 +98,9 @@ func TestRenderingOnlyEffective(t *testing.T) {
 		"another is in effect": {config: valid(), observed: appconfig.Observed{Older: "first"}},
 		"it is refused":        {config: invalid},
 		"the namespace is for no such": {config: valid(),
-			observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "mars"}}},
+			observed: appconfig.Observed{Place: appconfig.Place{Labels: map[string]string{"mainstay.dev/environment": "mars"}}}},
 		"the namespace is for production": {config: valid(),
-			observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "prod"}}, want: 1},
+			observed: appconfig.Observed{Place: appconfig.Place{Labels: map[string]string{"mainstay.dev/environment": "prod"}}}, want: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func setup(ctx context.Context, in registration.Input) error {
 		ProblemConditions: []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted},
 		Kind: kind{
 			cached: cached, live: live, namespaces: namespacesOf(in, live), children: in.Children(), workloads: in.Workloads,
-			clock: in.Clock, renderings: newRenderings(),
+			clock: in.Clock, renderings: newRenderings(in.Environments), environments: in.Environments,
 		},
 	})
 	changed := builder.WithPredicates(watch.ContentChanged())

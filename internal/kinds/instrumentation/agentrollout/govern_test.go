@@ -21,7 +21,7 @@ func (p *place) govern(registry string) {
 	if registry != "" {
 		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
 			Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{registry}}}}}
-		p.setting.Rules = policy.Governing([]mspolicyv1.PlatformPolicy{base}, "shop", nil)
+		p.setting.Rules = policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing("shop", nil)
 	}
 }
 

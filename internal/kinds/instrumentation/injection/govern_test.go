@@ -18,7 +18,7 @@ import (
 func allowing(registry string) policy.Rules {
 	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
 		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{registry}}}}}
-	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "shop", nil)
+	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing("shop", nil)
 }
 
 const (
@@ -100,7 +100,7 @@ func TestGoverned(t *testing.T) {
 func limiting() policy.Rules {
 	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
 		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", RequireResourceLimits: true}}}}
-	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "shop", nil)
+	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing("shop", nil)
 }
 
 const (

@@ -25,7 +25,7 @@ func onlyFrom(registry string) policy.Source {
 		if namespace != space {
 			return policy.Rules{}, nil
 		}
-		return policy.Governing([]mspolicyv1.PlatformPolicy{base}, namespace, nil), nil
+		return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), nil
 	}
 }
 

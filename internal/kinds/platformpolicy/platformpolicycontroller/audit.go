@@ -57,8 +57,8 @@ type auditor struct {
 }
 
 // audit returns the last audit, or a new one if that is too old, and when the next one is due.
-// After a failure it returns what was known before, because the policy's other children must not wait for
-// an audit. It returns an error only if there is no time left for anything else.
+// After a failure it returns what was known before: the policy's children must not wait for an
+// audit. It returns an error only if there is no time left for anything else.
 func (a *auditor) audit(ctx context.Context, observed platformpolicy.Observed) (*platformpolicy.Audit, time.Duration, error) {
 	of, valid := describe(observed), auditInterval
 	if of != a.of || a.hasFailed {
@@ -111,7 +111,7 @@ func (a *auditor) readAll(ctx context.Context, audit *platformpolicy.Audit) erro
 // describe returns a text that differs if an audit of the same workloads may find something else.
 func describe(observed platformpolicy.Observed) string {
 	var all []string
-	for _, policy := range admissionpolicy.On(observed.Policies) {
+	for _, policy := range admissionpolicy.On(observed.Policies).Policies {
 		all = append(all, fmt.Sprint(policy.UID, policy.Generation))
 	}
 	for _, name := range slices.Sorted(maps.Keys(observed.Namespaces)) {

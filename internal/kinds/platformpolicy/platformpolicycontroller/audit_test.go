@@ -24,6 +24,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // byName indexes objects, which the field selector of the fake client needs.
@@ -54,14 +55,18 @@ func testAuditor() (*auditor, *testingclock.FakeClock, *int, *error) {
 	return &auditor{live: live, clock: clock}, clock, &requests, &failure
 }
 
+func setOf(stored mspolicyv1.PlatformPolicy) policy.Set {
+	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}}
+}
+
 // TestAuditor: an audit is eight lists, and one for each object without a controller. It is
 // repeated after ten minutes, or after a pause if policies or labels have changed.
 func TestAuditor(t *testing.T) {
 	auditor, clock, requests, failure := testAuditor()
-	policy := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 1}}
-	policy.Spec.Workloads = mspolicyv1.WorkloadsAudit
-	policy.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
-	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: []mspolicyv1.PlatformPolicy{policy}}
+	stored := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 1}}
+	stored.Spec.Workloads = mspolicyv1.WorkloadsAudit
+	stored.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: setOf(stored)}
 	check := func(about string, made int, next time.Duration) {
 		t.Helper()
 		before := *requests
@@ -70,7 +75,7 @@ func TestAuditor(t *testing.T) {
 			t.Fatal(about, err)
 		}
 		observed.Audit = found
-		status := platformpolicy.Status(&policy, observed, plan.Result{})
+		status := platformpolicy.Status(&stored, observed, plan.Result{})
 		if got := fmt.Sprint(*requests-before, due, status.Objects, status.Violations); got != fmt.Sprint(made, next, 2, 2) {
 			t.Errorf("%s: %s", about, got)
 		}
@@ -78,7 +83,7 @@ func TestAuditor(t *testing.T) {
 	check("the first time", 8+2, 10*time.Minute)
 	clock.Step(4 * time.Minute)
 	check("later", 0, 6*time.Minute)
-	observed.Policies[0].Generation = 2
+	observed.Policies.Policies[0].Generation = 2
 	check("a changed policy", 8+2, 10*time.Minute)
 	observed.Namespaces["prod"] = map[string]string{"a": "b"}
 	clock.Step(10 * time.Second)
@@ -87,7 +92,7 @@ func TestAuditor(t *testing.T) {
 	*failure = errors.New("too busy")
 	check("a failure leaves what was known", 1, 30*time.Second)
 	check("a failure is not repeated at once", 0, 30*time.Second)
-	if status := platformpolicy.Status(&policy, observed, plan.Result{}); !meta.IsStatusConditionTrue(status.Conditions, "AuditIncomplete") {
+	if status := platformpolicy.Status(&stored, observed, plan.Result{}); !meta.IsStatusConditionTrue(status.Conditions, "AuditIncomplete") {
 		t.Errorf("the conditions are %v", status.Conditions)
 	}
 	*failure = nil
@@ -126,16 +131,16 @@ func TestAuditorWithTooMany(t *testing.T) {
 		made[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("p%04d", i)}}
 	}
 	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(made...).WithIndex(&corev1.Pod{}, "metadata.name", byName).Build()
-	policy := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
-	policy.Spec.Workloads = mspolicyv1.WorkloadsAudit
-	policy.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
-	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: []mspolicyv1.PlatformPolicy{policy}}
+	stored := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+	stored.Spec.Workloads = mspolicyv1.WorkloadsAudit
+	stored.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: setOf(stored)}
 	auditor := &auditor{live: live, clock: testingclock.NewFakeClock(time.Now())}
 	var err error
 	if observed.Audit, _, err = auditor.audit(t.Context(), observed); err != nil {
 		t.Fatal(err)
 	}
-	status := platformpolicy.Status(&policy, observed, plan.Result{})
+	status := platformpolicy.Status(&stored, observed, plan.Result{})
 	condition := meta.FindStatusCondition(status.Conditions, mspolicyv1.ConditionAuditIncomplete)
 	if status.Objects != maxAlone || condition == nil || condition.Reason != mspolicyv1.ReasonTooManyObjects {
 		t.Errorf("%d objects, %v", status.Objects, condition)

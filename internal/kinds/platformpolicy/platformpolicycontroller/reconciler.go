@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
@@ -37,8 +38,8 @@ type kind struct {
 var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}] = kind{}
 
 // Admit validates; there are no defaults.
-func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
-	return errclass.InvalidSpec(platformpolicy.Validate(policy))
+func (k kind) Admit(stored *mspolicyv1.PlatformPolicy) error {
+	return errclass.InvalidSpec(platformpolicy.Validate(stored, k.input.Environments))
 }
 
 // Observe reads all policies, all namespaces, all governed objects and the children from the cache.
@@ -76,7 +77,7 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 	if err := k.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
-	observed.Policies = all.Items
+	observed.Policies = policy.Set{Policies: all.Items, Environments: k.input.Environments}
 	for _, other := range k.input.Kinds {
 		if other.Governed == nil {
 			continue
@@ -97,8 +98,8 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 func (kind) Decide(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) struct{} { return struct{}{} }
 
 // Desired returns the admission policy and its binding.
-func (kind) Desired(policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{}) plan.Plan {
-	return platformpolicy.Desired(policy, observed)
+func (kind) Desired(stored *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{}) plan.Plan {
+	return platformpolicy.Desired(stored, observed)
 }
 
 // userOf returns a function that asks the API server once for the user name of a client. It is for
@@ -119,8 +120,8 @@ func userOf(writer client.Client) func(context.Context) (string, error) {
 }
 
 // Report sets the status, and asks for the next audit.
-func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{},
+func (kind) Report(into, stored *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{},
 	result plan.Result) time.Duration {
-	into.Status = platformpolicy.Status(policy, observed, result)
+	into.Status = platformpolicy.Status(stored, observed, result)
 	return observed.NextAudit
 }
