@@ -25,6 +25,10 @@ type Violation struct {
 	Value string
 	// Accepted says what the rule accepts: "must be at most 10".
 	Accepted string
+	// Remedy says what to write, where Accepted does not: "add limits: {cpu: 500m}".
+	Remedy string
+	// unclear says why it is unknown whether the rule governs; empty if it does.
+	unclear string
 	// amount is the size of the violation, if it can be larger or smaller.
 	amount int32
 	// part identifies the violating part of the subject, independent of the order of fields.
@@ -38,7 +42,15 @@ func (v Violation) String() string {
 	if v.Policy == "" {
 		return fmt.Sprintf("%s: %s", v.Field, v.Accepted)
 	}
-	return fmt.Sprintf("%s (policy %q, rule %q)", v.problem(), v.Policy, v.Rule)
+	return fmt.Sprintf("%s (policy %q, rule %q)", v.problem(), v.Policy, v.Rule) + v.remedy()
+}
+
+// remedy returns the end of the message.
+func (v Violation) remedy() string {
+	if v.Remedy == "" {
+		return ""
+	}
+	return ": " + v.Remedy
 }
 
 // problem returns the message without the rule.
@@ -59,17 +71,38 @@ func quoted(value string) string {
 }
 
 // Sentence joins violations for a message. It names a policy once for all its violations in a row,
-// so that as many as possible fit into a condition.
+// so that as many as possible fit into a condition. While it is unknown which environment a
+// namespace has, it says that once, in place of the violations of the rules of all environments.
 func Sentence(violations []Violation) string {
+	violations = Told(violations)
 	sentences := make([]string, len(violations))
 	for i, violation := range violations {
 		sentences[i] = violation.String()
 		if i > 0 && violation.Policy != "" && violation.Policy == violations[i-1].Policy {
-			sentences[i] = fmt.Sprintf("%s (rule %q)", violation.problem(), violation.Rule)
+			sentences[i] = fmt.Sprintf("%s (rule %q)", violation.problem(), violation.Rule) + violation.remedy()
 		}
 	}
 	return strings.Join(sentences, "; ")
 }
+
+// Told returns violations as they are told to users: those of rules of which it is unknown whether
+// they govern are replaced by one that says why.
+func Told(violations []Violation) []Violation {
+	at := slices.IndexFunc(violations, func(v Violation) bool { return v.unclear != "" })
+	if at < 0 {
+		return violations
+	}
+	known := slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.unclear != "" })
+	return append([]Violation{unclearEnvironment(violations[at].unclear)}, known...)
+}
+
+// unclearEnvironment is the violation by a label that is no environment.
+func unclearEnvironment(reason string) Violation {
+	return Violation{Rule: "environment", Field: "metadata.namespace", Accepted: reason + UnclearRemedy, unclear: reason}
+}
+
+// UnclearRemedy is the end of the message about a label that is no environment.
+const UnclearRemedy = ": correct the label; until then the rules of all environments apply"
 
 // Worse returns the violations of wanted that present does not contain in the same or a larger
 // size. Existing violations are tolerated; new or larger ones are refused.
@@ -114,12 +147,13 @@ func (r Rules) checkEnvironment() []Violation {
 	if r.unclear == "" {
 		return nil
 	}
-	return []Violation{{Rule: "environment", Field: "metadata.namespace", Accepted: r.unclear}}
+	return []Violation{unclearEnvironment(r.unclear)}
 }
 
 // broken returns a violation of one field of the rule.
 func (r rule) broken(name string, at *field.Path, value, accepted string) Violation {
-	return Violation{Policy: r.policy, Rule: r.Environment + "." + name, Field: at.String(), Value: value, Accepted: accepted}
+	return Violation{Policy: r.policy, Rule: r.Environment + "." + name, Field: at.String(), Value: value, Accepted: accepted,
+		unclear: r.unclear}
 }
 
 func (r rule) checkReplicas(subject Subject) []Violation {
@@ -199,6 +233,7 @@ func (r rule) checkLimits(subject Subject) []Violation {
 			if limit, given := container.Limits[resource]; !given || limit.IsZero() {
 				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "",
 					"must be more than 0")
+				violation.Remedy = LimitRemedy(resource)
 				violation.part = container.Name + "/" + string(resource)
 				found = append(found, violation)
 			}
@@ -207,12 +242,20 @@ func (r rule) checkLimits(subject Subject) []Violation {
 	return found
 }
 
+// LimitRemedy returns the remedy for a missing limit, with an example of one.
+func LimitRemedy(resource corev1.ResourceName) string {
+	if resource == corev1.ResourceMemory {
+		return "add limits: {memory: 256Mi}"
+	}
+	return "add limits: {" + string(resource) + ": 500m}"
+}
+
 func (r rule) checkRequiredLabels(subject Subject) []Violation {
 	var found []Violation
 	for _, key := range r.RequiredLabels {
 		if _, given := subject.Labels[key]; !given {
 			violation := r.broken("requiredLabels", field.NewPath("metadata", "labels").Key(key), "", "must be set, to any value")
-			violation.part = key
+			violation.Remedy, violation.part = "add the label "+key, key
 			found = append(found, violation)
 		}
 	}
@@ -230,7 +273,7 @@ func (r Rules) checkEnforcedLabels(subject Subject) []Violation {
 			given, has := subject.Labels[key]
 			if !seen[key] && (!has || given != value) {
 				violation := asked.broken("enforced.labels", field.NewPath("metadata", "labels").Key(key), given, fmt.Sprintf("must be %q", value))
-				violation.part = key
+				violation.Remedy, violation.part = fmt.Sprintf("add labels: {%s: %q}", key, value), key
 				found = append(found, violation)
 			}
 			seen[key] = true

@@ -52,23 +52,23 @@ var checkCases = map[string]struct {
 		subject(container("a", func(c *Container) { c.Limits = nil }),
 			container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
 		[]string{
-			`spec.containers[a].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
-			`spec.containers[a].resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
-			`spec.containers[b].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[a].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits"): add limits: {cpu: 500m}`,
+			`spec.containers[a].resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits"): add limits: {memory: 256Mi}`,
+			`spec.containers[b].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits"): add limits: {cpu: 500m}`,
 		},
 	},
 	"no label": {
 		mspolicyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "",
 			"cost/center": "7"}), labelled(map[string]string{"team": "a"}),
-		[]string{`metadata.labels[cost/center]: Required value: must be set, to any value (policy "base", rule "production.requiredLabels")`},
+		[]string{`metadata.labels[cost/center]: Required value: must be set, to any value (policy "base", rule "production.requiredLabels"): add the label cost/center`},
 	},
 	"another label than is enforced, and none": {
 		mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold", "b": "", "a": "1"}}},
 		labelled(map[string]string{"tier": "gold", "b": "", "a": "1", "c": "d"}), labelled(map[string]string{"tier": "iron"}),
 		[]string{
-			`metadata.labels[a]: Required value: must be "1" (policy "base", rule "production.enforced.labels")`,
-			`metadata.labels[b]: Required value: must be "" (policy "base", rule "production.enforced.labels")`,
-			`metadata.labels[tier]: Invalid value: "iron": must be "gold" (policy "base", rule "production.enforced.labels")`,
+			`metadata.labels[a]: Required value: must be "1" (policy "base", rule "production.enforced.labels"): add labels: {a: "1"}`,
+			`metadata.labels[b]: Required value: must be "" (policy "base", rule "production.enforced.labels"): add labels: {b: ""}`,
+			`metadata.labels[tier]: Invalid value: "iron": must be "gold" (policy "base", rule "production.enforced.labels"): add labels: {tier: "gold"}`,
 		},
 	},
 	"a profile that is not Restricted": {
@@ -259,7 +259,7 @@ func TestWinnerIsChecked(t *testing.T) {
 	}
 	wanted.Labels["tier"], wanted.Containers[0].Security.RunAsUser = "c", new(int64(3))
 	want := []string{
-		`metadata.labels[tier]: Invalid value: "c": must be "b" (policy "b", rule "production.enforced.labels")`,
+		`metadata.labels[tier]: Invalid value: "c": must be "b" (policy "b", rule "production.enforced.labels"): add labels: {tier: "b"}`,
 		`spec.containers[a].securityContext.runAsUser: Invalid value: 3: must be 2 (policy "b", rule "production.enforced.securityContext.runAsUser")`,
 	}
 	if diff := cmp.Diff(want, sentences(rules.Check(wanted))); diff != "" {

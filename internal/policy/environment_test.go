@@ -63,7 +63,8 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
 	rules := Set{Policies: []mspolicyv1.PlatformPolicy{named("base", all, some)}}.Governing("shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
-	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod)"
+	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod): " +
+		"correct the label; until then the rules of all environments apply"
 	found := rules.Check(replicas(2))
 	want := []string{unclear, `spec.replicas: Invalid value: 2: must be at most 1 (policy "base", rule "*.maxReplicas")`}
 	// The rules of every environment apply: what existed is tolerated, what is worse is refused.
@@ -143,5 +144,28 @@ func TestNewEnvironmentsRefuses(t *testing.T) {
 	}
 	if _, err := NewEnvironments(many[:16]); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnclearEnvironmentIsToldOnce: the rules of all environments apply, and the refusal says why
+// instead of listing each of them. What is wrong in any namespace is said as well.
+func TestUnclearEnvironmentIsToldOnce(t *testing.T) {
+	limited := atMost(2, "production")
+	limited.RequireResourceLimits, limited.RequiredLabels = true, []string{"a", "b"}
+	rules := Set{Policies: []mspolicyv1.PlatformPolicy{named("base", atMost(3, "*"), limited, atMost(1, "dev"))}}.Governing("shop",
+		map[string]string{"mainstay.dev/environment": "qa"})
+	subject := replicas(3)
+	subject.Containers = []Container{{Field: at("containers").Key("a")}}
+	want := "metadata.namespace: namespace shop has the label mainstay.dev/environment=qa: must be development (dev), staging or production " +
+		"(prod): correct the label; until then the rules of all environments apply"
+	if got := Sentence(rules.Check(subject)); got != want {
+		t.Errorf("a new one: %s", got)
+	}
+	if got := Sentence(Worse(rules.Check(subject), rules.Check(replicas(2)))); got != want {
+		t.Errorf("a worse one: %s", got)
+	}
+	want += `; spec.replicas: Invalid value: 4: must be at most 3 (policy "base", rule "*.maxReplicas")`
+	if got := Sentence(rules.Check(replicas(4))); got != want {
+		t.Errorf("one that breaks a rule for all namespaces: %s", got)
 	}
 }

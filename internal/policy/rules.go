@@ -28,6 +28,8 @@ type Rules struct {
 type rule struct {
 	mspolicyv1.Rule
 	policy string
+	// unclear says why it is unknown whether the rule governs; empty if it does.
+	unclear string
 }
 
 // Set is all that decides which rules govern a namespace.
@@ -43,12 +45,14 @@ func (s Set) Governing(namespace string, labels map[string]string) Rules {
 	environment, err := s.Environments.Of(namespace, labels)
 	for _, policy := range s.Policies {
 		for _, asked := range policy.Spec.Rules {
+			unclear := ""
 			if err != nil && asked.Environment != Everywhere {
-				rules.unclear = err.Error()
+				unclear = err.Error()
+				rules.unclear = unclear
 			}
 			means, _ := s.Environments.Parse(asked.Environment)
 			if err != nil || asked.Environment == Everywhere || (environment != None && means == environment) {
-				rules.governing = append(rules.governing, rule{asked, policy.Name})
+				rules.governing = append(rules.governing, rule{asked, policy.Name, unclear})
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func testPolicyInProduction(t *testing.T) {
 	ns := namespace(t, "policy-prod")
 	_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1"))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(
-		`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits")`)))
+		`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits"): add limits: {cpu: 500m}`)))
 
 	root := webapp("shop", demo, "replicas: 1", limits, "securityContext: {runAsUser: 0, privileged: true}")
 	said, err := tryApply(t, ns, root)
@@ -101,7 +101,7 @@ func testPolicyOfPlainWorkloads(t *testing.T) {
 	apply(t, "", "apiVersion: policy.mainstay.dev/v1\nkind: PlatformPolicy\nmetadata: {name: e2e-plain}\nspec:\n  workloads: Enforce\n  rules:\n"+
 		"  - environment: development\n    maxReplicas: 3\n    requireResourceLimits: true\n")
 	t.Cleanup(func() { discard(t, "", "platformpolicy/e2e-plain") })
-	required := `.resources.limits[cpu]: Required value: must be more than 0 (policy "e2e-plain", rule "development.requireResourceLimits")`
+	required := `.resources.limits[cpu]: Required value: must be more than 0 (policy "e2e-plain", rule "development.requireResourceLimits"): add limits: {cpu: 500m}`
 	g.Eventually(func() error {
 		_, err := tryKubectl(t, "-n", ns, "run", "bare", "--image="+demo, "--dry-run=server")
 		return err

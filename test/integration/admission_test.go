@@ -182,7 +182,7 @@ func (s *governed) testRefused(t *testing.T) {
 		},
 		"no limits": {
 			func(spec *msappsv1.WebAppSpec) { spec.Resources = corev1.ResourceRequirements{} },
-			`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits"); spec.resources.limits[memory]: Required value: `,
+			`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits"): add limits: {cpu: 500m}; spec.resources.limits[memory]: Required value: `,
 		},
 		"an init container without limits": {
 			func(spec *msappsv1.WebAppSpec) {

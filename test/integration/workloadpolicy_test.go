@@ -122,7 +122,7 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	g.Expect(refusal(func(ctx context.Context) error { return alice.Create(ctx, pod) })(t.Context())).To(gomega.Equal(
 		`spec.containers[app].resources.limits[cpu]: Required value: must be more than 0 ` + rule("requireResourceLimits") +
-			`; spec.containers[app].resources.limits[memory]: Required value: must be more than 0 (rule "staging.requireResourceLimits")`))
+			`: add limits: {cpu: 500m}; spec.containers[app].resources.limits[memory]: Required value: must be more than 0 (rule "staging.requireResourceLimits"): add limits: {memory: 256Mi}`))
 	// Users can write the label, so it exempts nothing.
 	pod.Labels = map[string]string{"app.kubernetes.io/managed-by": "mainstay"}
 	g.Expect(alice.Create(t.Context(), pod)).NotTo(gomega.Succeed())

@@ -14,7 +14,7 @@ const (
 	kindInvalid   = `WebApp.apps.mainstay.dev "web" is invalid: spec.image: Invalid value: "bad": must be good`
 	kindForbidden = `webapps.apps.mainstay.dev "web" is forbidden: `
 	tooMany       = `: must be at most 10 (policy "base", rule "*.maxReplicas")`
-	notGold       = `metadata.labels[tier]: Required value: must be "gold" (policy "base", rule "*.enforced.labels")`
+	notGold       = `metadata.labels[tier]: Required value: must be "gold" (policy "base", rule "*.enforced.labels"): add labels: {tier: "gold"}`
 )
 
 var allowed = answer{Allowed: true, Code: 200}

@@ -240,6 +240,18 @@ var others = func() policy.Environments {
 	return made
 }()
 
+// saysUnclear reports whether violations are told as one of the label of the namespace.
+func saysUnclear(violations []policy.Violation) bool {
+	return slices.ContainsFunc(policy.Told(violations), func(v policy.Violation) bool { return v.Rule == "environment" })
+}
+
+// isUnclear reports whether a policy has a rule of which it is unknown whether it governs.
+func isUnclear(all policy.Set, stored mspolicyv1.PlatformPolicy, r request) bool {
+	_, known := all.Environments.Parse(r.environment)
+	hasRule := slices.ContainsFunc(stored.Spec.Rules, func(rule mspolicyv1.Rule) bool { return rule.Environment != policy.Everywhere })
+	return r.environment != "" && !known && hasRule
+}
+
 // TestAgreesWithPolicy: CEL finds the violations that package policy finds, in the same words.
 func TestAgreesWithPolicy(t *testing.T) {
 	for seed := range cases.Seeds(t, 60, 5_000) {
@@ -263,8 +275,12 @@ func TestAgreesWithPolicy(t *testing.T) {
 			if r.subresource == "scale" {
 				found = slices.DeleteFunc(found, func(v policy.Violation) bool { return !strings.HasSuffix(v.Rule, "maxReplicas") })
 			}
-			want := keys(found, policies[0].Name)
+			found = slices.DeleteFunc(found, func(v policy.Violation) bool { return v.Policy != policies[0].Name })
+			want, wantUnclear := keys(policy.Told(found), policies[0].Name), saysUnclear(found) || r.old == nil && isUnclear(all, policies[0], r)
 			violations, unclear, decision := evaluated.evaluate(t, r)
+			if (unclear != "") != wantUnclear {
+				t.Fatalf("unclear: %q, want %t", unclear, wantUnclear)
+			}
 			if isDenied := len(violations) > 0 || unclear != ""; isDenied != (decision.Action == validating.ActionDeny) ||
 				decision.Evaluation == validating.EvalError || isDenied && strings.HasPrefix(decision.Message, "PlatformPolicy ") {
 				t.Fatalf("decided %+v for %q %q", decision, unclear, violations)

@@ -24,7 +24,14 @@ type translation struct {
 	// environments are the values of the variable environment, and accepted the words for them.
 	environments []value
 	accepted     string
-	checks       []string
+	checks       []check
+}
+
+// check is a list of texts of violations, in CEL.
+type check struct {
+	violations string
+	// isEverywhere reports that the rule is for all namespaces.
+	isEverywhere bool
 }
 
 func newTranslation(input Input) *translation {
@@ -40,13 +47,9 @@ func newTranslation(input Input) *translation {
 // variables returns a list of violations for each check, and all of them together. The texts are
 // those of policy.Violation.
 func (t *translation) variables() []admissionv1.Variable {
-	unclear := "''"
 	rules := slices.Clone(t.stored.Spec.Rules)
 	slices.SortStableFunc(rules, func(a, b mspolicyv1.Rule) int { return isEverywhere(a) - isEverywhere(b) })
 	for _, rule := range rules {
-		if isEverywhere(rule) == 0 {
-			unclear = "variables.isNew && variables.environment == " + quote(policy.Unclear) + " ? " + unclearMessage(t.accepted) + " : ''"
-		}
 		t.replicas(rule)
 		t.registries(rule)
 		t.limits(rule)
@@ -59,19 +62,36 @@ func (t *translation) variables() []admissionv1.Variable {
 		t.profile(rule)
 		t.securityContext(rule)
 	}
-	made := []admissionv1.Variable{{Name: "unclear", Expression: unclear}}
-	all := []string{"[]"}
+	var made []admissionv1.Variable
+	all, clear, unclear := []string{"[]"}, []string{"[]"}, []string{"[]"}
 	for i, check := range t.checks {
 		name := fmt.Sprintf("check%d", i)
-		made = append(made, admissionv1.Variable{Name: name, Expression: check})
+		made = append(made, admissionv1.Variable{Name: name, Expression: check.violations})
 		all = append(all, "variables."+name)
+		if check.isEverywhere {
+			clear = append(clear, "variables."+name)
+		} else {
+			unclear = append(unclear, "variables."+name)
+		}
 	}
-	return append(made, admissionv1.Variable{Name: "violations", Expression: strings.Join(all, " + ")})
+	isUnclear := "variables.environment == " + quote(policy.Unclear)
+	return append(made,
+		admissionv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(unclear, " + "))},
+		admissionv1.Variable{Name: "violations", Expression: isUnclear + " ? " + strings.Join(clear, " + ") + " : " + strings.Join(all, " + ")})
+}
+
+// unclear returns the message about a label that is no environment, for a new object and for one
+// that becomes worse by a rule of an environment; empty otherwise.
+func (t *translation) unclear(isUnclear, violations string) string {
+	if !slices.ContainsFunc(t.stored.Spec.Rules, func(rule mspolicyv1.Rule) bool { return isEverywhere(rule) == 0 }) {
+		return "''"
+	}
+	return isUnclear + " && (variables.isNew || (" + violations + ").size() > 0) ? " + unclearMessage(t.accepted) + " : ''"
 }
 
 func unclearMessage(accepted string) string {
 	return "'metadata.namespace: namespace ' + namespaceObject.metadata.name + ' has the label " + api.LabelEnvironment +
-		"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': " + accepted + "'"
+		"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': " + accepted + policy.UnclearRemedy + "'"
 }
 
 func isEverywhere(rule mspolicyv1.Rule) int {
@@ -100,19 +120,20 @@ func (t *translation) in(rule mspolicyv1.Rule, first func(mspolicyv1.Rule) bool)
 }
 
 // add adds a check: a list of texts of violations, which applies in some environments.
-func (t *translation) add(in []string, violations string) {
+func (t *translation) add(in []string, rule mspolicyv1.Rule, violations string) {
 	if len(in) == 0 {
 		return
 	}
 	if len(in) < len(t.environments) {
 		violations = "!(variables.environment in " + list(in) + ") ? [] : " + violations
 	}
-	t.checks = append(t.checks, violations)
+	t.checks = append(t.checks, check{violations, isEverywhere(rule) == 1})
 }
 
-// suffix returns the end of a message: what is accepted, and the violated rule.
-func suffix(rule mspolicyv1.Rule, name, accepted string) string {
-	return quote(fmt.Sprintf(`: %s (rule "%s.%s")`, accepted, rule.Environment, name))
+// suffix returns the end of a message: what is accepted, the violated rule, and the remedy if what
+// is accepted does not say it.
+func suffix(rule mspolicyv1.Rule, name, accepted string, remedy ...string) string {
+	return quote(fmt.Sprintf(`: %s (rule "%s.%s")`, accepted, rule.Environment, name) + strings.Join(append([]string{""}, remedy...), ": "))
 }
 
 func (t *translation) replicas(rule mspolicyv1.Rule) {
@@ -124,7 +145,7 @@ func (t *translation) replicas(rule mspolicyv1.Rule) {
 		return object + ".?spec.?replicas.orValue(variables.subresource == 'scale' ? 0 : 1)"
 	}
 	limit := fmt.Sprint(*rule.MaxReplicas)
-	t.add(t.in(rule, nil), "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
+	t.add(t.in(rule, nil), rule, "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
 		count("variables.object")+" > "+limit+" && (variables.isNew || "+count("variables.old")+" < "+count("variables.object")+
 		") ? ['spec.replicas: Invalid value: ' + string("+count("variables.object")+") + "+
 		suffix(rule, "maxReplicas", "must be at most "+limit)+"] : []")
@@ -140,7 +161,7 @@ func (t *translation) registries(rule mspolicyv1.Rule) {
 			allowed = append(allowed, prefix.String()+"/")
 		}
 	}
-	t.add(t.in(rule, nil), "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
+	t.add(t.in(rule, nil), rule, "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
 		"!(i.image in i.was)).map(i, i.at + ': ' + (i.image == '' ? 'Required value' : 'Invalid value: ' + strings.quote(i.image)) + "+
 		suffix(rule, "allowedRegistries", "must be an image of "+strings.Join(rule.AllowedRegistries, ", "))+")")
 }
@@ -153,9 +174,9 @@ func (t *translation) limits(rule mspolicyv1.Rule) {
 		lacks := func(c string) string {
 			return fmt.Sprintf("sign(quantity(string(%s.?resources.?limits[?'%s'].orValue('0')))) == 0", c, resource)
 		}
-		t.add(t.in(rule, nil), "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
+		t.add(t.in(rule, nil), rule, "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
 			")).map(c, c.at + '.resources.limits["+string(resource)+"]: Required value' + "+
-			suffix(rule, "requireResourceLimits", "must be more than 0")+")")
+			suffix(rule, "requireResourceLimits", "must be more than 0", policy.LimitRemedy(resource))+")")
 	}
 }
 
@@ -163,9 +184,9 @@ func (t *translation) requiredLabels(rule mspolicyv1.Rule) {
 	if len(rule.RequiredLabels) == 0 {
 		return
 	}
-	t.add(t.in(rule, nil), "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
+	t.add(t.in(rule, nil), rule, "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
 		".filter(k, !(k in variables.labels) && (variables.isNew || k in variables.oldLabels))"+
-		".map(k, 'metadata.labels[' + k + ']: Required value' + "+suffix(rule, "requiredLabels", "must be set, to any value")+")")
+		".map(k, 'metadata.labels[' + k + ']: Required value' + "+suffix(rule, "requiredLabels", "must be set, to any value", "add the label ")+" + k)")
 }
 
 func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
@@ -182,12 +203,12 @@ func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
 		return
 	}
 	slices.Sort(anywhere)
-	t.add(slices.Compact(anywhere), "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
+	t.add(slices.Compact(anywhere), rule, "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
 		".filter(l, variables.environment in l['in'] && variables.labels[?l.key] != optional.of(l.value) && "+
 		"(variables.isNew || variables.oldLabels[?l.key] == optional.of(l.value)))"+
 		".map(l, 'metadata.labels[' + l.key + ']: ' + (variables.labels[?l.key].orValue('') == '' ? 'Required value' : "+
 		"'Invalid value: ' + strings.quote(variables.labels[l.key])) + ': must be ' + strings.quote(l.value) + "+
-		quote(fmt.Sprintf(` (rule "%s.enforced.labels")`, rule.Environment))+")")
+		quote(fmt.Sprintf(` (rule "%s.enforced.labels"): add labels: {`, rule.Environment))+" + l.key + ': ' + strings.quote(l.value) + '}')")
 }
 
 // looseField is a field of the containers' security contexts that may be looser than a rule says.
@@ -201,7 +222,7 @@ type looseField struct {
 // loose adds a check of a field. A container is worse than before if it was not loose, or loose
 // with another value.
 func (t *translation) loose(in []string, rule mspolicyv1.Rule, f looseField) {
-	t.add(in, "variables.containers.filter(c, "+f.isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
+	t.add(in, rule, "variables.containers.filter(c, "+f.isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
 		f.isLoose("b", "variables.oldSpec")+" && "+f.given("b", "variables.oldSpec")+" == "+f.given("c.it", "variables.spec")+
 		")).map(c, c.at + '.securityContext."+f.field+": Invalid value: ' + "+f.given("c.it", "variables.spec")+" + "+
 		suffix(rule, "enforced.securityContext."+f.name, f.accepted)+")")
@@ -277,7 +298,7 @@ func (t *translation) administration(in []string, rule mspolicyv1.Rule) {
 	adds := func(c string) string {
 		return own(c, "capabilities.?add") + ".orValue([]).filter(a, a.upperAscii() in ['SYS_ADMIN', 'CAP_SYS_ADMIN'])"
 	}
-	t.add(in, "variables.containers.filter(c, "+adds("c.it")+".exists(x, !c.was.exists(b, x in "+adds("b")+
+	t.add(in, rule, "variables.containers.filter(c, "+adds("c.it")+".exists(x, !c.was.exists(b, x in "+adds("b")+
 		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+adds("c.it")+
 		".join(', ')) + "+suffix(rule, "enforced.securityContext.allowPrivilegeEscalation", "must not add SYS_ADMIN")+")")
 }
@@ -300,7 +321,7 @@ func (t *translation) capability(in []string, rule mspolicyv1.Rule, dropped stri
 		return "!" + own(c, "capabilities.?drop") + ".orValue([]).exists(d, d in ['ALL', " + quote(dropped) + "])"
 	}
 	must := "must drop " + dropped
-	t.add(in, "variables.containers.filter(c, "+undoing("c.it")+".exists(x, !c.was.exists(b, x in "+undoing("b")+
+	t.add(in, rule, "variables.containers.filter(c, "+undoing("c.it")+".exists(x, !c.was.exists(b, x in "+undoing("b")+
 		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+undoing("c.it")+
 		".join(', ')) + "+suffix(rule, "enforced.securityContext.dropCapabilities", must)+")")
 	t.loose(in, rule, looseField{"dropCapabilities", "capabilities", must, keeps, always(`"keeps ` + dropped + `"`)})

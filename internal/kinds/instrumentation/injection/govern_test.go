@@ -104,9 +104,9 @@ func limiting() policy.Rules {
 }
 
 const (
-	noMemory = `spec.agent.resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits")`
-	noLimits = `spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits"); ` +
-		`spec.agent.resources.limits[memory]: Required value: must be more than 0 (rule "*.requireResourceLimits")`
+	noMemory = `spec.agent.resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits"): add limits: {memory: 256Mi}`
+	noLimits = `spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits"): add limits: {cpu: 500m}; ` +
+		`spec.agent.resources.limits[memory]: Required value: must be more than 0 (rule "*.requireResourceLimits"): add limits: {memory: 256Mi}`
 	ownLimits = noLimits + "; in pods with resources of their own (spec.resources), the agent's init container has no limits: " +
 		"set spec.agent.volumeMode to ImageVolume, which needs no such container"
 )
@@ -174,7 +174,7 @@ func TestGovernedLimits(t *testing.T) {
 		"in":                 {none, nil, in(own, none), in(own, none), in(own, none), injection.In, "", noLimits},
 		"in, one more limit": {cpuOnly, nil, in(own, none), in(own, none), in(own, cpuOnly), injection.In, "", noMemory},
 		"in, one limit less": {none, nil, in(own, cpuOnly), in(own, cpuOnly), in(own, cpuOnly), injection.Violating,
-			`spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits")`, noMemory},
+			`spec.agent.resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "*.requireResourceLimits"): add limits: {cpu: 500m}`, noMemory},
 		"the pods have their own":            {byDefault, nil, nil, &pod, &pod, injection.Violating, ownLimits, ""},
 		"the pods have their own, no limits": {none, nil, nil, &pod, &pod, injection.Violating, noLimits, ""},
 		"the pods have their own, no init":   {image, nil, nil, &pod, in(pod, image), injection.In, "", ""},
