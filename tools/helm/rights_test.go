@@ -303,6 +303,24 @@ func TestUsersMayEveryKind(t *testing.T) {
 	}
 }
 
+// TestPoliciesAreReadable: users may read the rules that they have to follow.
+func TestPoliciesAreReadable(t *testing.T) {
+	const name = "mainstay-policy-reader"
+	manifest := mustRender(t, "", target{}).Manifest
+	var want []right
+	for _, verb := range []string{"get", "list", "watch"} {
+		want = append(want, right{"policy.mainstay.dev", "platformpolicies", "", verb})
+	}
+	if diff := cmp.Diff(want, roleRights(t, manifest, "ClusterRole", "", name)); diff != "" {
+		t.Error(diff)
+	}
+	subjects, _, _ := unstructured.NestedSlice(named(t, manifest, "ClusterRoleBinding", name).Object, "subjects")
+	group := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+	if diff := cmp.Diff([]any{group}, subjects); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestNetworkPolicy: only the webhooks are reachable, from anywhere, because the API server may be
 // anywhere.
 func TestNetworkPolicy(t *testing.T) {
