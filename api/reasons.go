@@ -2,9 +2,10 @@ package api
 
 // ConditionPolicyViolation is True, on every kind to which policies apply, while the spec breaks a
 // PlatformPolicy: the policy became stricter, or the object was written while admission was off, or
-// it is an Instrumentation, which is not checked at admission. It is absent otherwise. With the
-// reason Tolerated everything in the spec runs. With the reason PolicyViolation the latest change
-// of the spec is not applied, and Ready is False.
+// no rule that it breaks refuses anything, or it is an Instrumentation, which is not checked at
+// admission. It is absent otherwise. With the reasons Tolerated and NotEnforced everything in the
+// spec runs. With the reason PolicyViolation the latest change of the spec is not applied, and
+// Ready is False.
 const ConditionPolicyViolation = "PolicyViolation"
 
 // Reasons that the conditions of all kinds share. Together with the reasons of a kind they are all
@@ -51,6 +52,8 @@ const (
 	// ReasonTolerated (PolicyViolation): the violation existed before the policy. What runs keeps
 	// running.
 	ReasonTolerated = "Tolerated"
+	// ReasonNotEnforced (PolicyViolation): the rules that it breaks do not refuse anything.
+	ReasonNotEnforced = "NotEnforced"
 	// ReasonContested (event): someone else changes a child again and again. It is put back at most
 	// once a minute. The message names the field manager.
 	ReasonContested = "Contested"

@@ -27,6 +27,8 @@ type Violation struct {
 	Accepted string
 	// Remedy says what to write, where Accepted does not: "add limits: {cpu: 500m}".
 	Remedy string
+	// Enforcement is what happens because of it.
+	Enforcement mspolicyv1.Enforcement
 	// unclear says why it is unknown whether the rule governs; empty if it does.
 	unclear string
 	// amount is the size of the violation, if it can be larger or smaller.
@@ -93,16 +95,22 @@ func Told(violations []Violation) []Violation {
 		return violations
 	}
 	known := slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.unclear != "" })
-	return append([]Violation{unclearEnvironment(violations[at].unclear)}, known...)
+	return append([]Violation{unclearEnvironment(violations[at].unclear, violations[at].Enforcement)}, known...)
 }
 
 // unclearEnvironment is the violation by a label that is no environment.
-func unclearEnvironment(reason string) Violation {
-	return Violation{Rule: "environment", Field: "metadata.namespace", Accepted: reason + UnclearRemedy, unclear: reason}
+func unclearEnvironment(reason string, enforcement mspolicyv1.Enforcement) Violation {
+	return Violation{Rule: "environment", Field: "metadata.namespace", Accepted: reason + UnclearRemedy, unclear: reason,
+		Enforcement: enforcement}
 }
 
 // UnclearRemedy is the end of the message about a label that is no environment.
 const UnclearRemedy = ": correct the label; until then the rules of all environments apply"
+
+// Enforced returns the violations of one enforcement.
+func Enforced(violations []Violation, as mspolicyv1.Enforcement) []Violation {
+	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Enforcement != as })
+}
 
 // Worse returns the violations of wanted that present does not contain in the same or a larger
 // size. Existing violations are tolerated; new or larger ones are refused.
@@ -147,13 +155,13 @@ func (r Rules) checkEnvironment() []Violation {
 	if r.unclear == "" {
 		return nil
 	}
-	return []Violation{unclearEnvironment(r.unclear)}
+	return []Violation{unclearEnvironment(r.unclear, r.unclearEnforcement)}
 }
 
 // broken returns a violation of one field of the rule.
 func (r rule) broken(name string, at *field.Path, value, accepted string) Violation {
 	return Violation{Policy: r.policy, Rule: r.Environment + "." + name, Field: at.String(), Value: value, Accepted: accepted,
-		unclear: r.unclear}
+		unclear: r.unclear, Enforcement: r.Enforcement}
 }
 
 func (r rule) checkReplicas(subject Subject) []Violation {

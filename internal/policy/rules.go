@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"context"
-	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +16,12 @@ type Source func(ctx context.Context, namespace string) (Rules, error)
 
 // Rules are all rules that govern one namespace. The zero value requires nothing.
 type Rules struct {
-	// governing has the rules of the environment before those of "*", and then sorted by name of the
-	// policy.
+	// governing has the rules in the order of Set.Ordered.
 	governing []rule
-	// unclear says why it is unknown which rules govern; empty if it is known.
-	unclear string
+	// unclear says why it is unknown which rules govern; empty if it is known. unclearEnforcement is
+	// that of the strictest of them.
+	unclear            string
+	unclearEnforcement mspolicyv1.Enforcement
 }
 
 // rule is one rule, with its policy.
@@ -36,6 +36,76 @@ type rule struct {
 type Set struct {
 	Policies     []mspolicyv1.PlatformPolicy
 	Environments Environments
+	// ForWorkloads selects the rules for workloads of other owners, and limits their enforcement to
+	// what spec.workloads says.
+	ForWorkloads bool
+}
+
+// Ruling is a rule with the name of its policy, and with its effective enforcement.
+type Ruling struct {
+	Policy string
+	mspolicyv1.Rule
+}
+
+// Ordered returns all rules of all policies in the order in which they take precedence: stricter
+// enforcement first, then those of an environment before those of "*", then by name of the policy.
+// So what is refused never depends on rules that refuse nothing.
+func (s Set) Ordered() []Ruling {
+	var all []Ruling
+	for _, policy := range s.Policies {
+		limit := mspolicyv1.EnforcementDeny
+		if s.ForWorkloads {
+			if !GovernsWorkloads(&policy) {
+				continue
+			}
+			limit = EnforcementOf(policy.Spec.Workloads)
+		}
+		for _, asked := range policy.Spec.Rules {
+			asked.Enforcement = weaker(limit, asked.Enforcement)
+			all = append(all, Ruling{policy.Name, asked})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Ruling) int {
+		return cmp.Or(leniency(a.Enforcement)-leniency(b.Enforcement), rank(a.Rule)-rank(b.Rule), cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Environment, b.Environment))
+	})
+	return all
+}
+
+// GovernsWorkloads reports whether a policy governs workloads of other owners.
+func GovernsWorkloads(stored *mspolicyv1.PlatformPolicy) bool {
+	return stored.Spec.Workloads != "" && stored.Spec.Workloads != mspolicyv1.WorkloadsOff
+}
+
+// EnforcementOf returns the strictest enforcement that a mode allows. It is not for Off.
+func EnforcementOf(mode mspolicyv1.WorkloadsMode) mspolicyv1.Enforcement {
+	switch mode {
+	case mspolicyv1.WorkloadsAudit:
+		return mspolicyv1.EnforcementAudit
+	case mspolicyv1.WorkloadsWarn:
+		return mspolicyv1.EnforcementWarn
+	default:
+		return mspolicyv1.EnforcementDeny
+	}
+}
+
+// leniency is 0 for what refuses. What is not known refuses.
+func leniency(enforcement mspolicyv1.Enforcement) int {
+	switch enforcement {
+	case mspolicyv1.EnforcementAudit:
+		return 2
+	case mspolicyv1.EnforcementWarn:
+		return 1
+	default:
+		return 0
+	}
+}
+
+func weaker(a, b mspolicyv1.Enforcement) mspolicyv1.Enforcement {
+	if leniency(b) > leniency(a) {
+		return b
+	}
+	return a
 }
 
 // Governing returns the rules of all policies that govern a namespace with these labels. If the
@@ -43,55 +113,46 @@ type Set struct {
 func (s Set) Governing(namespace string, labels map[string]string) Rules {
 	var rules Rules
 	environment, err := s.Environments.Of(namespace, labels)
-	for _, policy := range s.Policies {
-		for _, asked := range policy.Spec.Rules {
-			unclear := ""
-			if err != nil && asked.Environment != Everywhere {
-				unclear = err.Error()
-				rules.unclear = unclear
-			}
-			means, _ := s.Environments.Parse(asked.Environment)
-			if err != nil || asked.Environment == Everywhere || (environment != None && means == environment) {
-				rules.governing = append(rules.governing, rule{asked, policy.Name, unclear})
+	for _, ruling := range s.Ordered() {
+		governing := rule{Rule: ruling.Rule, policy: ruling.Policy}
+		means, _ := s.Environments.Parse(ruling.Environment)
+		isIts := ruling.Environment == Everywhere || (environment != None && means == environment)
+		if err == nil && !isIts || !selects(ruling.NamespaceSelector, labels) {
+			continue
+		}
+		if err != nil && ruling.Environment != Everywhere {
+			governing.unclear = err.Error()
+			if rules.unclear == "" { // the first one is the strictest
+				rules.unclear, rules.unclearEnforcement = governing.unclear, ruling.Enforcement
 			}
 		}
+		rules.governing = append(rules.governing, governing)
 	}
-	slices.SortFunc(rules.governing, func(a, b rule) int {
-		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.policy, b.policy), cmp.Compare(a.Environment, b.Environment))
-	})
 	return rules
 }
 
-// All returns the rules in their order, each with the name of its policy.
-func (r Rules) All() iter.Seq2[string, mspolicyv1.Rule] {
-	return func(yield func(string, mspolicyv1.Rule) bool) {
-		for _, asked := range r.governing {
-			if !yield(asked.policy, asked.Rule) {
-				return
-			}
-		}
-	}
-}
-
-func rank(r rule) int {
-	if r.Environment == Everywhere {
+func rank(asked mspolicyv1.Rule) int {
+	if asked.Environment == Everywhere {
 		return 1
 	}
 	return 0
 }
+
+// IsEmpty reports whether no rule governs.
+func (r Rules) IsEmpty() bool { return len(r.governing) == 0 }
 
 // Governs reports whether a policy has a rule among these.
 func (r Rules) Governs(policy string) bool {
 	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
 }
 
-// writing returns the rules that may write into an object. While it is unknown which rules govern,
-// those of an environment only refuse: their values may be meant for other namespaces.
+// writing returns the rules that may write into an object: those that refuse violations. While it
+// is unknown which rules govern, those of an environment only refuse: their values may be meant for
+// other namespaces.
 func (r Rules) writing() []rule {
-	if r.unclear == "" {
-		return r.governing
-	}
-	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool { return asked.Environment != Everywhere })
+	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool {
+		return asked.unclear != "" || asked.Enforcement != mspolicyv1.EnforcementDeny
+	})
 }
 
 // DefaultLabels returns the labels to set if an object lacks them.

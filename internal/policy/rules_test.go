@@ -133,3 +133,28 @@ func TestMergedValues(t *testing.T) {
 		}
 	}
 }
+
+// TestLenientRulesWriteNothing: a trial of a rule must not change objects, and what is refused must
+// not depend on it.
+func TestLenientRulesWriteNothing(t *testing.T) {
+	lenient := mspolicyv1.Rule{Environment: "production", Enforcement: mspolicyv1.EnforcementWarn}
+	lenient.Defaults.Labels, lenient.Enforced.Labels = map[string]string{"a": "1"}, map[string]string{"tier": "gold"}
+	lenient.Enforced.SecurityProfile, lenient.Enforced.SecurityContext = mspolicyv1.SecurityRestricted,
+		&mspolicyv1.SecurityContext{RunAsUser: new(int64(7))}
+	strict := mspolicyv1.Rule{Environment: "*", Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "iron"}}}
+	rules := inShop(named("a", lenient), named("b", strict))
+	labels, _ := rules.Labelled(nil)
+	if diff := cmp.Diff(map[string]string{"tier": "iron"}, labels); diff != "" || rules.RestrictedEnforced() ||
+		rules.EnforcedSecurity().RunAsUser != nil {
+		t.Errorf("a rule that refuses nothing writes: %s", diff)
+	}
+	subject := Subject{Labels: map[string]string{"tier": "gold"}, Unrestricted: func() []string { return nil }}
+	found := rules.Check(subject)
+	want := []string{`metadata.labels[tier]: Invalid value: "gold": must be "iron" (policy "b", rule "*.enforced.labels"): add labels: {tier: "iron"}`}
+	if diff := cmp.Diff(want, sentences(found)); diff != "" {
+		t.Error(diff)
+	}
+	if len(Enforced(found, mspolicyv1.EnforcementDeny)) != 1 {
+		t.Error("the strict rule does not refuse")
+	}
+}

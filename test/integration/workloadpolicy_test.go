@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
-	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 )
 
 // plainPod returns the spec of a pod with limits.
@@ -93,7 +92,7 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 	alice, seen := otherUser(t)
 	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.example.com"},
 		RequireResourceLimits: true})
-	name := client.ObjectKey{Name: platformpolicy.ChildName(policy.Name)}
+	name := client.ObjectKey{Name: "mainstay-" + policy.Name}
 	rule := func(field string) string { return `(policy "` + policy.Name + `", rule "staging.` + field + `")` }
 	old := plainDeployment(shop, "old", "docker.io/library/nginx", 5)
 	g.Expect(alice.Create(t.Context(), old)).To(gomega.Succeed(), "Off refuses nothing")
@@ -145,5 +144,41 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 	g.Eventually(func(ctx context.Context) bool {
 		return apierrors.IsNotFound(alice.Get(ctx, name, &admissionregistrationv1.ValidatingAdmissionPolicy{})) &&
 			apierrors.IsNotFound(alice.Get(ctx, name, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
+	}).WithContext(t.Context()).Should(gomega.BeTrue())
+}
+
+// TestEnforcementOfPlainWorkloads: each rule has its own enforcement in its own namespaces, within
+// what the mode allows.
+func TestEnforcementOfPlainWorkloads(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t, everywhere)
+	warned, selected := staging(t), staging(t)
+	change(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: selected}}, func(n *corev1.Namespace) { n.Labels["team"] = selected })
+	alice, seen := otherUser(t)
+	lenient := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1), Enforcement: mspolicyv1.EnforcementWarn})
+	strict := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": selected}}})
+	setWorkloads(t, lenient, mspolicyv1.WorkloadsEnforce)
+	setWorkloads(t, strict, mspolicyv1.WorkloadsEnforce)
+	create := func(namespace string) func(context.Context) string {
+		return refusal(func(ctx context.Context) error {
+			return alice.Create(ctx, plainDeployment(namespace, "web", "nginx", 4), client.DryRunAll)
+		})
+	}
+	g.Eventually(create(selected)).WithContext(t.Context()).Should(gomega.Equal(
+		`spec.replicas: Invalid value: 4: must be at most 3 (policy "` + strict.Name + `", rule "staging.maxReplicas")`))
+	g.Eventually(func(ctx context.Context) []string {
+		g.Expect(create(warned)(ctx)).To(gomega.BeEmpty())
+		seen.mutex.Lock()
+		defer seen.mutex.Unlock()
+		return seen.texts
+	}).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HaveSuffix(
+		`spec.replicas: Invalid value: 4: must be at most 1 (policy "` + lenient.Name + `", rule "staging.maxReplicas")`)))
+	// The children for the enforcement are pruned when no rule has it any more.
+	name := client.ObjectKey{Name: "mainstay.warn." + lenient.Name}
+	g.Expect(alice.Get(t.Context(), name, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})).To(gomega.Succeed())
+	setWorkloads(t, lenient, mspolicyv1.WorkloadsWarn)
+	g.Eventually(func(ctx context.Context) bool {
+		return apierrors.IsNotFound(alice.Get(ctx, name, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
 	}).WithContext(t.Context()).Should(gomega.BeTrue())
 }

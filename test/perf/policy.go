@@ -83,6 +83,7 @@ func governDeployments(ctx context.Context, to client.Client) error {
 	rule.Enforced.SecurityProfile = mspolicyv1.SecurityRestricted
 	stored.Spec.Rules = []mspolicyv1.Rule{rule}
 	built, binding := admissionpolicy.Build(admissionpolicy.Input{Name: "mainstay-bench", Policy: &stored,
+		Enforcement: mspolicyv1.EnforcementDeny,
 		All: policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}}, Ungoverned: []string{metav1.NamespaceSystem}, Manager: managerUser})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governedNamespace}}
 	for _, object := range []client.Object{built, binding, namespace} {

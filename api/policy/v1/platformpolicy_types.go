@@ -61,8 +61,10 @@ type PlatformPolicySpec struct {
 	// Workloads is what happens to workloads without an object of Mainstay's that break a rule:
 	// Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
 	// Pods. Off: nothing. Audit: an annotation in the API server's audit log. Warn: a warning for the
-	// client. Enforce: the request is refused. Nothing is filled in or replaced: defaults are ignored,
-	// and what is enforced is required. An update is checked for what it makes worse. Default: Off.
+	// client. Enforce: the request is refused. A rule with the enforcement Warn or Audit does no more
+	// than that, and none does more than the mode. Nothing is filled in or replaced: defaults are
+	// ignored, and what is enforced is required. An update is checked for what it makes worse.
+	// Default: Off.
 	// +optional
 	// +kubebuilder:validation:Enum=Off;Audit;Warn;Enforce
 	Workloads WorkloadsMode `json:"workloads,omitempty"`
@@ -79,6 +81,16 @@ const (
 	WorkloadsEnforce WorkloadsMode = "Enforce"
 )
 
+// Enforcement is what happens to an object that breaks a rule.
+type Enforcement string
+
+// The enforcements.
+const (
+	EnforcementDeny  Enforcement = "Deny"
+	EnforcementWarn  Enforcement = "Warn"
+	EnforcementAudit Enforcement = "Audit"
+)
+
 // Rule has the requirements in the namespaces of one environment.
 type Rule struct {
 	// Environment of the namespaces that the rule applies to: development (dev), staging, production
@@ -89,6 +101,21 @@ type Rule struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Environment string `json:"environment"`
+
+	// NamespaceSelector restricts the rule to namespaces with these labels, of those with its
+	// environment. It may have 16 labels, and 16 expressions with 32 values each. Default: all.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 16) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 16)",message="must have at most 16 matchLabels and 16 matchExpressions"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// Enforcement is what happens to an object that breaks the rule. Deny: it is refused, and the
+	// controllers do not carry it out. Warn: it is accepted with a warning for the client. Audit: it
+	// is accepted. Violations are counted in the status in each case, and a WebApp has the condition
+	// PolicyViolation. Defaults and enforced values are only written by rules with Deny. For workloads
+	// without an object of Mainstay's, spec.workloads limits it. Default: Deny.
+	// +optional
+	// +kubebuilder:validation:Enum=Deny;Warn;Audit
+	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// MaxReplicas is the highest number of replicas of one application, also of its autoscaler's
 	// maximum. Default: no limit.

@@ -17,7 +17,6 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/policy"
-	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
 
 // Audit is what one look at all workloads of other owners has found. It keeps nothing of those that
@@ -45,11 +44,10 @@ type audited struct {
 
 // NewAudit returns an audit without workloads, of these policies in these namespaces at that time.
 func NewAudit(policies policy.Set, namespaces map[string]map[string]string, at time.Time) *Audit {
-	on := admissionpolicy.On(policies)
+	policies.ForWorkloads = true
 	audit := &Audit{rules: map[string]policy.Rules{}, workloads: map[string]int32{}, at: at}
 	for namespace, labels := range namespaces {
-		rules := on.Governing(namespace, labels)
-		if slices.ContainsFunc(on.Policies, func(p mspolicyv1.PlatformPolicy) bool { return rules.Governs(p.Name) }) {
+		if rules := policies.Governing(namespace, labels); !rules.IsEmpty() {
 			audit.rules[namespace] = rules
 		}
 	}

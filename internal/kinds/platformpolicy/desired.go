@@ -1,26 +1,41 @@
 package platformpolicy
 
 import (
+	"slices"
+
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
 
+// enforcements are in the order of the children.
+var enforcements = []mspolicyv1.Enforcement{mspolicyv1.EnforcementDeny, mspolicyv1.EnforcementWarn, mspolicyv1.EnforcementAudit}
+
 // Desired returns the children that make the API server apply a policy to workloads of other
-// owners; none while spec.workloads is Off.
+// owners: a pair for each enforcement that its rules have, because a binding has one for all. There
+// are none while spec.workloads is Off.
 func Desired(stored *mspolicyv1.PlatformPolicy, observed Observed) plan.Plan {
-	if !admissionpolicy.IsOn(stored) {
-		return plan.Plan{}
+	var wanted plan.Plan
+	on := observed.Policies
+	on.ForWorkloads = true
+	for _, enforcement := range enforcements {
+		isIts := func(r policy.Ruling) bool { return r.Policy == stored.Name && r.Enforcement == enforcement }
+		if !policy.GovernsWorkloads(stored) || !slices.ContainsFunc(on.Ordered(), isIts) {
+			continue
+		}
+		built, binding := admissionpolicy.Build(admissionpolicy.Input{
+			Name:        ChildName(stored, enforcement),
+			Labels:      map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelComponent: Controller},
+			Policy:      stored,
+			Enforcement: enforcement,
+			All:         observed.Policies,
+			Ungoverned:  observed.Ungoverned,
+			Watched:     observed.Watched,
+			Manager:     observed.Manager,
+		})
+		wanted.Children = append(wanted.Children, plan.Child{Object: built}, plan.Child{Object: binding})
 	}
-	built, binding := admissionpolicy.Build(admissionpolicy.Input{
-		Name:       ChildName(stored.Name),
-		Labels:     map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelComponent: Controller},
-		Policy:     stored,
-		All:        observed.Policies,
-		Ungoverned: observed.Ungoverned,
-		Watched:    observed.Watched,
-		Manager:    observed.Manager,
-	})
-	return plan.Plan{Children: []plan.Child{{Object: built}, {Object: binding}}}
+	return wanted
 }

@@ -1,6 +1,7 @@
 package platformpolicy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,15 @@ func TestDesired(t *testing.T) {
 
 func TestChildName(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	if a, b := ChildName(long), ChildName(long[1:]); len(a) != 253 || len(b) != 253 || a == b {
+	name := func(policy string, enforcement mspolicyv1.Enforcement) string {
+		stored := newPolicy()
+		stored.Name, stored.Spec.Workloads = policy, mspolicyv1.WorkloadsEnforce
+		return ChildName(stored, enforcement)
+	}
+	if a, b := name(long, "Deny"), name(long[1:], "Deny"); len(a) != 253 || len(b) != 253 || a == b {
+		t.Errorf("%s and %s", a, b)
+	}
+	if a, b := name("a", "Warn"), name("warn.a", "Deny"); a != "mainstay.warn.a" || b != "mainstay-warn.a" {
 		t.Errorf("%s and %s", a, b)
 	}
 }
@@ -71,6 +80,41 @@ func TestStatusOfUnwrittenChildren(t *testing.T) {
 	} {
 		if diff := cmp.Diff(test.want, statusOf(newPolicy(atMost(2, "dev")), Observed{}, test.result).Conditions); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestDesiredByEnforcement: a binding has one action for all rules, so that each enforcement has a
+// pair. What the mode allows is the limit.
+func TestDesiredByEnforcement(t *testing.T) {
+	denied, warned, audited := atMost(1, "*"), atMost(2, "dev"), atMost(3, "production")
+	warned.Enforcement, audited.Enforcement = mspolicyv1.EnforcementWarn, mspolicyv1.EnforcementAudit
+	for mode, want := range map[mspolicyv1.WorkloadsMode]string{
+		"Enforce": "mainstay-base Fail [Deny] *; mainstay.warn.base Ignore [Warn] dev; mainstay.audit.base Ignore [Audit] production",
+		"Warn":    "mainstay-base Ignore [Warn] * dev; mainstay.audit.base Ignore [Audit] production",
+		"Audit":   "mainstay-base Ignore [Audit] * dev production",
+		"Off":     "",
+	} {
+		stored := newPolicy(denied, warned, audited)
+		stored.Spec.Workloads = mode
+		children := Desired(stored, Observed{Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{*stored}}}).Children
+		var got []string
+		for i := 0; i < len(children); i += 2 {
+			built := children[i].Object.(*admissionv1.ValidatingAdmissionPolicy)
+			binding := children[i+1].Object.(*admissionv1.ValidatingAdmissionPolicyBinding)
+			text := fmt.Sprint(built.Name, " ", *built.Spec.FailurePolicy, " ", binding.Spec.ValidationActions)
+			for _, environment := range []string{"*", "dev", "production"} {
+				if strings.Contains(fmt.Sprint(built.Spec.Variables), `rule "`+environment+`.maxReplicas`) {
+					text += " " + environment
+				}
+			}
+			if binding.Name != built.Name || binding.Spec.PolicyName != built.Name || !slices.Contains(ChildNames(stored), built.Name) {
+				t.Errorf("%s: %s is bound by %s", mode, built.Name, binding.Name)
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%s: %s", mode, strings.Join(got, "; "))
 		}
 	}
 }

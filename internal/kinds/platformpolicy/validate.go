@@ -25,6 +25,7 @@ func Validate(written *mspolicyv1.PlatformPolicy, environments policy.Environmen
 	problems := validateEnvironments(written.Spec.Rules, environments, field.NewPath("spec", "rules"))
 	for i, rule := range written.Spec.Rules {
 		at := field.NewPath("spec", "rules").Index(i)
+		problems = append(problems, inOrder(policy.ValidateSelector(rule.NamespaceSelector, at.Child("namespaceSelector")))...)
 		for j, entry := range rule.AllowedRegistries {
 			if _, err := image.ParsePrefix(entry); err != nil {
 				problems = append(problems, field.Invalid(at.Child("allowedRegistries").Index(j), entry, err.Error()))

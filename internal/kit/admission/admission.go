@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -158,7 +160,17 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 		k.Default(former)
 		violations = policy.Worse(violations, rules.Check(k.Subject(former)))
 	}
-	return warnings, k.refusal(object, violations)
+	warnings = append(warnings, warningsOf(violations)...)
+	return warnings, k.refusal(object, policy.Enforced(violations, mspolicyv1.EnforcementDeny))
+}
+
+// warningsOf returns the warning about violations that are accepted with one; none without any.
+func warningsOf(violations []policy.Violation) []string {
+	accepted := policy.Enforced(violations, mspolicyv1.EnforcementWarn)
+	if len(accepted) == 0 {
+		return nil
+	}
+	return []string{conditions.Truncate(policy.Sentence(accepted))}
 }
 
 // validate checks a defaulted object, first by itself and then against other objects.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -83,11 +84,12 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 	check := func(count int32) []policy.Violation {
 		return rules.CheckReplicas([]policy.Replicas{{Field: h.scale.Field, Count: count}})
 	}
-	if worse := policy.Worse(check(wanted.Spec.Replicas), check(before.Spec.Replicas)); len(worse) > 0 {
+	worse := policy.Worse(check(wanted.Spec.Replicas), check(before.Spec.Replicas))
+	if refused := policy.Enforced(worse, mspolicyv1.EnforcementDeny); len(refused) > 0 {
 		metrics.Denied(h.scale.Kind, request.Namespace, metrics.ByAdmission)
-		return h.forbid(request.Name, policy.Sentence(worse))
+		return h.forbid(request.Name, policy.Sentence(refused))
 	}
-	return admission.Allowed("")
+	return admission.Allowed("").WithWarnings(warningsOf(worse)...)
 }
 
 func (h scaleHandler) forbid(name, reason string) admission.Response {

@@ -157,3 +157,22 @@ func TestHooks(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestEnforcement: only Deny refuses, only Warn warns, and neither of the lenient ones writes.
+func TestEnforcement(t *testing.T) {
+	const message = "spec.replicas: Invalid value: 11" + tooMany
+	for enforcement, want := range map[mspolicyv1.Enforcement]answer{
+		"": forbidden(message), mspolicyv1.EnforcementDeny: forbidden(message), mspolicyv1.EnforcementWarn: warned(message),
+		mspolicyv1.EnforcementAudit: allowed,
+	} {
+		rule := mspolicyv1.Rule{MaxReplicas: new(int32(10)), Enforcement: enforcement}
+		rules := asked(t, rule, nil)
+		hook := webApp(rules).Hooks(newScheme(t))[0]
+		if diff := cmp.Diff(want, answerOf(send(hook, "", object(good, `{"image":"a","replicas":11}`)))); diff != "" {
+			t.Errorf("%q: %s", enforcement, diff)
+		}
+		if diff := cmp.Diff(want, answerOf(send(scaleOf(t, rules), to(1), to(11)))); diff != "" {
+			t.Errorf("%q, scaled: %s", enforcement, diff)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -15,6 +16,7 @@ import (
 //
 //	the spec violates                                 result
 //	nothing                                           it is carried out
+//	only rules with the enforcement Warn or Audit     it is carried out; PolicyViolation: NotEnforced
 //	no more than what runs                            it is carried out; PolicyViolation: Tolerated
 //	more than what runs, or anything while            nothing of it is carried out, what runs continues;
 //	  nothing runs                                      PolicyViolation: PolicyViolation, Ready False
@@ -48,18 +50,22 @@ func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review
 		return review{}, err
 	}
 	violations := rules.Check(p.Wanted(object, observed))
-	if len(violations) == 0 {
-		return review{}, nil
-	}
-	worse := violations
-	if running := p.Running(object, observed); running != nil {
-		worse = policy.Worse(violations, rules.Check(*running))
+	refused := policy.Enforced(violations, mspolicyv1.EnforcementDeny)
+	worse := refused
+	if running := p.Running(object, observed); running != nil && len(refused) > 0 {
+		worse = policy.Worse(refused, rules.Check(*running))
 	}
 	condition := metav1.Condition{Type: api.ConditionPolicyViolation, Status: metav1.ConditionTrue}
-	if len(worse) == 0 {
-		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(violations)+": tolerated, because it already runs"
-		return review{conditions: []metav1.Condition{condition}}, nil
+	switch {
+	case len(violations) == 0:
+		return review{}, nil
+	case len(worse) > 0:
+		condition.Reason, condition.Message = api.ReasonPolicyViolation, policy.Sentence(worse)
+		return review{refusal: errclass.PolicyError{Violations: condition.Message}, conditions: []metav1.Condition{condition}}, nil
+	case len(refused) > 0:
+		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(refused)+": tolerated, because it already runs"
+	default:
+		condition.Reason, condition.Message = api.ReasonNotEnforced, policy.Sentence(violations)+": accepted, because the rule does not refuse it"
 	}
-	condition.Reason, condition.Message = api.ReasonPolicyViolation, policy.Sentence(worse)
-	return review{refusal: errclass.PolicyError{Violations: condition.Message}, conditions: []metav1.Condition{condition}}, nil
+	return review{conditions: []metav1.Condition{condition}}, nil
 }

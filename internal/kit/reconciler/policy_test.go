@@ -138,3 +138,24 @@ func TestReviewOfAKindWithoutPolicy(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
+
+// TestReviewOfLenientRules: what no rule refuses is carried out, and said.
+func TestReviewOfLenientRules(t *testing.T) {
+	for _, enforcement := range []mspolicyv1.Enforcement{mspolicyv1.EnforcementWarn, mspolicyv1.EnforcementAudit} {
+		lenient := limits(t, nil)
+		lenient.Rules = func(_ context.Context, namespace string) (policy.Rules, error) {
+			base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+			base.Spec.Rules = []mspolicyv1.Rule{{Environment: "prod", MaxReplicas: new(int32(2)), Enforcement: enforcement}}
+			return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), nil
+		}
+		got, err := lenient.review(context.Background(), fakeIn("shop-prod", 3), nil)
+		if err != nil || got.refusal != nil {
+			t.Fatal(err, got.refusal)
+		}
+		want := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "NotEnforced", Message: "spec.replicas: Invalid value: 3: " +
+			`must be at most 2 (policy "base", rule "prod.maxReplicas"): accepted, because the rule does not refuse it`}}
+		if diff := cmp.Diff(want, got.conditions); diff != "" {
+			t.Errorf("%s: %s", enforcement, diff)
+		}
+	}
+}

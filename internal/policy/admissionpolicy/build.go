@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -18,8 +17,10 @@ type Input struct {
 	// Name of both objects.
 	Name   string
 	Labels map[string]string
-	// Policy is the translated one; its mode is not Off.
-	Policy *mspolicyv1.PlatformPolicy
+	// Policy is the translated one; its mode is not Off. Translated are its rules with this effective
+	// enforcement.
+	Policy      *mspolicyv1.PlatformPolicy
+	Enforcement mspolicyv1.Enforcement
 	// All are all policies: if several enforce a value, only the first one takes effect.
 	All policy.Set
 	// Ungoverned are namespaces that no policy governs. Watched are the only ones that policies
@@ -29,24 +30,14 @@ type Input struct {
 	Manager string
 }
 
-// IsOn reports whether a policy governs workloads of other owners.
-func IsOn(stored *mspolicyv1.PlatformPolicy) bool {
-	return stored.Spec.Workloads != "" && stored.Spec.Workloads != mspolicyv1.WorkloadsOff
-}
-
-// On returns the policies that govern workloads of other owners.
-func On(all policy.Set) policy.Set {
-	all.Policies = slices.DeleteFunc(slices.Clone(all.Policies), func(stored mspolicyv1.PlatformPolicy) bool { return !IsOn(&stored) })
-	return all
-}
-
-// Build returns the objects that make the API server apply a policy to workloads.
+// Build returns the objects that make the API server apply the rules of a policy that have one
+// enforcement to workloads.
 func Build(input Input) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	action, failure := admissionv1.Deny, admissionv1.Fail
-	switch input.Policy.Spec.Workloads {
-	case mspolicyv1.WorkloadsAudit:
+	switch input.Enforcement {
+	case mspolicyv1.EnforcementAudit:
 		action, failure = admissionv1.Audit, admissionv1.Ignore
-	case mspolicyv1.WorkloadsWarn:
+	case mspolicyv1.EnforcementWarn:
 		action, failure = admissionv1.Warn, admissionv1.Ignore
 	}
 	meta := metav1.ObjectMeta{Name: input.Name, Labels: input.Labels}
@@ -134,6 +125,7 @@ func observed(environments policy.Environments) []admissionv1.Variable {
 }
 
 var ofRequest = []admissionv1.Variable{
+	{Name: "namespaceLabels", Expression: "has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {}"},
 	{Name: "isNew", Expression: "oldObject == null"},
 	{Name: "resource", Expression: "request.resource.resource"},
 	{Name: "subresource", Expression: "request.?subResource.orValue('')"},
@@ -169,19 +161,13 @@ func named(field, before string) string {
 		"'was': dyn(" + before + ".filter(b, b.name == c.name))})"
 }
 
-// value is a value of the variable environment, with labels of a namespace that has it.
-type value struct {
-	name   string
-	labels map[string]string
-}
-
 // values returns all values of the variable environment.
-func values(environments policy.Environments) []value {
-	all := []value{{string(policy.None), nil}}
+func values(environments policy.Environments) []string {
+	all := []string{string(policy.None)}
 	for _, one := range environments.All() {
-		all = append(all, value{string(one), map[string]string{api.LabelEnvironment: string(one)}})
+		all = append(all, string(one))
 	}
-	return append(all, value{policy.Unclear, map[string]string{api.LabelEnvironment: policy.Unclear}})
+	return append(all, policy.Unclear)
 }
 
 // quote returns a CEL string literal.

@@ -54,6 +54,15 @@ var images = []string{
 
 func (c chance) rule(environment string) mspolicyv1.Rule {
 	rule := mspolicyv1.Rule{Environment: environment, RequireResourceLimits: c.IntN(2) == 0}
+	rule.Enforcement = one(c, "", mspolicyv1.EnforcementDeny, mspolicyv1.EnforcementWarn, mspolicyv1.EnforcementAudit)
+	switch c.IntN(4) {
+	case 0:
+		rule.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": one(c, "a", "it's")}}
+	case 1:
+		rule.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team",
+			Operator: one(c, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn), Values: []string{"a", "b"}}, {Key: one(c, "team", "x"),
+			Operator: one(c, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}}
+	}
 	if c.IntN(2) == 0 {
 		rule.MaxReplicas = new(int32(1 + c.IntN(5)))
 	}

@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -19,12 +20,16 @@ import (
 // translation is the rules of a policy on their way into CEL.
 type translation struct {
 	stored *mspolicyv1.PlatformPolicy
-	// governing are the rules by environment.
-	governing map[string]policy.Rules
-	// environments are the values of the variable environment, and accepted the words for them.
-	environments []value
-	accepted     string
-	checks       []check
+	// rules are those to translate, and all those of all policies in the order of precedence.
+	rules []mspolicyv1.Rule
+	all   []policy.Ruling
+	// environments are the values of the variable environment.
+	environments policy.Environments
+	values       []string
+	// conditions are variables that say whether a rule governs the namespace, by their CEL.
+	conditions map[string]string
+	made       []admissionv1.Variable
+	checks     []check
 }
 
 // check is a list of texts of violations, in CEL.
@@ -35,11 +40,14 @@ type check struct {
 }
 
 func newTranslation(input Input) *translation {
-	t := &translation{stored: input.Policy, governing: map[string]policy.Rules{}, environments: values(input.All.Environments),
-		accepted: input.All.Environments.Accepted()}
-	on := On(input.All)
-	for _, environment := range t.environments {
-		t.governing[environment.name] = on.Governing("?", environment.labels)
+	on := input.All
+	on.ForWorkloads = true
+	t := &translation{stored: input.Policy, all: on.Ordered(), environments: on.Environments, values: values(on.Environments),
+		conditions: map[string]string{}}
+	for _, ruling := range t.all {
+		if ruling.Policy == input.Policy.Name && ruling.Enforcement == input.Enforcement {
+			t.rules = append(t.rules, ruling.Rule)
+		}
 	}
 	return t
 }
@@ -47,22 +55,23 @@ func newTranslation(input Input) *translation {
 // variables returns a list of violations for each check, and all of them together. The texts are
 // those of policy.Violation.
 func (t *translation) variables() []admissionv1.Variable {
-	rules := slices.Clone(t.stored.Spec.Rules)
-	slices.SortStableFunc(rules, func(a, b mspolicyv1.Rule) int { return isEverywhere(a) - isEverywhere(b) })
-	for _, rule := range rules {
+	for _, rule := range t.rules {
 		t.replicas(rule)
 		t.registries(rule)
 		t.limits(rule)
 		t.requiredLabels(rule)
 	}
-	for _, rule := range rules {
+	for _, rule := range t.rules {
 		t.enforcedLabels(rule)
 	}
-	for _, rule := range rules {
+	for _, rule := range t.rules {
 		t.profile(rule)
 		t.securityContext(rule)
 	}
-	var made []admissionv1.Variable
+	for _, rule := range t.rules {
+		t.governs(rule)
+	}
+	made := t.made
 	all, clear, unclear := []string{"[]"}, []string{"[]"}, []string{"[]"}
 	for i, check := range t.checks {
 		name := fmt.Sprintf("check%d", i)
@@ -83,10 +92,17 @@ func (t *translation) variables() []admissionv1.Variable {
 // unclear returns the message about a label that is no environment, for a new object and for one
 // that becomes worse by a rule of an environment; empty otherwise.
 func (t *translation) unclear(isUnclear, violations string) string {
-	if !slices.ContainsFunc(t.stored.Spec.Rules, func(rule mspolicyv1.Rule) bool { return isEverywhere(rule) == 0 }) {
+	var governing []string
+	for _, rule := range t.rules {
+		if !isEverywhere(rule) {
+			governing = append(governing, t.governs(rule))
+		}
+	}
+	if len(governing) == 0 {
 		return "''"
 	}
-	return isUnclear + " && (variables.isNew || (" + violations + ").size() > 0) ? " + unclearMessage(t.accepted) + " : ''"
+	return fmt.Sprintf("%s && (variables.isNew && (%s) || (%s).size() > 0) ? %s : ''", isUnclear, strings.Join(governing, " || "), violations,
+		unclearMessage(t.environments.Accepted()))
 }
 
 func unclearMessage(accepted string) string {
@@ -94,40 +110,95 @@ func unclearMessage(accepted string) string {
 		"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': " + accepted + policy.UnclearRemedy + "'"
 }
 
-func isEverywhere(rule mspolicyv1.Rule) int {
-	if rule.Environment == "*" {
-		return 1
+func isEverywhere(rule mspolicyv1.Rule) bool { return rule.Environment == policy.Everywhere }
+
+// in returns the environments in which a rule governs, whatever takes precedence.
+func (t *translation) in(rule mspolicyv1.Rule) []string {
+	if isEverywhere(rule) {
+		return t.values
 	}
-	return 0
+	means, known := t.environments.Parse(rule.Environment)
+	if !known {
+		return []string{policy.Unclear}
+	}
+	return []string{string(means), policy.Unclear}
 }
 
-// in returns the environments that a rule applies to. With first, a rule before it for which first
-// is true takes its place.
-func (t *translation) in(rule mspolicyv1.Rule, first func(mspolicyv1.Rule) bool) []string {
-	var in []string
-	for _, environment := range t.environments {
-		for name, other := range t.governing[environment.name].All() {
-			if name == t.stored.Name && other.Environment == rule.Environment {
-				in = append(in, environment.name)
-				break
-			}
-			if first != nil && first(other) {
-				break
-			}
+// governs returns a condition: whether a rule governs the namespace of the request.
+func (t *translation) governs(rule mspolicyv1.Rule) string {
+	return t.variable("governs", strings.Join(append(t.within(t.in(rule)), selected(rule.NamespaceSelector)...), " && "))
+}
+
+// within returns a condition for some of the environments; none for all.
+func (t *translation) within(in []string) []string {
+	if len(in) == len(t.values) {
+		return nil
+	}
+	return []string{"variables.environment in " + list(in)}
+}
+
+// variable returns a variable with this value, which is true if it is empty. It is made once: what
+// is long would be too long if each check repeated it.
+func (t *translation) variable(prefix, value string) string {
+	if value == "" {
+		return "true"
+	}
+	if name, known := t.conditions[value]; known {
+		return name
+	}
+	name := fmt.Sprintf("%s%d", prefix, len(t.conditions))
+	t.made = append(t.made, admissionv1.Variable{Name: name, Expression: value})
+	t.conditions[value] = "variables." + name
+	return "variables." + name
+}
+
+// selected returns the conditions of a selector of namespaces, as package policy reads it.
+func selected(selector *metav1.LabelSelector) []string {
+	if selector == nil {
+		return nil
+	}
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
+		all = append(all, fmt.Sprintf("variables.namespaceLabels[?%s] == optional.of(%s)", quote(key), quote(selector.MatchLabels[key])))
+	}
+	for _, requirement := range selector.MatchExpressions {
+		has := quote(requirement.Key) + " in variables.namespaceLabels"
+		isOne := fmt.Sprintf("(%s && variables.namespaceLabels[%s] in %s)", has, quote(requirement.Key), list(requirement.Values))
+		switch requirement.Operator {
+		case metav1.LabelSelectorOpIn:
+			all = append(all, isOne)
+		case metav1.LabelSelectorOpNotIn:
+			all = append(all, "!"+isOne)
+		case metav1.LabelSelectorOpExists:
+			all = append(all, has)
+		case metav1.LabelSelectorOpDoesNotExist:
+			all = append(all, "!("+has+")")
 		}
 	}
-	return in
+	return all
 }
 
-// add adds a check: a list of texts of violations, which applies in some environments.
-func (t *translation) add(in []string, rule mspolicyv1.Rule, violations string) {
-	if len(in) == 0 {
-		return
+// takesEffect returns a condition: whether a rule governs, and no rule before it for which has is
+// true. Only the first one of those takes effect.
+func (t *translation) takesEffect(rule mspolicyv1.Rule, has func(mspolicyv1.Rule) bool) string {
+	condition := t.governs(rule)
+	for _, other := range t.all {
+		if other.Policy == t.stored.Name && other.Environment == rule.Environment {
+			break
+		}
+		if has(other.Rule) {
+			condition += " && !" + t.governs(other.Rule)
+		}
 	}
-	if len(in) < len(t.environments) {
-		violations = "!(variables.environment in " + list(in) + ") ? [] : " + violations
+	return condition
+}
+
+// add adds a check of a rule: a list of texts of violations, where a condition is true.
+func (t *translation) add(condition string, rule mspolicyv1.Rule, violations string) {
+	if condition != "true" {
+		violations = "!(" + condition + ") ? [] : " + violations
 	}
-	t.checks = append(t.checks, check{violations, isEverywhere(rule) == 1})
+	t.checks = append(t.checks, check{violations, isEverywhere(rule)})
 }
 
 // suffix returns the end of a message: what is accepted, the violated rule, and the remedy if what
@@ -145,7 +216,7 @@ func (t *translation) replicas(rule mspolicyv1.Rule) {
 		return object + ".?spec.?replicas.orValue(variables.subresource == 'scale' ? 0 : 1)"
 	}
 	limit := fmt.Sprint(*rule.MaxReplicas)
-	t.add(t.in(rule, nil), rule, "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
+	t.add(t.governs(rule), rule, "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
 		count("variables.object")+" > "+limit+" && (variables.isNew || "+count("variables.old")+" < "+count("variables.object")+
 		") ? ['spec.replicas: Invalid value: ' + string("+count("variables.object")+") + "+
 		suffix(rule, "maxReplicas", "must be at most "+limit)+"] : []")
@@ -161,7 +232,7 @@ func (t *translation) registries(rule mspolicyv1.Rule) {
 			allowed = append(allowed, prefix.String()+"/")
 		}
 	}
-	t.add(t.in(rule, nil), rule, "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
+	t.add(t.governs(rule), rule, "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
 		"!(i.image in i.was)).map(i, i.at + ': ' + (i.image == '' ? 'Required value' : 'Invalid value: ' + strings.quote(i.image)) + "+
 		suffix(rule, "allowedRegistries", "must be an image of "+strings.Join(rule.AllowedRegistries, ", "))+")")
 }
@@ -174,7 +245,7 @@ func (t *translation) limits(rule mspolicyv1.Rule) {
 		lacks := func(c string) string {
 			return fmt.Sprintf("sign(quantity(string(%s.?resources.?limits[?'%s'].orValue('0')))) == 0", c, resource)
 		}
-		t.add(t.in(rule, nil), rule, "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
+		t.add(t.governs(rule), rule, "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
 			")).map(c, c.at + '.resources.limits["+string(resource)+"]: Required value' + "+
 			suffix(rule, "requireResourceLimits", "must be more than 0", policy.LimitRemedy(resource))+")")
 	}
@@ -184,27 +255,23 @@ func (t *translation) requiredLabels(rule mspolicyv1.Rule) {
 	if len(rule.RequiredLabels) == 0 {
 		return
 	}
-	t.add(t.in(rule, nil), rule, "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
+	t.add(t.governs(rule), rule, "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
 		".filter(k, !(k in variables.labels) && (variables.isNew || k in variables.oldLabels))"+
 		".map(k, 'metadata.labels[' + k + ']: Required value' + "+suffix(rule, "requiredLabels", "must be set, to any value", "add the label ")+" + k)")
 }
 
 func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
-	var entries, anywhere []string
+	var entries []string
 	for _, key := range slices.Sorted(maps.Keys(rule.Enforced.Labels)) {
-		in := t.in(rule, func(other mspolicyv1.Rule) bool { _, has := other.Enforced.Labels[key]; return has })
-		if len(in) > 0 {
-			entries = append(entries, fmt.Sprintf("{'key': dyn(%s), 'value': dyn(%s), 'in': dyn(%s)}", quote(key),
-				quote(rule.Enforced.Labels[key]), list(in)))
-			anywhere = slices.Concat(anywhere, in)
-		}
+		takesEffect := t.takesEffect(rule, func(other mspolicyv1.Rule) bool { _, has := other.Enforced.Labels[key]; return has })
+		entries = append(entries, fmt.Sprintf("{'key': dyn(%s), 'value': dyn(%s), 'counts': dyn(%s)}", quote(key),
+			quote(rule.Enforced.Labels[key]), takesEffect))
 	}
 	if len(entries) == 0 {
 		return
 	}
-	slices.Sort(anywhere)
-	t.add(slices.Compact(anywhere), rule, "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
-		".filter(l, variables.environment in l['in'] && variables.labels[?l.key] != optional.of(l.value) && "+
+	t.add(t.governs(rule), rule, "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
+		".filter(l, l.counts && variables.labels[?l.key] != optional.of(l.value) && "+
 		"(variables.isNew || variables.oldLabels[?l.key] == optional.of(l.value)))"+
 		".map(l, 'metadata.labels[' + l.key + ']: ' + (variables.labels[?l.key].orValue('') == '' ? 'Required value' : "+
 		"'Invalid value: ' + strings.quote(variables.labels[l.key])) + ': must be ' + strings.quote(l.value) + "+
@@ -221,8 +288,8 @@ type looseField struct {
 
 // loose adds a check of a field. A container is worse than before if it was not loose, or loose
 // with another value.
-func (t *translation) loose(in []string, rule mspolicyv1.Rule, f looseField) {
-	t.add(in, rule, "variables.containers.filter(c, "+f.isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
+func (t *translation) loose(condition string, rule mspolicyv1.Rule, f looseField) {
+	t.add(condition, rule, "variables.containers.filter(c, "+f.isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
 		f.isLoose("b", "variables.oldSpec")+" && "+f.given("b", "variables.oldSpec")+" == "+f.given("c.it", "variables.spec")+
 		")).map(c, c.at + '.securityContext."+f.field+": Invalid value: ' + "+f.given("c.it", "variables.spec")+" + "+
 		suffix(rule, "enforced.securityContext."+f.name, f.accepted)+")")
@@ -238,7 +305,7 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 	if context == nil {
 		return
 	}
-	in := t.in(rule, nil)
+	in := t.governs(rule)
 	forbid := func(rule mspolicyv1.Rule, name, field string, accepted bool, isLoose func(c, spec string) string) {
 		t.loose(in, rule, looseField{name, field, fmt.Sprintf("must be %t", accepted), isLoose, always(fmt.Sprint(!accepted))})
 	}
@@ -268,10 +335,11 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 
 // user checks the user: the enforced one, or under runAsNonRoot any but root. Of several rules that
 // enforce one, the first counts in each environment.
-func (t *translation) user(in []string, rule mspolicyv1.Rule, context *mspolicyv1.SecurityContext) {
-	var fixed []string
+func (t *translation) user(in string, rule mspolicyv1.Rule, context *mspolicyv1.SecurityContext) {
+	elsewhere := in
 	if context.RunAsUser != nil {
-		fixed = t.in(rule, namesUser)
+		fixed := t.takesEffect(rule, namesUser)
+		elsewhere = in + " && !(" + fixed + ")"
 		user := func(c, spec string) string {
 			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`
 		}
@@ -281,7 +349,6 @@ func (t *translation) user(in []string, rule mspolicyv1.Rule, context *mspolicyv
 	if !ptr.Deref(context.RunAsNonRoot, false) {
 		return
 	}
-	elsewhere := slices.DeleteFunc(slices.Clone(in), func(environment string) bool { return slices.Contains(fixed, environment) })
 	isRoot := func(c, spec string) string {
 		return own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + ".orValue(1)) == 0"
 	}
@@ -294,7 +361,7 @@ func namesUser(rule mspolicyv1.Rule) bool {
 }
 
 // administration checks that no container adds SYS_ADMIN, under any of its names.
-func (t *translation) administration(in []string, rule mspolicyv1.Rule) {
+func (t *translation) administration(in string, rule mspolicyv1.Rule) {
 	adds := func(c string) string {
 		return own(c, "capabilities.?add") + ".orValue([]).filter(a, a.upperAscii() in ['SYS_ADMIN', 'CAP_SYS_ADMIN'])"
 	}
@@ -308,7 +375,7 @@ func own(of, field string) string { return of + ".?securityContext.?" + field }
 
 // capability checks that a container drops a capability, or all, and adds none that undoes it. A
 // name beyond letters, digits and _ may mean any capability to a runtime that ignores case.
-func (t *translation) capability(in []string, rule mspolicyv1.Rule, dropped string) {
+func (t *translation) capability(in string, rule mspolicyv1.Rule, dropped string) {
 	undoing := func(c string) string {
 		adds := own(c, "capabilities.?add") + ".orValue([])"
 		if dropped == "ALL" {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -50,13 +51,13 @@ func (s *NamespaceContext) mayKeep(had *Injection, template, before *corev1.PodT
 	return !isLooser(had, template, had, before) || len(policy.Worse(s.violations(had, template), s.violations(had, before))) == 0
 }
 
-// violations returns the violations by an Injection into a template.
+// violations returns the violations by an Injection into a template, of rules that refuse them.
 func (s *NamespaceContext) violations(i *Injection, template *corev1.PodTemplateSpec) []policy.Violation {
 	found := s.Rules.CheckImage(agentField.Child("image"), i.Image)
-	if i.Mode == instrv1.VolumeImage {
-		return found // there is no container
+	if i.Mode != instrv1.VolumeImage { // with one there is no container
+		found = append(found, s.Rules.CheckLimits(agentField, i.limitsIn(template))...)
 	}
-	return append(found, s.Rules.CheckLimits(agentField, i.limitsIn(template))...)
+	return policy.Enforced(found, mspolicyv1.EnforcementDeny)
 }
 
 // isLooser reports whether the init container of a, in its template, lacks a limit that the one of

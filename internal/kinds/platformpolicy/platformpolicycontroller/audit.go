@@ -21,7 +21,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
-	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 const (
@@ -111,8 +111,10 @@ func (a *auditor) readAll(ctx context.Context, audit *platformpolicy.Audit) erro
 // describe returns a text that differs if an audit of the same workloads may find something else.
 func describe(observed platformpolicy.Observed) string {
 	var all []string
-	for _, policy := range admissionpolicy.On(observed.Policies).Policies {
-		all = append(all, fmt.Sprint(policy.UID, policy.Generation))
+	for _, stored := range observed.Policies.Policies {
+		if policy.GovernsWorkloads(&stored) {
+			all = append(all, fmt.Sprint(stored.UID, stored.Generation))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(observed.Namespaces)) {
 		all = append(all, fmt.Sprint(name, observed.Namespaces[name]))

@@ -21,7 +21,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
-	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
@@ -51,14 +50,18 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.input.Ungoverned,
 		Watched: k.input.Watched}
 	var err error
-	if admissionpolicy.IsOn(stored) {
+	if policy.GovernsWorkloads(stored) {
 		if observed.Manager, err = k.manager(ctx); err != nil {
 			return observed, fmt.Errorf("asking for the manager's user name: %w", err)
 		}
 	}
-	name := metav1.ObjectMeta{Name: platformpolicy.ChildName(stored.Name)}
-	observed.Children, err = k.children.Find(ctx, stored, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name})
+	var possible []plan.Object
+	for _, name := range platformpolicy.ChildNames(stored) {
+		meta := metav1.ObjectMeta{Name: name}
+		possible = append(possible, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta},
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
+	}
+	observed.Children, err = k.children.Find(ctx, stored, possible...)
 	if err != nil {
 		return observed, err
 	}
@@ -88,7 +91,7 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		}
 		observed.Objects = append(observed.Objects, objects...)
 	}
-	if admissionpolicy.IsOn(stored) {
+	if policy.GovernsWorkloads(stored) {
 		observed.Audit, observed.NextAudit, err = k.auditor.audit(ctx, observed)
 	}
 	return observed, err
