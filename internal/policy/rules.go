@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,6 +23,8 @@ type Rules struct {
 	// that of the strictest of them.
 	unclear            string
 	unclearEnforcement mspolicyv1.Enforcement
+	// exemptions are those of the namespace that count.
+	exemptions []exemption
 }
 
 // rule is one rule, with its policy.
@@ -36,6 +39,8 @@ type rule struct {
 type Set struct {
 	Policies     []mspolicyv1.PlatformPolicy
 	Environments Environments
+	// Now is the time: exemptions that have ended do not count.
+	Now time.Time
 	// ForWorkloads selects the rules for workloads of other owners, and limits their enforcement to
 	// what spec.workloads says.
 	ForWorkloads bool
@@ -111,7 +116,7 @@ func weaker(a, b mspolicyv1.Enforcement) mspolicyv1.Enforcement {
 // Governing returns the rules of all policies that govern a namespace with these labels. If the
 // label is no environment, the rules of every environment govern: a typo must not lift any.
 func (s Set) Governing(namespace string, labels map[string]string) Rules {
-	var rules Rules
+	rules := Rules{exemptions: s.exemptions(namespace)}
 	environment, err := s.Environments.Of(namespace, labels)
 	for _, ruling := range s.Ordered() {
 		governing := rule{Rule: ruling.Rule, policy: ruling.Policy}

@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // Limits of a namespaceSelector.
@@ -13,6 +15,10 @@ const (
 	maxRequirements = 16
 	maxValues       = 32
 )
+
+var operators = []metav1.LabelSelectorOperator{
+	metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+}
 
 // ValidateSelector checks a namespaceSelector. What has too many parts is not read further.
 func ValidateSelector(selector *metav1.LabelSelector, at *field.Path) field.ErrorList {
@@ -29,6 +35,10 @@ func ValidateSelector(selector *metav1.LabelSelector, at *field.Path) field.Erro
 	for i, requirement := range selector.MatchExpressions {
 		if n := len(requirement.Values); n > maxValues {
 			problems = append(problems, field.TooMany(at.Child("matchExpressions").Index(i).Child("values"), n, maxValues))
+		}
+		if !slices.Contains(operators, requirement.Operator) {
+			problems = append(problems, field.NotSupported(at.Child("matchExpressions").Index(i).Child("operator"),
+				metav1.LabelSelectorOperator(conditions.Short(string(requirement.Operator))), operators))
 		}
 	}
 	if len(problems) > 0 {

@@ -62,7 +62,7 @@ func TestValidateSelector(t *testing.T) {
 		"too many values": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "a", Operator: "In", Values: make([]string, 33)}}}, "s.matchExpressions[0].values: Too many: 33: must have at most 32 items"},
 		"an operator": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Inn"}}},
-			`s.matchExpressions[0].operator: Invalid value: "Inn": not a valid selector operator`},
+			`s.matchExpressions[0].operator: Unsupported value: "Inn": supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
 		"a key": {&metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}, `s.matchLabels: Invalid value: "a b"`},
 	} {
 		got := ""

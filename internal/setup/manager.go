@@ -362,7 +362,7 @@ func addPolicies(wired wiring, restConfig *rest.Config) (policy.Source, error) {
 		return nil, nil
 	}
 	reader := policyreader.Reader{Cached: manager.GetClient(), Live: wired.Reviewing, Environments: wired.Environments,
-		Ungoverned: wired.Ungoverned}
+		Clock: wired.Clock, Ungoverned: wired.Ungoverned}
 	if settings.DefaultPolicy {
 		written, err := newDefaultPolicy(settings.DefaultPolicyRegistries)
 		if err != nil {

@@ -42,7 +42,7 @@ var mistaken = map[string]struct {
 
 // unfriendly are texts of programs, which no answer may have: a user can't act on them. Of kinds
 // without a mutating webhook the schema refuses quantities, and its pattern can't have a message.
-var unfriendly = regexp.MustCompile(`json: |unmarshal|Go struct|parsing time|time: |strconv|quantities must match|should match '\^[^(]`)
+var unfriendly = regexp.MustCompile(`json: |unmarshal|Go struct|parsing time|[^-]time: |strconv|quantities must match|should match '\^[^(]`)
 
 // repeated is what the API server adds to its answers: it is the same for all fields, or repeats
 // what is said before.

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -213,4 +214,30 @@ func TestPolicyStatus(t *testing.T) {
 		return status.Conditions, err
 	}).WithContext(t.Context()).Should(gomega.ContainElement(gomega.And(
 		gomega.HaveField("Type", "Stalled"), gomega.HaveField("Message", gomega.ContainSubstring("spec.rules[0].allowedRegistries[0]")))))
+}
+
+// TestExemptionEnds: an exempt application is carried out. When the exemption ends, the policy's
+// status says so, and the application keeps running, as one that was there before the rule.
+func TestExemptionEnds(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t, everywhere)
+	ns := staging(t)
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1)})
+	until := metav1.NewTime(time.Now().Add(8 * time.Second).Truncate(time.Second))
+	change(t, policy, func(p *mspolicyv1.PlatformPolicy) {
+		p.Spec.Exemptions = []mspolicyv1.Exemption{{Kind: "WebApp", Namespace: ns, Name: "shop", Reason: "a test", Until: until,
+			Rules: []mspolicyv1.RuleName{mspolicyv1.RuleMaxReplicas}}}
+	})
+	app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "shop"},
+		Spec: msappsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2)}}
+	create(t, app)
+	g.Eventually(get(app, &appsv1.Deployment{})).WithContext(t.Context()).ShouldNot(gomega.BeNil())
+	g.Eventually(func(ctx context.Context) (mspolicyv1.ExemptionState, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+		if err != nil || len(policy.Status.Exemptions) == 0 {
+			return "", err
+		}
+		return policy.Status.Exemptions[0].State, nil
+	}).WithContext(t.Context()).WithTimeout(30 * time.Second).Should(gomega.Equal(mspolicyv1.ExemptionExpired))
+	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.HavePrefix("Tolerated: spec.replicas: Invalid value: 2: "))
 }

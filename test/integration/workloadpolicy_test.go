@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -174,6 +175,11 @@ func TestEnforcementOfPlainWorkloads(t *testing.T) {
 		return seen.texts
 	}).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HaveSuffix(
 		`spec.replicas: Invalid value: 4: must be at most 1 (policy "` + lenient.Name + `", rule "staging.maxReplicas")`)))
+	change(t, strict, func(p *mspolicyv1.PlatformPolicy) {
+		p.Spec.Exemptions = []mspolicyv1.Exemption{{Kind: "Deployment", Namespace: selected, Name: "web", Reason: "a test",
+			Until: metav1.NewTime(time.Now().Add(time.Hour))}}
+	})
+	g.Eventually(create(selected)).WithContext(t.Context()).Should(gomega.BeEmpty(), "it is exempt, by its name at creation")
 	// The children for the enforcement are pruned when no rule has it any more.
 	name := client.ObjectKey{Name: "mainstay.warn." + lenient.Name}
 	g.Expect(alice.Get(t.Context(), name, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})).To(gomega.Succeed())

@@ -84,7 +84,8 @@ func governDeployments(ctx context.Context, to client.Client) error {
 	stored.Spec.Rules = []mspolicyv1.Rule{rule}
 	built, binding := admissionpolicy.Build(admissionpolicy.Input{Name: "mainstay-bench", Policy: &stored,
 		Enforcement: mspolicyv1.EnforcementDeny,
-		All: policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}}, Ungoverned: []string{metav1.NamespaceSystem}, Manager: managerUser})
+		All:         policy.Set{Policies: []mspolicyv1.PlatformPolicy{stored}},
+		Ungoverned:  []string{metav1.NamespaceSystem}, Manager: managerUser})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governedNamespace}}
 	for _, object := range []client.Object{built, binding, namespace} {
 		if err := to.Create(ctx, object); err != nil {

@@ -9,6 +9,9 @@ const (
 	// ConditionAuditIncomplete is True when the status does not count all workloads of other owners
 	// as they are now. The rules are enforced all the same. It is absent otherwise.
 	ConditionAuditIncomplete = "AuditIncomplete"
+	// ConditionExemptionsExpiring is True while an exemption ends within 7 days, or has ended. It is
+	// absent otherwise.
+	ConditionExemptionsExpiring = "ExemptionsExpiring"
 )
 
 // Reasons of the conditions.
@@ -18,6 +21,10 @@ const (
 	// ReasonAuditFailed (AuditIncomplete): the last audit of the workloads failed. The message says
 	// why, and from when the numbers are. It is retried.
 	ReasonAuditFailed = "AuditFailed"
+	// ReasonExpiringSoon (ExemptionsExpiring): an exemption ends within 7 days, and none has ended.
+	ReasonExpiringSoon = "ExpiringSoon"
+	// ReasonExpired (ExemptionsExpiring): an exemption has ended. Remove it.
+	ReasonExpired = "Expired"
 	// ReasonTooManyObjects (AuditIncomplete): more objects without a controller exist than one audit
 	// reads. The message has their kinds.
 	ReasonTooManyObjects = "TooManyObjects"

@@ -58,6 +58,13 @@ type PlatformPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=17
 	Rules []Rule `json:"rules"`
 
+	// Exemptions are objects to which rules of this policy do not apply until a time: they are not
+	// refused, not counted as violations, and the rule's enforced values are not written.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Exemptions []Exemption `json:"exemptions,omitempty"`
+
 	// Workloads is what happens to workloads without an object of Mainstay's that break a rule:
 	// Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
 	// Pods. Off: nothing. Audit: an annotation in the API server's audit log. Warn: a warning for the
@@ -69,6 +76,54 @@ type PlatformPolicySpec struct {
 	// +kubebuilder:validation:Enum=Off;Audit;Warn;Enforce
 	Workloads WorkloadsMode `json:"workloads,omitempty"`
 }
+
+// Exemption is an object to which rules do not apply for a time.
+type Exemption struct {
+	// Kind of the object.
+	// +required
+	// +kubebuilder:validation:Enum=WebApp;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
+	Kind string `json:"kind"`
+	// Namespace of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Rules that do not apply, by their fields, in the rules for all environments. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	Rules []RuleName `json:"rules,omitempty"`
+	// Reason is why, for people.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason"`
+	// Until is when the exemption ends: 2026-01-31T12:00:00Z. What runs then keeps running, and a
+	// change of it must not break more of the rules.
+	// +required
+	Until metav1.Time `json:"until"`
+}
+
+// RuleName is a field of a rule that requires something.
+// +kubebuilder:validation:Enum=maxReplicas;allowedRegistries;requireResourceLimits;requiredLabels;enforced.labels;enforced.securityProfile;enforced.securityContext
+type RuleName string
+
+// The names of rules.
+const (
+	RuleMaxReplicas           RuleName = "maxReplicas"
+	RuleAllowedRegistries     RuleName = "allowedRegistries"
+	RuleRequireResourceLimits RuleName = "requireResourceLimits"
+	RuleRequiredLabels        RuleName = "requiredLabels"
+	RuleEnforcedLabels        RuleName = "enforced.labels"
+	RuleSecurityProfile       RuleName = "enforced.securityProfile"
+	RuleSecurityContext       RuleName = "enforced.securityContext"
+)
 
 // WorkloadsMode is what happens to a workload that breaks a rule.
 type WorkloadsMode string
@@ -265,15 +320,47 @@ type PlatformPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Violating []Violator `json:"violating,omitempty"`
+	// Exemptions are those of the spec, in their order, with their state.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Exemptions []ExemptionStatus `json:"exemptions,omitempty"`
 	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
 	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, and Stalled and AuditIncomplete while they are True.
+	// Conditions are Ready, and Stalled, AuditIncomplete and ExemptionsExpiring while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ExemptionState says whether an exemption counts.
+type ExemptionState string
+
+// The states.
+const (
+	// ExemptionActive: it counts.
+	ExemptionActive ExemptionState = "Active"
+	// ExemptionExpiring: it counts, and ends within 7 days.
+	ExemptionExpiring ExemptionState = "Expiring"
+	// ExemptionExpired: it does not count any more. Remove it.
+	ExemptionExpired ExemptionState = "Expired"
+)
+
+// ExemptionStatus is the state of an exemption.
+type ExemptionStatus struct {
+	// Kind of the object.
+	Kind string `json:"kind"`
+	// Namespace of the object.
+	Namespace string `json:"namespace"`
+	// Name of the object.
+	Name string `json:"name"`
+	// State is Active, Expiring (within 7 days) or Expired.
+	State ExemptionState `json:"state"`
+	// Until is when the exemption ends.
+	Until metav1.Time `json:"until"`
 }
 
 // Violator is an object that breaks a policy.

@@ -81,7 +81,7 @@ func (a *Audit) Add(object metav1.Object) {
 		return
 	}
 	a.workloads[object.GetNamespace()]++
-	if violations := a.rules[object.GetNamespace()].Check(workload.Subject()); len(violations) > 0 {
+	if violations := a.rules[object.GetNamespace()].For(kind, object.GetName()).Check(workload.Subject()); len(violations) > 0 {
 		a.violators = append(a.violators, audited{kind, object.GetNamespace(), object.GetName(), violations})
 	}
 }

@@ -75,6 +75,8 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 	}
 	status.Phase = summary.Phase(status.Conditions)
 	status.Conditions = append(status.Conditions, observed.Audit.conditions()...)
+	status.Exemptions = exemptions(stored, observed.Policies.Now)
+	status.Conditions = append(status.Conditions, expiring(status.Exemptions)...)
 	governing := map[string]policy.Rules{}
 	for namespace, labels := range observed.Namespaces {
 		rules := observed.Policies.Governing(namespace, labels)
@@ -102,7 +104,7 @@ func violators(name string, governing map[string]policy.Rules, observed Observed
 	for _, object := range observed.Objects {
 		if rules, governed := governing[object.Namespace]; governed {
 			objects++
-			add(object.Kind, object.Namespace, object.Name, rules.Check(object.Subject))
+			add(object.Kind, object.Namespace, object.Name, rules.For(object.Kind, object.Name).Check(object.Subject))
 		}
 	}
 	if audit := observed.Audit; audit != nil {

@@ -154,6 +154,7 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 	if err != nil {
 		return warnings, apierrors.NewInternalError(err)
 	}
+	rules = rules.For(k.Kind.Kind, object.GetName())
 	violations := rules.Check(k.Subject(object))
 	if before != nil {
 		former := (*before).DeepCopyObject().(T)
@@ -217,6 +218,6 @@ func (d defaulter[T]) Default(ctx context.Context, object T) error {
 			return apierrors.NewInternalError(err)
 		}
 	}
-	warn(ctx, d.kind.Govern(object, before, rules))
+	warn(ctx, d.kind.Govern(object, before, rules.For(d.kind.Kind.Kind, object.GetName())))
 	return nil
 }

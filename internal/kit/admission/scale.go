@@ -81,6 +81,7 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
+	rules = rules.For(h.scale.Kind, request.Name)
 	check := func(count int32) []policy.Violation {
 		return rules.CheckReplicas([]policy.Replicas{{Field: h.scale.Field, Count: count}})
 	}

@@ -1,13 +1,18 @@
 package admission
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 const (
@@ -173,6 +178,37 @@ func TestEnforcement(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, answerOf(send(scaleOf(t, rules), to(1), to(11)))); diff != "" {
 			t.Errorf("%q, scaled: %s", enforcement, diff)
+		}
+	}
+}
+
+// TestExemption: the object of that kind and name is neither refused nor changed.
+func TestExemption(t *testing.T) {
+	rules := func(kind, name string) policy.Source {
+		return func(_ context.Context, namespace string) (policy.Rules, error) {
+			base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+			base.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", MaxReplicas: new(int32(10)),
+				Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold"}}}}
+			base.Spec.Exemptions = []mspolicyv1.Exemption{{Kind: kind, Namespace: namespace, Name: name, Until: metav1.Unix(1, 0)}}
+			return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), nil
+		}
+	}
+	for _, test := range []struct {
+		kind, name string
+		isExempt   bool
+	}{{"WebApp", "web", true}, {"WebApp", "other", false}, {"Deployment", "web", false}} {
+		source := rules(test.kind, test.name)
+		hooks := webApp(source).Hooks(newScheme(t))
+		if got := answerOf(send(hooks[0], "", object(`{}`, `{"image":"a","replicas":11}`))).Allowed; got != test.isExempt {
+			t.Errorf("%s %s: admitted is %t", test.kind, test.name, got)
+		}
+		if got := len(send(hooks[1], "", object(`{}`, `{"image":"a"}`)).Patches) == 0; got != test.isExempt {
+			t.Errorf("%s %s: unchanged is %t", test.kind, test.name, got)
+		}
+		scale := Scale{Kind: "WebApp", Field: field.NewPath("spec", "replicas"), Rules: source,
+			Refuse: func(context.Context, types.NamespacedName) (string, error) { return "", nil }}.Hook(newScheme(t))
+		if got := answerOf(send(scale, to(1), to(11))).Allowed; got != test.isExempt {
+			t.Errorf("%s %s: scaled is %t", test.kind, test.name, got)
 		}
 	}
 }

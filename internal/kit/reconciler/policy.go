@@ -24,6 +24,8 @@ import (
 // Unlike admission, this defaults and replaces nothing: a changed policy must not restart
 // workloads.
 type Policy[T Object, O any] struct {
+	// Kind is the name of the kind, as exemptions have it.
+	Kind string
 	// Rules reads the rules that govern a namespace.
 	Rules policy.Source
 	// Wanted returns what policies check of an admitted object. It is pure, as is Running.
@@ -49,6 +51,7 @@ func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review
 	if err != nil {
 		return review{}, err
 	}
+	rules = rules.For(p.Kind, object.GetName())
 	violations := rules.Check(p.Wanted(object, observed))
 	refused := policy.Enforced(violations, mspolicyv1.EnforcementDeny)
 	worse := refused

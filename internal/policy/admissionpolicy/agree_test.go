@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -245,6 +246,8 @@ func (c chance) request() request {
 	return r
 }
 
+var kinds = map[string]string{"deployments": "Deployment", "pods": "Pod", "cronjobs": "CronJob"}
+
 // others are not the default environments. The longest ending of a namespace's name counts.
 var others = func() policy.Environments {
 	made, err := policy.NewEnvironments([]string{"production:prod", "shop:shop-prod", "qa", "dev"})
@@ -283,7 +286,7 @@ func TestAgreesWithPolicy(t *testing.T) {
 	for seed := range cases.Seeds(t, 60, 5_000) {
 		c := chance{rand.New(rand.NewPCG(seed, 11))} //nolint:gosec // tests need a repeatable sequence
 		policies := c.policies()
-		all := policy.Set{Policies: policies, Environments: one(c, policy.Environments{}, others)}
+		all := policy.Set{Policies: policies, Environments: one(c, policy.Environments{}, others), Now: time.Unix(5, 0)}
 		enforcement := one(c, mspolicyv1.EnforcementDeny, mspolicyv1.EnforcementDeny, mspolicyv1.EnforcementWarn, mspolicyv1.EnforcementAudit)
 		built, _ := Build(Input{Name: "x", Policy: &policies[0], Enforcement: enforcement, All: all, Manager: "m"})
 		evaluated := compile(t, built)
@@ -291,7 +294,7 @@ func TestAgreesWithPolicy(t *testing.T) {
 			r := c.request()
 			on := all
 			on.ForWorkloads = true
-			rules := on.Governing(r.namespace, r.namespaceLabels())
+			rules := on.Governing(r.namespace, r.namespaceLabels()).For(kinds[r.resource], "x")
 			found := rules.Check(r.subject(r.template, r.labels, r.replicas))
 			if r.old != nil {
 				found = policy.Worse(found, rules.Check(r.subject(r.oldTemplate, r.oldLabels, r.oldReplicas)))

@@ -128,6 +128,8 @@ var ofRequest = []admissionv1.Variable{
 	{Name: "namespaceLabels", Expression: "has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {}"},
 	{Name: "isNew", Expression: "oldObject == null"},
 	{Name: "resource", Expression: "request.resource.resource"},
+	// The name is unknown on creation if the API server generates it: then nothing is exempt.
+	{Name: "target", Expression: "request.resource.resource + '/' + request.namespace + '/' + request.name"},
 	{Name: "subresource", Expression: "request.?subResource.orValue('')"},
 	{Name: "object", Expression: "dyn(object)"},
 	{Name: "old", Expression: "variables.isNew ? dyn({}) : dyn(oldObject)"},

@@ -92,6 +92,11 @@ func (c chance) policies() []mspolicyv1.PlatformPolicy {
 		for _, environment := range some(c, 3, "*", "production", "prod", "dev", "staging") {
 			policy.Spec.Rules = append(policy.Spec.Rules, c.rule(environment))
 		}
+		for range c.IntN(3) {
+			policy.Spec.Exemptions = append(policy.Spec.Exemptions, mspolicyv1.Exemption{Kind: one(c, "Deployment", "Pod", "CronJob", "WebApp"),
+				Namespace: one(c, "shop", "prod", "shop-prod"), Name: one(c, "x", "x", "y"), Until: one(c, metav1.Unix(1, 0), metav1.Unix(9, 0)),
+				Rules: some(c, 3, "maxReplicas", "allowedRegistries", "enforced.labels", mspolicyv1.RuleSecurityContext, "enforced.securityProfile")})
+		}
 		policies = append(policies, policy)
 	}
 	return policies

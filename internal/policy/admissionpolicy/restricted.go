@@ -126,7 +126,7 @@ func (t *translation) profile(rule mspolicyv1.Rule) {
 		return
 	}
 	add := func(quoted string) {
-		t.add(t.governs(rule), rule, quoted+".map(q, variables.path + '.securityContext: Invalid value: ' + q + "+
+		t.add(t.governs(rule, mspolicyv1.RuleSecurityProfile), rule, quoted+".map(q, variables.path + '.securityContext: Invalid value: ' + q + "+
 			suffix(rule, "enforced.securityProfile", "must be "+string(mspolicyv1.SecurityRestricted))+")")
 	}
 	for _, lapse := range lapses {

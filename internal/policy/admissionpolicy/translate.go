@@ -20,6 +20,8 @@ import (
 // translation is the rules of a policy on their way into CEL.
 type translation struct {
 	stored *mspolicyv1.PlatformPolicy
+	// set has the exemptions of all policies.
+	set policy.Set
 	// rules are those to translate, and all those of all policies in the order of precedence.
 	rules []mspolicyv1.Rule
 	all   []policy.Ruling
@@ -42,7 +44,7 @@ type check struct {
 func newTranslation(input Input) *translation {
 	on := input.All
 	on.ForWorkloads = true
-	t := &translation{stored: input.Policy, all: on.Ordered(), environments: on.Environments, values: values(on.Environments),
+	t := &translation{stored: input.Policy, set: on, all: on.Ordered(), environments: on.Environments, values: values(on.Environments),
 		conditions: map[string]string{}}
 	for _, ruling := range t.all {
 		if ruling.Policy == input.Policy.Name && ruling.Enforcement == input.Enforcement {
@@ -69,7 +71,7 @@ func (t *translation) variables() []admissionv1.Variable {
 		t.securityContext(rule)
 	}
 	for _, rule := range t.rules {
-		t.governs(rule)
+		t.governs(rule, "")
 	}
 	made := t.made
 	all, clear, unclear := []string{"[]"}, []string{"[]"}, []string{"[]"}
@@ -95,7 +97,7 @@ func (t *translation) unclear(isUnclear, violations string) string {
 	var governing []string
 	for _, rule := range t.rules {
 		if !isEverywhere(rule) {
-			governing = append(governing, t.governs(rule))
+			governing = append(governing, t.governs(rule, ""))
 		}
 	}
 	if len(governing) == 0 {
@@ -124,9 +126,40 @@ func (t *translation) in(rule mspolicyv1.Rule) []string {
 	return []string{string(means), policy.Unclear}
 }
 
-// governs returns a condition: whether a rule governs the namespace of the request.
-func (t *translation) governs(rule mspolicyv1.Rule) string {
-	return t.variable("governs", strings.Join(append(t.within(t.in(rule)), selected(rule.NamespaceSelector)...), " && "))
+// governs returns a condition: whether a field of a rule of the policy governs the object of the
+// request. Without a field, it is whether the rule governs its namespace.
+func (t *translation) governs(rule mspolicyv1.Rule, field mspolicyv1.RuleName) string {
+	return t.governsIn(policy.Ruling{Policy: t.stored.Name, Rule: rule}, field)
+}
+
+// governsIn is governs for a rule of any policy.
+func (t *translation) governsIn(ruling policy.Ruling, field mspolicyv1.RuleName) string {
+	all := append(t.within(t.in(ruling.Rule)), selected(ruling.NamespaceSelector)...)
+	if exempt := t.exempt(ruling.Policy, field); len(exempt) > 0 {
+		all = append(all, "!"+t.variable("exempt", "variables.target in "+list(exempt)))
+	}
+	return t.variable("governs", strings.Join(all, " && "))
+}
+
+// resources are the kinds that an exemption can name, beside those of Mainstay.
+var resources = map[string]string{
+	"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets", "ReplicaSet": "replicasets",
+	"ReplicationController": "replicationcontrollers", "Job": "jobs", "CronJob": "cronjobs", "Pod": "pods",
+}
+
+// exempt returns the objects to which a field of the rules of a policy does not apply now, as the
+// variable target has them.
+func (t *translation) exempt(name string, field mspolicyv1.RuleName) []string {
+	var targets []string
+	for _, stored := range t.set.Policies {
+		for _, exemption := range stored.Spec.Exemptions {
+			resource, isOne := resources[exemption.Kind]
+			if stored.Name == name && field != "" && isOne && policy.IsActive(exemption, t.set.Now) && policy.Lifts(exemption, field) {
+				targets = append(targets, resource+"/"+exemption.Namespace+"/"+exemption.Name)
+			}
+		}
+	}
+	return targets
 }
 
 // within returns a condition for some of the environments; none for all.
@@ -180,14 +213,14 @@ func selected(selector *metav1.LabelSelector) []string {
 
 // takesEffect returns a condition: whether a rule governs, and no rule before it for which has is
 // true. Only the first one of those takes effect.
-func (t *translation) takesEffect(rule mspolicyv1.Rule, has func(mspolicyv1.Rule) bool) string {
-	condition := t.governs(rule)
+func (t *translation) takesEffect(rule mspolicyv1.Rule, field mspolicyv1.RuleName, has func(mspolicyv1.Rule) bool) string {
+	condition := t.governs(rule, field)
 	for _, other := range t.all {
 		if other.Policy == t.stored.Name && other.Environment == rule.Environment {
 			break
 		}
 		if has(other.Rule) {
-			condition += " && !" + t.governs(other.Rule)
+			condition += " && !" + t.governsIn(other, field)
 		}
 	}
 	return condition
@@ -216,7 +249,7 @@ func (t *translation) replicas(rule mspolicyv1.Rule) {
 		return object + ".?spec.?replicas.orValue(variables.subresource == 'scale' ? 0 : 1)"
 	}
 	limit := fmt.Sprint(*rule.MaxReplicas)
-	t.add(t.governs(rule), rule, "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
+	t.add(t.governs(rule, mspolicyv1.RuleMaxReplicas), rule, "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
 		count("variables.object")+" > "+limit+" && (variables.isNew || "+count("variables.old")+" < "+count("variables.object")+
 		") ? ['spec.replicas: Invalid value: ' + string("+count("variables.object")+") + "+
 		suffix(rule, "maxReplicas", "must be at most "+limit)+"] : []")
@@ -232,7 +265,7 @@ func (t *translation) registries(rule mspolicyv1.Rule) {
 			allowed = append(allowed, prefix.String()+"/")
 		}
 	}
-	t.add(t.governs(rule), rule, "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
+	t.add(t.governs(rule, mspolicyv1.RuleAllowedRegistries), rule, "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
 		"!(i.image in i.was)).map(i, i.at + ': ' + (i.image == '' ? 'Required value' : 'Invalid value: ' + strings.quote(i.image)) + "+
 		suffix(rule, "allowedRegistries", "must be an image of "+strings.Join(rule.AllowedRegistries, ", "))+")")
 }
@@ -245,7 +278,7 @@ func (t *translation) limits(rule mspolicyv1.Rule) {
 		lacks := func(c string) string {
 			return fmt.Sprintf("sign(quantity(string(%s.?resources.?limits[?'%s'].orValue('0')))) == 0", c, resource)
 		}
-		t.add(t.governs(rule), rule, "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
+		t.add(t.governs(rule, mspolicyv1.RuleRequireResourceLimits), rule, "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
 			")).map(c, c.at + '.resources.limits["+string(resource)+"]: Required value' + "+
 			suffix(rule, "requireResourceLimits", "must be more than 0", policy.LimitRemedy(resource))+")")
 	}
@@ -255,7 +288,7 @@ func (t *translation) requiredLabels(rule mspolicyv1.Rule) {
 	if len(rule.RequiredLabels) == 0 {
 		return
 	}
-	t.add(t.governs(rule), rule, "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
+	t.add(t.governs(rule, mspolicyv1.RuleRequiredLabels), rule, "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
 		".filter(k, !(k in variables.labels) && (variables.isNew || k in variables.oldLabels))"+
 		".map(k, 'metadata.labels[' + k + ']: Required value' + "+suffix(rule, "requiredLabels", "must be set, to any value", "add the label ")+" + k)")
 }
@@ -263,14 +296,15 @@ func (t *translation) requiredLabels(rule mspolicyv1.Rule) {
 func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
 	var entries []string
 	for _, key := range slices.Sorted(maps.Keys(rule.Enforced.Labels)) {
-		takesEffect := t.takesEffect(rule, func(other mspolicyv1.Rule) bool { _, has := other.Enforced.Labels[key]; return has })
+		has := func(other mspolicyv1.Rule) bool { _, has := other.Enforced.Labels[key]; return has }
+		takesEffect := t.takesEffect(rule, mspolicyv1.RuleEnforcedLabels, has)
 		entries = append(entries, fmt.Sprintf("{'key': dyn(%s), 'value': dyn(%s), 'counts': dyn(%s)}", quote(key),
 			quote(rule.Enforced.Labels[key]), takesEffect))
 	}
 	if len(entries) == 0 {
 		return
 	}
-	t.add(t.governs(rule), rule, "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
+	t.add(t.governs(rule, mspolicyv1.RuleEnforcedLabels), rule, "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
 		".filter(l, l.counts && variables.labels[?l.key] != optional.of(l.value) && "+
 		"(variables.isNew || variables.oldLabels[?l.key] == optional.of(l.value)))"+
 		".map(l, 'metadata.labels[' + l.key + ']: ' + (variables.labels[?l.key].orValue('') == '' ? 'Required value' : "+
@@ -305,7 +339,7 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 	if context == nil {
 		return
 	}
-	in := t.governs(rule)
+	in := t.governs(rule, mspolicyv1.RuleSecurityContext)
 	forbid := func(rule mspolicyv1.Rule, name, field string, accepted bool, isLoose func(c, spec string) string) {
 		t.loose(in, rule, looseField{name, field, fmt.Sprintf("must be %t", accepted), isLoose, always(fmt.Sprint(!accepted))})
 	}
@@ -338,7 +372,7 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 func (t *translation) user(in string, rule mspolicyv1.Rule, context *mspolicyv1.SecurityContext) {
 	elsewhere := in
 	if context.RunAsUser != nil {
-		fixed := t.takesEffect(rule, namesUser)
+		fixed := t.takesEffect(rule, mspolicyv1.RuleSecurityContext, namesUser)
 		elsewhere = in + " && !(" + fixed + ")"
 		user := func(c, spec string) string {
 			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -34,6 +35,8 @@ type Reader struct {
 	// Live reads from the API server: for a namespace that is too new for the cache.
 	Live         client.Reader
 	Environments policy.Environments
+	// Clock says which exemptions have ended.
+	Clock clock.PassiveClock
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
 	// Known waits until all policies exist that are about to be created, and returns an error if that
@@ -63,7 +66,7 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 	if err := r.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return policy.Rules{}, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
-	return policy.Set{Policies: all.Items, Environments: r.Environments}.Governing(namespace, found.Labels), nil
+	return policy.Set{Policies: all.Items, Environments: r.Environments, Now: r.Clock.Now()}.Governing(namespace, found.Labels), nil
 }
 
 // Needs returns what a Reader reads from the cache in addition to namespaces: all policies.

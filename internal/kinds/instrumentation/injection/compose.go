@@ -111,6 +111,7 @@ func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 // injects what is desired now. before is the template that the write replaces, or nil: an owner may
 // have dropped the record. Compose returns one status for each of s.Agents.
 func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) []AgentStatus {
+	s = s.exempting(w)
 	recorded, last := records(w.Template, before)
 	retained := s.retained(w, last)
 	remove(w.Template, recorded)

@@ -18,6 +18,13 @@ var agentField = field.NewPath("spec", "agent")
 const ownResources = "; in pods with resources of their own (spec.resources), the agent's init container has no limits: " +
 	"set spec.agent.volumeMode to ImageVolume, which needs no such container"
 
+// exempting returns the context for one workload: without the rules from which it is exempt.
+func (s *NamespaceContext) exempting(w *Workload) *NamespaceContext {
+	exempt := *s
+	exempt.Rules = s.Rules.For(w.Kind, w.Name)
+	return &exempt
+}
+
 // refuseByPolicy returns why policies keep an Injection out of a template, or nil. had is what is
 // injected now, in before, or nil. As for applications, a violation that exists already is no
 // reason: the same image stays, and may be injected in another way.

@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -62,7 +63,7 @@ func setup[T Object](in registration.Input, name string, definition admission.Ki
 	if in.Rules != nil {
 		everywhere := func(ctx context.Context, _ client.Object) []reconcile.Request { return concerned.all(ctx, "") }
 		under = under.Watches(&mspolicyv1.PlatformPolicy{}, watch.Later(everywhere, gather),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+			builder.WithPredicates(policyreader.Changed()))
 	}
 	if sources := in.Workloads.Sources; sources != nil {
 		for _, kind := range sources.Kinds() {

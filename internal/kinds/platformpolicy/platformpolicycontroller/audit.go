@@ -114,6 +114,9 @@ func describe(observed platformpolicy.Observed) string {
 	for _, stored := range observed.Policies.Policies {
 		if policy.GovernsWorkloads(&stored) {
 			all = append(all, fmt.Sprint(stored.UID, stored.Generation))
+			for _, exemption := range stored.Spec.Exemptions {
+				all = append(all, fmt.Sprint(policy.IsActive(exemption, observed.Policies.Now)))
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(observed.Namespaces)) {

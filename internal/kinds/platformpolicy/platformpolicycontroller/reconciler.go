@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
@@ -80,7 +81,7 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 	if err := k.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
-	observed.Policies = policy.Set{Policies: all.Items, Environments: k.input.Environments}
+	observed.Policies = policy.Set{Policies: all.Items, Environments: k.input.Environments, Now: k.input.Clock.Now()}
 	for _, other := range k.input.Kinds {
 		if other.Governed == nil {
 			continue
@@ -122,9 +123,10 @@ func userOf(writer client.Client) func(context.Context) (string, error) {
 	}
 }
 
-// Report sets the status, and asks for the next audit.
+// Report sets the status. The next reconcile is due with the next audit, or when the state of an
+// exemption changes.
 func (kind) Report(into, stored *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{},
 	result plan.Result) time.Duration {
 	into.Status = platformpolicy.Status(stored, observed, result)
-	return observed.NextAudit
+	return requeue.Sooner(observed.NextAudit, platformpolicy.NextExpiry(stored, observed.Policies.Now))
 }

@@ -47,9 +47,10 @@ const gather = 3 * time.Second
 func setup(_ context.Context, in registration.Input) error {
 	cached := in.Manager.GetClient()
 	r := registration.Complete(in, &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}]{
-		Name:              platformpolicy.Controller,
-		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
-		ProblemConditions: []string{mspolicyv1.ConditionStalled, mspolicyv1.ConditionAuditIncomplete},
+		Name: platformpolicy.Controller,
+		New:  func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
+		ProblemConditions: []string{mspolicyv1.ConditionStalled, mspolicyv1.ConditionAuditIncomplete,
+			mspolicyv1.ConditionExemptionsExpiring},
 		Kind: kind{
 			cached: cached, children: in.Children(), manager: userOf(cached), input: in,
 			auditor: &auditor{live: in.Manager.GetAPIReader(), clock: in.Clock, namespaces: in.Watched},
@@ -60,7 +61,7 @@ func setup(_ context.Context, in registration.Input) error {
 	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(platformpolicy.Controller).
 		For(&mspolicyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&mspolicyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
+		Watches(&mspolicyv1.PlatformPolicy{}, everything, builder.WithPredicates(policyreader.Changed())).
 		Owns(&admissionregistrationv1.ValidatingAdmissionPolicy{}, builder.WithPredicates(watch.ContentChanged())).
 		Owns(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, builder.WithPredicates(watch.ContentChanged())).
 		Watches(watch.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))

@@ -185,7 +185,7 @@ func newReconciler(in registration.Input, routes, monitors *optionalapi.API) rec
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
-			Rules: in.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
+			Kind: "WebApp", Rules: in.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
 		}
 	}
 	return r
