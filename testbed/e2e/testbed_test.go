@@ -141,6 +141,7 @@ func TestUp(t *testing.T) {
 			"network and volume": func(b *testbed) { testNetwork(b); testVolume(b) }, // both use the pod client
 			"metrics":            testMetrics,
 			"java":               testJava,
+			"postgresql":         testPostgreSQL,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -219,6 +220,25 @@ func testJava(b *testbed) {
 	const restarted = `{.status.containerStatuses[0].lastState.terminated.reason}`
 	b.eventuallyKube("Error", "-n", "java", "get", "pod", "broken", "-o", "jsonpath="+restarted)
 	b.kube("delete", "namespace", "java")
+}
+
+// testPostgreSQL runs a server of each version that Debian has.
+func testPostgreSQL(b *testbed) {
+	versions := []string{"15", "17", "18"}
+	build := []string{"image", "build"}
+	for _, version := range versions {
+		build = append(build, "postgresql-"+version)
+	}
+	run(b.t, b.program, append([]string{"image", "load"}, strings.Fields(run(b.t, b.program, build...))...)...)
+	b.kube("apply", "-f", "testdata/postgresql.yaml")
+	b.kube("-n", "postgresql", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s")
+	for _, version := range versions {
+		got := b.kube("-n", "postgresql", "exec", "postgresql-"+version, "--", "psql", "-h", "/data", "-U", "postgres", "-tAc", "SHOW server_version")
+		if !strings.HasPrefix(got, version+".") {
+			b.t.Errorf("postgresql:%s is %s", version, got)
+		}
+	}
+	b.kube("delete", "namespace", "postgresql")
 }
 
 // testRestart kills a component, which `up` starts again.

@@ -195,6 +195,11 @@ func packageLayers(ctx context.Context, suite, scratch string, packages []string
 	if err != nil {
 		return nil, err
 	}
+	return layersOf(ctx, scratch, files)
+}
+
+// layersOf returns a layer for each file of a package.
+func layersOf(ctx context.Context, scratch string, files []string) ([]v1.Layer, error) {
 	var layers []v1.Layer
 	for i, file := range files {
 		unpacked := filepath.Join(scratch, strconv.Itoa(i)+".tar")

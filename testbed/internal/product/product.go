@@ -25,6 +25,7 @@ const (
 	KubectlImage       = "docker.io/mainstay/kubectl:1.37.1"
 	DemoJavaImage      = "docker.io/mainstay/demo-java:1.0"
 	DemoAgentImage     = "docker.io/mainstay/demo-agent" // tags 1.0, 2.0 and broken
+	PostgreSQLImage    = "docker.io/mainstay/postgresql" // a tag for each major version
 )
 
 // imageRevision changes the key of every image: raise it when this package builds
@@ -50,7 +51,9 @@ func Images() []string { return append(CoreImages(), "metrics-server", "nginx") 
 
 // AllImages returns the names that [Builder.Image] accepts, including images that a node gets only
 // by `image load`.
-func AllImages() []string { return append(Images(), "kubectl", "demo-java", "demo-agent") }
+func AllImages() []string {
+	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent"}, postgresqlNames())
+}
 
 // Image returns the tarball of one image.
 func (b Builder) Image(ctx context.Context, name string) (string, error) {
@@ -63,6 +66,11 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 		return b.demoJava(ctx)
 	case "demo-agent":
 		return b.demoAgent(ctx)
+	}
+	for _, source := range postgresqlSources {
+		if source.name() == name {
+			return b.postgresql(ctx, source)
+		}
 	}
 	program, found := b.programs()[name]
 	if !found {
