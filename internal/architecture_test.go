@@ -46,6 +46,7 @@ var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/kit/jsonpatch", "internal/kit/monitoring",
 	"internal/policy", "internal/policy/admissionpolicy", "internal/render", "internal/workload", "internal/instance/election",
+	"internal/postgres",
 }
 
 // large is a kind whose decisions are divided into parts, which are packages of their own.

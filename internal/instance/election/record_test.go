@@ -95,8 +95,12 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Decode(text); err != nil || !reflect.DeepEqual(again, record) {
-			t.Errorf("read again: %+v, %v, was %+v", again, err, record)
+		again, err := Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written, err := again.Encode(); err != nil || written != text {
+			t.Errorf("read and written again: %s, %v, was %s", written, err, text)
 		}
 	})
 }

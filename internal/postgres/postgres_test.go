@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// control returns the first bytes of pg_control after initdb of the newest release of a version.
+func control(t testing.TB, major int) []byte {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprint("testdata/pg_control-", major))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// TestReadControl compares with what pg_controldata, or initdb's first checkpoint, says.
+func TestReadControl(t *testing.T) {
+	for major, want := range map[int]Control{
+		12: {System: 7711237901778813124, Checkpoint: 0x1642e90},
+		13: {System: 7711237904276496608, Checkpoint: 0x15c4710},
+		14: {System: 7711237907029893372, Checkpoint: 0x16efc30},
+		15: {System: 7711237689802485437, Checkpoint: 0x1500570},
+		16: {System: 7711237909717430552, Checkpoint: 0x14ddc20},
+		17: {System: 7711237692401790675, Checkpoint: 0x14ee780},
+		18: {System: 7711237695906418409, Checkpoint: 0x1765b78},
+	} {
+		want.Major, want.State, want.Timeline = major, ShutDown, 1
+		if got, err := ReadControl(control(t, major)); err != nil || got != want {
+			t.Errorf("%d: got %+v, %v, want %+v", major, got, err, want)
+		}
+	}
+}
+
+func TestReadControlThatSaysNothing(t *testing.T) {
+	good := control(t, 17)
+	for name, test := range map[string]struct {
+		content []byte
+		want    string
+	}{
+		"empty":              {nil, "0 bytes"},
+		"torn":               {good[:300], "300 bytes"},
+		"one bit":            {append([]byte{good[0] ^ 1}, good[1:]...), "checksum"},
+		"another version":    {bytes.Replace(good, []byte{0xa4, 0x06, 0, 0}, []byte{0xa5, 0x06, 0, 0}, 1), "version 1701"},
+		"another byte order": {bytes.Replace(good, []byte{0xa4, 0x06, 0, 0}, []byte{0, 0, 0x06, 0xa4}, 1), "little-endian"},
+	} {
+		if _, err := ReadControl(test.content); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// history is that of a server that was promoted three times; it left timeline 2 for 4 directly.
+const history = "1\t0/3000000\tno recovery target specified\n\n# by hand\n2\t0/5000000\tx\n"
+
+func TestPositions(t *testing.T) {
+	full, err := History(4, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for position, want := range map[election.Position]bool{
+		Position(1, 0x3000000): true, Position(1, 0x3000001): false, Position(2, 0x4fffff0): true, Position(2, 0x5000008): false,
+		Position(3, 0x1000000): false, Position(4, 1<<60): true, Position(5, 1): false, "": false, "4": false, "x:0/1": false, "4:zz": false,
+	} {
+		if got := (Positions{}).Holds(full, position); got != want {
+			t.Errorf("%s is part of %q: got %t", position, full, got)
+		}
+	}
+	for _, test := range []struct {
+		a, b election.Position
+		want election.Comparison
+	}{
+		{Position(1, 9), Position(1, 9), election.Equal},
+		{Position(1, 9), Position(1, 10), election.Behind},
+		{Position(10, 1), Position(9, 1<<40), election.Ahead},
+		{Position(1, 1<<32), Position(1, 1<<32-1), election.Ahead},
+		{"", Position(1, 9), election.Incomparable},
+	} {
+		if got := (Positions{}).Compare(test.a, test.b); got != test.want {
+			t.Errorf("%s and %s: got %d", test.a, test.b, got)
+		}
+	}
+}
+
+func TestHistoriesThatNoServerWrites(t *testing.T) {
+	for name, content := range map[string]string{
+		"one line without a place": "1\n", "not in order": "2\t0/5\n1\t0/6\n", "its own timeline": "4\t0/5\n", "no number": "x\t0/5\n",
+		"no place": "1\t5\n", "too large": strings.Repeat("#", maxHistoryBytes+1),
+	} {
+		if got, err := History(4, content); err == nil {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+// FuzzControlFile: whatever is on the volume is read or refused.
+func FuzzControlFile(f *testing.F) {
+	for major := 12; major <= 18; major++ {
+		f.Add(control(f, major))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if read, err := ReadControl(content); err == nil && (read.Major < 12 || read.Major > 18) {
+			t.Errorf("got %+v", read)
+		}
+	})
+}
+
+// FuzzHistory: whatever a peer sends as history or position is compared or refused, and a server's
+// own end is always part of its history.
+func FuzzHistory(f *testing.F) {
+	f.Add(uint32(4), history, "2:0/4000000")
+	f.Fuzz(func(t *testing.T, timeline uint32, content, position string) {
+		_ = Positions{}.Holds(election.History(content), election.Position(position))
+		_ = Positions{}.Compare(election.Position(content), election.Position(position))
+		full, err := History(timeline, content)
+		if err == nil && timeline > 0 && !(Positions{}).Holds(full, Position(timeline, 1)) {
+			t.Errorf("timeline %d is not part of %q", timeline, full)
+		}
+	})
+}
