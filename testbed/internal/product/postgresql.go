@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -50,13 +51,23 @@ func postgresqlNames() []string {
 	for _, source := range postgresqlSources {
 		names = append(names, source.name())
 	}
+	for _, server := range npmPostgreSQLs {
+		names = append(names, server.name())
+	}
 	return names
 }
 
 func (s postgresqlSource) name() string { return "postgresql-" + s.version }
 
+// programs is the folder with the programs, psql among them.
+func (s postgresqlSource) programs() string { return "/usr/lib/postgresql/" + s.version + "/bin" }
+
+func (s postgresqlSource) clientPackages() []string {
+	return slices.Concat(everyPostgreSQL, s.libraries, []string{"postgresql-client-" + s.version})
+}
+
 func (s postgresqlSource) packages() []string {
-	return slices.Concat(everyPostgreSQL, s.libraries, []string{"postgresql-client-" + s.version, "postgresql-" + s.version})
+	return append(s.clientPackages(), "postgresql-"+s.version)
 }
 
 // postgresql builds an image with the server and psql of one version, which anybody may run as any
@@ -87,7 +98,7 @@ func (b Builder) postgresql(ctx context.Context, source postgresqlSource) (strin
 		if err != nil {
 			return nil, err
 		}
-		made, err := source.image(layers)
+		made, err := postgresqlImage(source.version, source.merged, layers)
 		if err != nil {
 			return nil, err
 		}
@@ -95,13 +106,14 @@ func (b Builder) postgresql(ctx context.Context, source postgresqlSource) (strin
 	})
 }
 
-// image makes the image from the layers of the packages.
-func (s postgresqlSource) image(packages []v1.Layer) (v1.Image, error) {
+// postgresqlImage makes an image of layers with a server. Further programs are those of psql, where
+// the server comes without it.
+func postgresqlImage(version string, merged bool, layers []v1.Layer, further ...string) (v1.Image, error) {
 	files := []image.File{
 		{Path: "/etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0::/:/bin/sh\npostgres:x:65532:65532::/:/bin/sh\n")},
 		{Path: "/etc/group", Mode: 0o644, Data: []byte("root:x:0:\npostgres:x:65532:\n")},
 	}
-	if s.merged {
+	if merged {
 		for _, folder := range []string{"bin", "sbin", "lib", "lib64"} {
 			files = append(files, image.File{Path: "/" + folder, Link: "usr/" + folder})
 		}
@@ -110,13 +122,14 @@ func (s postgresqlSource) image(packages []v1.Layer) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs := "/usr/lib/postgresql/" + s.version + "/bin"
+	programs := "/usr/lib/postgresql/" + version + "/bin"
+	folders := slices.Concat([]string{programs}, further, []string{"/usr/bin", "/bin"})
 	made, err := image.New(image.Config{
-		Cmd: []string{programs + "/postgres", "--version"}, Env: []string{"PATH=" + programs + ":/usr/bin:/bin"},
+		Cmd: []string{programs + "/postgres", "--version"}, Env: []string{"PATH=" + strings.Join(folders, ":")},
 		User: nobody, WorkingDir: "/", Ports: []string{"5432/tcp"}, StopSignal: "SIGINT",
-	}, slices.Concat([]v1.Layer{base}, packages)...)
+	}, slices.Concat([]v1.Layer{base}, layers)...)
 	if err != nil {
-		return nil, fmt.Errorf("making the image of PostgreSQL %s: %w", s.version, err)
+		return nil, fmt.Errorf("making the image of PostgreSQL %s: %w", version, err)
 	}
 	return made, nil
 }

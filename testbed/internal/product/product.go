@@ -72,6 +72,11 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 			return b.postgresql(ctx, source)
 		}
 	}
+	for _, server := range npmPostgreSQLs {
+		if server.name() == name {
+			return b.npmPostgreSQL(ctx, server)
+		}
+	}
 	program, found := b.programs()[name]
 	if !found {
 		return "", fmt.Errorf("unknown image %q: must be one of %v", name, AllImages())
