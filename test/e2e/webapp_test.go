@@ -158,9 +158,9 @@ func testAutoscalingOnAndOff(t *testing.T) {
 	g.Eventually(reading(t, ns, "webapp/shop", "{.status.replicaSummary}")).Should(gomega.Equal("3/3"))
 	suspendAndResume(t, ns, "2")
 	apply(t, ns, webapp("shop", demo, "replicas: 2", resources))
-	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}")).Should(gomega.Equal("2"))
-	g.Expect(names(t, ns, "horizontalpodautoscalers")).To(gomega.BeEmpty())
+	g.Eventually(func() []string { return names(t, ns, "horizontalpodautoscalers") }).Should(gomega.BeEmpty())
 	waitReady(t, ns, "shop")
+	g.Expect(read(t, ns, "deployment/shop", "{.spec.replicas}")).To(gomega.Equal("2"))
 }
 
 // suspendAndResume suspends the autoscaled WebApp shop, and resumes it: it gets back its minimum of
