@@ -127,8 +127,8 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// changed returns the files of a bug, with its changes. It fails if the code has changed so that the
-// bug can't be seeded any more.
+// changed returns the files of a bug, with its changes. It fails if the code has changed so that
+// the bug can't be seeded any more.
 func changed(t *testing.T, bug bug) map[string]string {
 	t.Helper()
 	files := map[string]string{}
