@@ -60,10 +60,11 @@ func (c *checks) promises() bool {
 
 // promoted checks I4 and I6.
 func (c *checks) promoted(n *node, term uint64, timeline uint32) {
-	if other := c.terms[term]; other != nil && other != n {
+	known := c.knows(n)
+	if other := c.terms[term]; other != nil && other != n && known {
 		c.fail("I4", "%s and %s were promoted in term %d", other.name(), n.name(), term)
 	}
-	if other, used := c.timelines[timeline]; used {
+	if other, used := c.timelines[timeline]; used && known {
 		c.fail("I4", "timeline %d was begun for term %d, and again for term %d", timeline, other, term)
 	}
 	c.terms[term], c.timelines[timeline] = n, term
@@ -75,6 +76,21 @@ func (c *checks) promoted(n *node, term uint64, timeline uint32) {
 			c.fail("I6", "%s is promoted while %s still takes writes", n.name(), other.name())
 		}
 	}
+}
+
+// knows reports whether a candidate can know which terms and timelines are used: from the record, or,
+// once that was set back, from all others, if they have been there for a while.
+func (c *checks) knows(n *node) bool {
+	const while = 2 * time.Second
+	if !c.w.plan.tampers {
+		return true
+	}
+	for _, other := range c.w.nodes {
+		if other != n && (!other.alive || other.paused || !n.reaches(other) || c.w.now-other.startedAt < while) {
+			return false
+		}
+	}
+	return c.w.now-c.calmSince >= while
 }
 
 // acknowledged notes that a client's write was acknowledged, and checks I1 and I2.

@@ -65,7 +65,7 @@ func (o *Observed) Writing(write WriteRecord) {
 		return
 	}
 	if record.Term == o.Held.Term {
-		if !o.Held.Promoted {
+		if o.Held.RenewedAt == 0 {
 			o.Held.Claimed = o.Now // The claim is tried again.
 		}
 		return

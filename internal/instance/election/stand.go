@@ -15,9 +15,15 @@ func elect(o *Observed) Action {
 	if o.Now-o.Held.Claimed >= electing {
 		// We never promoted, so nothing was acknowledged under the rule that the claim added. The
 		// same rule may stand there from an earlier term of ours: that stays.
-		record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
+		if len(record.Rules) > 1 { // The only rule is that of new data, which nobody else has.
+			record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
+		}
 		record.Handover = nil
 		return o.release(record, "too few promises: "+o.whoIsAhead())
+	}
+	// An election may take longer than a leader may write without having renewed.
+	if !o.Record.InFlight && !o.Record.Stale && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
+		return o.write(record, "renewing while the promises are collected")
 	}
 	if action := o.promiseTo(Promised{Term: o.Held.Term, Candidate: o.Me}); action != nil {
 		return action
@@ -28,6 +34,9 @@ func elect(o *Observed) Action {
 	if o.Held.Forced && o.Held.RequestedAt != 0 && o.Now-o.Held.RequestedAt >= answerTime || cover(record.Rules, o.promisedAndNotAhead()) {
 		if !o.Server.Rule.Equal(record.newest()) {
 			return SetRule{Rule: record.newest()}
+		}
+		if !o.mayWrite(o.Config.hold()) {
+			return o.wait("the record to be renewed, before the server leads", o.Now+pingEvery)
 		}
 		return Promote{Term: o.Held.Term, Timeline: record.Timeline}
 	}
@@ -216,7 +225,8 @@ func (o *Observed) base() (Record, bool) {
 func (o *Observed) askThenClaim() Action {
 	record, complete := o.base()
 	term := max(o.Asked, 1+max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term))
-	if o.AskedAt == 0 || o.Asked < term {
+	if o.AskedAt == 0 || o.Asked < term || o.AskedAt < o.Record.Since {
+		// What was answered before this record was met may be older than what it replaced.
 		return SendAsk{Ask: o.ask(term)}
 	}
 	willing, someAhead, all := o.poll()
