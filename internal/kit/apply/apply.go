@@ -38,7 +38,7 @@ import (
 )
 
 // Applier writes plans. It may be used by many goroutines. Its only state is which children someone
-// else changes again and again.
+// else changes again and again, and what its events need to be told once.
 type Applier struct {
 	Client   client.Client
 	Children children.Reader
@@ -46,11 +46,13 @@ type Applier struct {
 	Recorder events.EventRecorder
 	render   renderer
 	brake    *brake
+	memory   *memory
 }
 
 // New returns an Applier that writes through c and looks up unknown children through reader.
 func New(c client.Client, reader children.Reader) *Applier {
-	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme), brake: newBrake(clock.RealClock{})}
+	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme), brake: newBrake(clock.RealClock{}),
+		memory: newMemory(clock.RealClock{})}
 }
 
 // WithOwnKinds returns an Applier that also applies children of our own kinds, which converter
@@ -93,6 +95,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 		return r.result, err
 	}
 	err := r.applyAll(ctx, all, kept, wanted.Delete)
+	r.rememberAll(all, wanted.Keep)
 	if err == nil {
 		err = r.patchAll(ctx, wanted.Patches)
 	}
@@ -252,13 +255,13 @@ func (r *run) apply(ctx context.Context, task task) error {
 		if err := r.Client.Create(ctx, task.object, client.FieldOwner(r.manager)); err != nil {
 			return err
 		}
-		r.record(plan.Created, task)
+		r.recordCreated(task)
 		return nil
 	case existing.Ownership == plan.Absent:
 		if err := r.write(ctx, r.manager, task.object); err != nil {
 			return err
 		}
-		r.record(plan.Created, task)
+		r.recordCreated(task)
 		return nil
 	case existing.Ownership == plan.Foreign:
 		r.result.Conflicts = append(r.result.Conflicts, task.ref)
@@ -275,7 +278,7 @@ func (r *run) apply(ctx context.Context, task task) error {
 		return r.overwrite(ctx, task, existing)
 	}
 	if task.ReclaimData {
-		return r.putBack(ctx, task, func() error {
+		return r.putBack(ctx, task, existing, func() error {
 			if err := r.reclaimData(ctx, task); err != nil {
 				return err
 			}
@@ -286,7 +289,7 @@ func (r *run) apply(ctx context.Context, task task) error {
 	if err != nil || same {
 		return err
 	}
-	return r.putBack(ctx, task, func() error { return r.overwrite(ctx, task, existing) })
+	return r.putBack(ctx, task, existing, func() error { return r.overwrite(ctx, task, existing) })
 }
 
 // overwrite applies over an object that is ours or consents, and over no other. The UID makes the
@@ -363,6 +366,15 @@ func (r *run) record(operation plan.Operation, written task) {
 	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
 	r.written = append(r.written, awaited{object, written.object.GetResourceVersion()})
+}
+
+// recordCreated records that a child was created, or made again because someone else deleted it.
+func (r *run) recordCreated(created task) {
+	again := plan.Revert{Ref: created.ref, APIVersion: created.object.GetAPIVersion(), UID: created.object.GetUID()}
+	if r.memory.hasExisted(r.owner.GetUID(), created.ref) && r.memory.isNew(again) {
+		r.result.Reverts = append(r.result.Reverts, again)
+	}
+	r.record(plan.Created, created)
 }
 
 // handOverFields keeps the live values of yielded fields that we are about to omit. A second

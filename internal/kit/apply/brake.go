@@ -1,17 +1,13 @@
 package apply
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
@@ -89,39 +85,23 @@ func (b *brake) seen(ref plan.Ref, hash string) contest {
 
 // putBack overwrites a child of ours that differs from what is desired, unless someone else keeps
 // changing it: then the result says when it may be. Only a write that has changed the child counts.
-func (r *run) putBack(ctx context.Context, task task, overwrite func() error) error {
+func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overwrite func() error) error {
 	if pause := r.brake.pause(task.ref, task.hash); pause > 0 {
 		r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
 		return nil
 	}
-	by := ""
-	if r.brake.isContested(task.ref, task.hash) {
-		by = r.lastWriter(ctx, task) // before the write, which takes the fields over
-	}
+	undone, by := r.observeChange(ctx, task, existing) // before the write, which takes the fields over
 	if err := overwrite(); err != nil {
 		return err
 	}
-	if r.result.Changed(task.ref) && r.brake.written(task.ref, task.hash) {
+	if !r.result.Changed(task.ref) {
+		return nil
+	}
+	if len(undone.Fields) > 0 && r.memory.isNew(undone) {
+		r.result.Reverts = append(r.result.Reverts, undone)
+	}
+	if r.brake.written(task.ref, task.hash) {
 		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
 	}
 	return nil
-}
-
-// lastWriter returns the field manager other than ours that changed a child last, as the API server
-// has recorded it; the cache has only our own. It is empty if none is recorded, or nothing can be
-// read: the write matters more.
-func (r *run) lastWriter(ctx context.Context, task task) string {
-	live := plan.Children{}
-	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil || live[task.ref].Object == nil {
-		return ""
-	}
-	others := slices.DeleteFunc(slices.Clone(live[task.ref].Object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == r.manager || entry.Manager == naming.ManagerHandover || entry.Subresource != "" || entry.Time == nil
-	})
-	if len(others) == 0 {
-		return ""
-	}
-	return slices.MaxFunc(others, func(a, b metav1.ManagedFieldsEntry) int {
-		return cmp.Or(a.Time.Compare(b.Time.Time), cmp.Compare(a.Manager, b.Manager))
-	}).Manager
 }

@@ -268,6 +268,8 @@ type Result struct {
 	// Contested are children that someone else has changed again and again, and that were put back
 	// after a pause.
 	Contested []Contest
+	// Reverts are the changes of children by someone else that were undone, each told once.
+	Reverts []Revert
 	// SlowedFor is after how long a child may be written that was not put back, because someone else
 	// changes it again and again; 0 if there is none.
 	SlowedFor time.Duration

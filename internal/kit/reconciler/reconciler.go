@@ -295,19 +295,11 @@ func (r *Reconciler[T, O, D]) apply(ctx context.Context, stored T, run *run[T, O
 	for _, change := range run.result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
-	r.recordContests(run.object, run.result.Contested)
+	r.recordReverts(run.object, run.result)
 	for _, ref := range run.result.Patched {
 		log.FromContext(ctx).Info("Patched an object", "object", ref.String())
 	}
 	return false, nil
-}
-
-// recordContests says which children someone else changes again and again.
-func (r *Reconciler[T, O, D]) recordContests(object T, contested []plan.Contest) {
-	for _, contest := range contested {
-		r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonContested, "Reconcile",
-			"%s is changed again and again by %s: it is put back at most once a minute", contest.Ref, cmp.Or(contest.By, "an unknown field manager"))
-	}
 }
 
 // report has the kind set the status, and writes it. An object that does not exist has no status:
