@@ -96,7 +96,19 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		External: settings.Webhooks.Certificates.External,
 		Owner:    settings.Webhooks.Certificates.Owner,
 		Started:  func() error { return started(nil) },
+		Recorder: wired.Manager.GetEventRecorder("mainstay-webhooks"),
+		Leads:    func() bool { return leads(wired.Manager) },
 	}), nil
+}
+
+// leads reports whether this process leads, or needs no lease to.
+func leads(manager ctrl.Manager) bool {
+	select {
+	case <-manager.Elected():
+		return true
+	default:
+		return false
+	}
 }
 
 // endpoint returns how the API server reaches the webhooks.

@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -399,7 +400,7 @@ func (s *governed) testConfigurations(t *testing.T) {
 	g.Eventually(refused).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)).To(gomega.Succeed())
 	validating.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
-	g.Expect(s.client.Update(t.Context(), validating)).To(gomega.Succeed())
+	g.Expect(s.client.Update(t.Context(), validating, client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
 	g.Eventually(func() (admissionregistrationv1.FailurePolicyType, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
 		return *validating.Webhooks[0].FailurePolicy, err
@@ -408,6 +409,18 @@ func (s *governed) testConfigurations(t *testing.T) {
 		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
 		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
 	}
+	g.Eventually(func() ([]string, error) {
+		var all eventsv1.EventList
+		err := s.client.List(t.Context(), &all, client.InNamespace(metav1.NamespaceDefault))
+		var notes []string
+		for _, event := range all.Items {
+			if event.Regarding.Kind == "ValidatingWebhookConfiguration" {
+				notes = append(notes, event.Note)
+			}
+		}
+		return notes, err
+	}).Should(gomega.ConsistOf(gomega.HavePrefix("ValidatingWebhookConfiguration mainstay was deleted, and is made again"),
+		gomega.ContainSubstring("failurePolicy was changed from Fail to Ignore by kubectl-edit")))
 }
 
 // testRolledBack checks that in the configurations of a later release only the client configuration

@@ -201,8 +201,15 @@ func TestWatchNamespaces(t *testing.T) {
 	if bound != 4 {
 		t.Errorf("%d roles are bound", bound)
 	}
-	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
-		t.Error("without kinds of the whole cluster there are rights that only they need")
+	const namespaced = "watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}, " +
+		"instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}"
+	without := mustRender(t, "{webhook: {enabled: false}, "+namespaced+"}", target{}).Manifest
+	if strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
+		t.Error("without kinds of the whole cluster and without webhooks there are rights that only they need")
+	}
+	told := roleRights(t, mustRender(t, "{"+namespaced+"}", target{}).Manifest, "Role", "default", "mainstay-manager-events")
+	if diff := cmp.Diff(events, told); diff != "" {
+		t.Errorf("events about the webhook configurations: %s", diff)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,6 +48,10 @@ type Options struct {
 	// webhooks are reached.
 	Release string
 	Clock   clock.Clock
+	// Recorder records events about the configurations; nil for none. Leads reports whether this
+	// replica leads: only the leader records events.
+	Recorder events.EventRecorder
+	Leads    func() bool
 }
 
 // Publisher keeps the webhook configurations, and the conversion of our definitions, in the desired
@@ -60,6 +65,9 @@ type Publisher struct {
 	// published is closed when the configurations and the conversion have been written.
 	published chan struct{}
 	once      sync.Once
+	// settled has each configuration as it was last in the desired state. Only passes use it, one
+	// after the other.
+	settled map[kind]settled
 
 	mutex sync.Mutex
 	// known reports whether it is known if there are configurations; present reports whether there
@@ -74,7 +82,7 @@ type Publisher struct {
 
 // New returns a Publisher that has published nothing.
 func New(options Options) *Publisher {
-	p := &Publisher{options: options, published: make(chan struct{})}
+	p := &Publisher{options: options, published: make(chan struct{}), settled: map[kind]settled{}}
 	p.loop = loop.New(loop.Options{
 		What: "the webhook configurations", Cache: options.Cache, Watch: p.watch, Pass: p.pass, Clock: options.Clock,
 		Log: loop.Logs("Not publishing the webhooks yet", "Publishing the webhooks"), Certificates: options.Certificates,
@@ -147,6 +155,10 @@ func (p *Publisher) pass(ctx context.Context) (again time.Time, err error) {
 
 // publish writes what differs. It is idempotent. If nothing differs it only reads the definitions.
 func (p *Publisher) publish(ctx context.Context) error {
+	undone, err := p.undone(ctx)
+	if err != nil {
+		return err
+	}
 	present, err := p.isPresent(ctx)
 	if err != nil {
 		return err
@@ -181,6 +193,7 @@ func (p *Publisher) publish(ctx context.Context) error {
 	if err := p.write(ctx, owner, bundle); err != nil {
 		return err
 	}
+	p.report(undone)
 	if err := p.options.Convert(ctx, p.options.Wanted.Endpoint.Conversion(bundle)); err != nil {
 		return err
 	}

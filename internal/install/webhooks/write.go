@@ -46,7 +46,7 @@ var fieldManager = naming.Manager("webhooks")
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
 // +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
-	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
+	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: writersOnly}
 	made, err := cache.New(retrytransport.Config(config, "webhooks"), cache.Options{Scheme: scheme, Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{
 			validating.empty(): named, mutating.empty(): named, optionalapi.Definition(): {Transform: optionalapi.NameOnly},
@@ -174,12 +174,14 @@ func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bun
 			release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
 		}
 		if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && children.IsOwned(live, owner) {
+			p.settled[kind] = settled{wanted.Webhooks, ourWrite(live)}
 			continue
 		}
 		complete(wanted, owner, release)
 		if err := p.apply(ctx, kind, wanted); err != nil {
 			return err
 		}
+		p.settled[kind] = settled{webhooks: wanted.Webhooks}
 	}
 	return nil
 }
