@@ -93,11 +93,14 @@ func (w wiring) addControllers(ctx context.Context) error {
 	return nil
 }
 
-// hooks returns the webhooks of the enabled kinds.
+// hooks returns the webhooks of the enabled kinds, and the one of what restarts workloads for them.
 func (w wiring) hooks() []admission.Hook {
 	var hooks []admission.Hook
 	for _, k := range w.Kinds {
 		hooks = append(hooks, k.Hooks(w.Input)...)
+	}
+	if haveConfiguration(w.Kinds) {
+		hooks = append(hooks, workloadcontroller.Hook(w.Input))
 	}
 	return hooks
 }

@@ -60,6 +60,8 @@ func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, er
 
 const (
 	reloadAuto = "auto"
+	// reloadTrue is what users of Stakater Reloader write for reloadAuto.
+	reloadTrue = "true"
 	reloadOff  = "false"
 )
 
@@ -78,7 +80,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 	switch text {
 	case "", reloadOff:
 		return nil, nil
-	case reloadAuto, "true":
+	case reloadAuto, reloadTrue:
 		demands := ofUses(target, func(SourceRef) bool { return true })
 		if used := len(target.Uses); used > maxSources {
 			return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: the pods use %d ConfigMaps and Secrets: "+
@@ -118,7 +120,7 @@ func parseRef(entry string) (SourceRef, bool) {
 		kind, name = "configmap", kind
 	}
 	switch {
-	case name == "" || strings.ContainsAny(name, "/ "):
+	case name == "" || len(name) > maxName || strings.ContainsAny(name, "/ "):
 		return SourceRef{}, false
 	case strings.EqualFold(kind, string(ConfigMap)):
 		return SourceRef{ConfigMap, name}, true
@@ -128,6 +130,9 @@ func parseRef(entry string) (SourceRef, bool) {
 		return SourceRef{}, false
 	}
 }
+
+// maxName is the longest name of a ConfigMap or a Secret, in bytes. Longer ones are not kept.
+const maxName = 253
 
 // maxSelector limits the text of a selector, in bytes: it is parsed in every pass.
 const maxSelector = 4096

@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
@@ -162,6 +163,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("configuration", s.testAppConfig)
 	t.Run("policies are checked too", s.testPolicies)
 	t.Run("ungoverned objects", s.testUngoverned)
+	t.Run("a misspelt source gets a warning", s.testReload)
 	t.Run("webhook configurations are restored", s.testConfigurations)
 	t.Run("webhook configurations of a later release", s.testRolledBack)
 	t.Run("no writes at rest or after a restart", s.testSilence)
@@ -385,6 +387,38 @@ func (s *governed) testUngoverned(t *testing.T) {
 		s.create(t, app)
 		g.Expect(app.Labels).To(gomega.BeEmpty(), namespace)
 		g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
+	}
+}
+
+// testReload checks that a workload that asks for restarts by a name that does not exist gets one
+// short warning, whatever was written, and that no other workload gets one.
+func (s *governed) testReload(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "flags"}})
+	warned := func(text string) func() []string {
+		return func() []string {
+			s.warnings()
+			web := user("elsewhere", "web", "flags", map[string]string{configv1.AnnotationReload: text})
+			g.Expect(s.client.Create(t.Context(), web, client.DryRunAll)).To(gomega.Succeed())
+			return s.warnings()
+		}
+	}
+	const annotation, end = "metadata.annotations[config.mainstay.dev/reload]: ", ": use auto, false, or names of ConfigMaps and Secrets"
+	g.Eventually(warned("flags")).Should(gomega.BeEmpty(), "the cache has the ConfigMap")
+	for text, want := range map[string]string{
+		"yes":        annotation + "ConfigMap/yes does not exist" + end,
+		"flags,flag": annotation + "ConfigMap/flag does not exist" + end,
+		"true":       "", "auto": "", "false": "", "secret/not-granted": "",
+		"deploy/web":               annotation + `Invalid value: "deploy/web": must be auto, false, or a list of names such as flags, secret/database`,
+		strings.Repeat("a", 1<<17): annotation + "Invalid value: ",
+	} {
+		got := warned(text)()
+		if want == "" {
+			g.Expect(got).To(gomega.BeEmpty(), text)
+			continue
+		}
+		g.Expect(got).To(gomega.ConsistOf(gomega.HavePrefix(want)), "%.40s", text)
+		g.Expect(len(got[0])).To(gomega.BeNumerically("<=", 300))
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -57,6 +58,7 @@ type reconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	rolling  *rolling
+	missing  *missing
 }
 
 // Reconcile reconciles the namespace that is the request's name. A failure is retried when
@@ -142,7 +144,8 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	refused, err := r.applyPlan(ctx, namespace, snapshot, plan)
-	return result{writes: len(plan.Patches), refused: refused, due: plan.RequeueAfter, err: errors.Join(append(unknown, err)...)}
+	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
+	return result{writes: len(plan.Patches), refused: refused, due: due, err: errors.Join(append(unknown, err)...)}
 }
 
 // applyPlan makes the writes of a plan. A failed write does not stop the others. A refusal is

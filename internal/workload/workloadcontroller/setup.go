@@ -33,7 +33,8 @@ func Setup(ctx context.Context, in registration.Input) error {
 		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", errclass.Sentence(err))
 	}
 	made := &reconciler{
-		applier: apply.New(manager.GetClient(), in.Children()), reader: reader, clock: in.Clock, rolling: newRolling(), recorder: recorder,
+		applier: apply.New(manager.GetClient(), in.Children()), reader: reader, clock: in.Clock, rolling: newRolling(),
+		missing: newMissing(), recorder: recorder,
 	}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
