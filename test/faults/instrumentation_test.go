@@ -30,12 +30,12 @@ func instrumentation() campaign.Scenario {
 		Owner:    instrv1.GroupVersion.WithKind("Instrumentation"),
 		Children: []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("True NothingMatched", noAgent)},
+			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("False NothingMatched", noAgent)},
 			{Name: "match", Do: matchMonitor, Settled: instrumentationIs("False Injecting", "agent.jar")},
 			{Name: "roll out", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar")},
 			{Name: "change", Do: changeAgent, Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
 			{Name: "roll out the change", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar=debug")},
-			{Name: "opt out", Do: optOut(`"false"`), Settled: instrumentationIs("True NothingMatched", noAgent)},
+			{Name: "opt out", Do: optOut(`"false"`), Settled: instrumentationIs("False NothingMatched", noAgent)},
 			{Name: "opt in", Do: optOut("null"), Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
 			{Name: "delete", Do: deleteInstrumentation, Settled: isRestored},
 			// The deletion needs the manager because of the finalizer. So it must not be the last step, in

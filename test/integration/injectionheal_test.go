@@ -240,7 +240,7 @@ func testOptOut(t *testing.T, s *governed, space string) {
 	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
 	s.annotateSpace(t, space, `{"annotations":{"`+instrv1.AnnotationInject+`":"false"}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.BeEmpty())
-	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NothingMatched 0/0"))
 	s.annotateSpace(t, space, `{"annotations":{"`+instrv1.AnnotationInject+`":null}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
 }
@@ -261,7 +261,7 @@ func testMatchers(t *testing.T, s *governed, space string) {
 	g.Expect(s.with(t, space)()).To(gomega.Equal("web-2: Instrumentation/java"))
 	s.merge(t, bareDeployment(space, "web-2"), `{"metadata":{"labels":null}}`)
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
-	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NothingMatched 0/0"))
 }
 
 func testKinds(t *testing.T, s *governed, space string) {
@@ -305,7 +305,7 @@ func testNamespaces(t *testing.T, s *governed, space string) {
 	s.bare(t, space, "web-1")
 	agent := clusterAgent("everywhere", "traced")
 	s.create(t, agent)
-	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NothingMatched 0/0"))
 	s.annotateSpace(t, space, `{"labels":{"traced":"yes"}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/everywhere"))
 	g.Eventually(func() ([]instrv1.WorkloadStatus, error) {

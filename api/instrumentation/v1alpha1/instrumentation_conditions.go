@@ -28,8 +28,8 @@ const (
 const (
 	// ReasonInjected (Ready): all matched workloads run with the agent.
 	ReasonInjected = "Injected"
-	// ReasonNothingMatched (Ready): no workload matches. Ready is True, because there is nothing to
-	// do.
+	// ReasonNothingMatched (Ready): no workload matches, most often because of a typing error. Ready
+	// is False, as for a ConfigMonitor that selects nothing.
 	ReasonNothingMatched = "NothingMatched"
 	// ReasonInjecting (Ready, Progressing): workloads are being replaced.
 	ReasonInjecting = "Injecting"

@@ -91,6 +91,8 @@ type totals struct {
 	matched, upToDate int
 	restarts          int64
 	lastRestart       time.Time
+	// there names the workloads of the namespace, with the strategy Rollout, sorted by name.
+	there []string
 	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
 	// start restarting; failed and blocked with the cause.
 	restarting []string
@@ -120,6 +122,9 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), SourceOf(&monitor.Spec)
 	s.requeueAfter = restarts.RequeueAfter
+	for i := range observed.Snapshot.Targets {
+		s.there = append(s.there, observed.Snapshot.Targets[i].Ref.String())
+	}
 	for _, status := range restarts.Statuses {
 		if observed.Snapshot.Demands[status.Demand].Origin != origin {
 			continue

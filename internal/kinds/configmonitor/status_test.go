@@ -197,7 +197,7 @@ func TestStatusOfProblems(t *testing.T) {
 		},
 		"nothing is selected": {
 			source: blue, targets: []workload.Target{deployment("a", "red", func(target *workload.Target) { target.Labels = nil })},
-			want: "Ready=False NothingMatched", message: "spec.podSelector selects nothing: no Deployment, StatefulSet or DaemonSet of this namespace makes pods with app=web", numbers: "0 0 0",
+			want: "Ready=False NothingMatched", message: "spec.podSelector selects nothing: no Deployment, StatefulSet or DaemonSet of this namespace makes pods with app=web: there are Deployment/a", numbers: "0 0 0",
 		},
 		"the source is missing": {
 			source: absent, targets: []workload.Target{deployment("a", "red")},

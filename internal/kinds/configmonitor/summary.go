@@ -67,8 +67,12 @@ func nothingMatched(s *subject) string {
 	if s.unit == unitPod {
 		whose = "no running pod of this namespace has"
 	}
-	return summary.If(s.matched == 0, "spec.podSelector selects nothing: %s %s", whose,
-		metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: s.monitor.Spec.PodSelector}))
+	there := ""
+	if len(s.there) > 0 {
+		there = ": there are " + conditions.FirstFew(s.there, ", ")
+	}
+	return summary.If(s.matched == 0, "spec.podSelector selects nothing: %s %s%s", whose,
+		metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: s.monitor.Spec.PodSelector}), there)
 }
 
 // restartFailed: what was restarted does not become ready.

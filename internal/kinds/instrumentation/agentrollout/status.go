@@ -44,6 +44,8 @@ type counts struct {
 	// broken do not become ready, bare can't be injected, and the agent can't be removed from stuck;
 	// each entry includes the cause.
 	broken, bare, stuck []string
+	// unpulled have pods whose image can't be pulled; each entry includes the message.
+	unpulled []string
 	// violating have no agent, or an earlier one, because policies refuse its image; tolerated have
 	// one that policies refuse.
 	violating, tolerated []string
@@ -157,6 +159,9 @@ func (s *counts) note(name string, reported ReportedWorkload) {
 		}
 	case instrv1.StatePending:
 		s.pending++
+		if reported.Reason == api.ReasonImagePullFailed {
+			s.unpulled = append(s.unpulled, name+": "+reported.Message)
+		}
 		if reported.Progressing {
 			s.going = append(s.going, name)
 		} else {

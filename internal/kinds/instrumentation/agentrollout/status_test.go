@@ -43,6 +43,8 @@ func TestStatus(t *testing.T) {
 	done := agentrollout.ReportedWorkload{Index: 0}
 	going := agentrollout.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling,
 		Message: "its pods are being replaced", Progressing: true}
+	unpulled := going
+	unpulled.Reason, unpulled.Message = "ImagePullFailed", "1 of 3 pods: no such image"
 	waiting := agentrollout.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers",
 		Message: "waiting: 2 workloads are rolling out (maxParallel 2)"}
 	overruled := agentrollout.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled,
@@ -63,7 +65,12 @@ func TestStatus(t *testing.T) {
 		want, message string
 	}{
 		{"all", agentrollout.StatusInput{Decision: reported(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
-		{"none", agentrollout.StatusInput{}, "Ready=True:NothingMatched " + still + healthy, "no workload is matched"},
+		{"none", agentrollout.StatusInput{}, "Ready=False:NothingMatched " + still + healthy,
+			"no workload is matched: spec.matchers fits none of the workloads of this namespace, or they opt out: " +
+				"Deployment/a, Deployment/b, Deployment/c and 3 more"},
+		{"an image can't be pulled", agentrollout.StatusInput{Decision: reported(done, unpulled)},
+			"Ready=False:ImagePullFailed " + rolling + "Degraded=True:ImagePullFailed ",
+			"an image can't be pulled for 1 of 2 workloads: Deployment/b: 1 of 3 pods: no such image"},
 		{"waiting", agentrollout.StatusInput{Decision: reported(done, waiting)}, "Ready=False:Waiting " + still + healthy,
 			"1 of 2 workloads run with the agent; waiting: WaitingForOthers (Deployment/c: waiting: 2 workloads are rolling out (maxParallel 2))"},
 		{"being replaced", agentrollout.StatusInput{Decision: reported(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,

@@ -2,6 +2,7 @@ package agentrollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -27,8 +28,9 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Failed, instrv1.ReasonRolloutFailed, broken),
 	summary.When(summary.Failed, instrv1.ReasonNotInjected, notInjected),
 	summary.When(summary.Failed, instrv1.ReasonOverruled, overruled),
+	summary.When(summary.Degraded, api.ReasonImagePullFailed, unpulled),
 	summary.When(summary.UnderWay, instrv1.ReasonRestoring, leaving),
-	summary.When(summary.Working, instrv1.ReasonNothingMatched, nothingMatched),
+	summary.When(summary.UnderWay, instrv1.ReasonNothingMatched, nothingMatched),
 	summary.When(summary.UnderWay, instrv1.ReasonInjecting, injecting),
 	summary.When(summary.UnderWay, instrv1.ReasonWaiting, waiting),
 	summary.When(summary.Working, instrv1.ReasonInjected, injected),
@@ -83,8 +85,30 @@ func overruled(s *subject) string { return conditions.FirstFew(s.overruled, "; "
 // leaving: the agent is being removed from a workload.
 func leaving(s *subject) string { return summary.If(s.Decision.Leaving > 0, "%s", s.leaving()) }
 
-// nothingMatched: no workload is matched.
-func nothingMatched(s *subject) string { return summary.If(s.matched == 0, "no workload is matched") }
+// unpulled: an image of pods with the agent can't be pulled, most often the agent's own.
+func unpulled(s *subject) string {
+	return listed(fmt.Sprintf("an image can't be pulled for %d of %d workloads: ", len(s.unpulled), s.matched), s.unpulled, "; ")
+}
+
+// nothingMatched: no workload is matched, most often because of a typing error. The workloads of a
+// whole cluster are not listed: too many of them are of no interest.
+func nothingMatched(s *subject) string {
+	switch {
+	case s.matched > 0:
+		return ""
+	case s.Identity.Kind == injection.KindCluster:
+		return "no workload is matched: spec.namespaceSelector and spec.matchers fit none of the cluster that does not opt out"
+	case len(s.Seen) == 0:
+		return "no workload is matched: this namespace has no Deployment, StatefulSet or DaemonSet"
+	}
+	var names []string
+	for i := range s.Seen {
+		names = append(names, s.Seen[i].String())
+	}
+	slices.Sort(names)
+	return "no workload is matched: spec.matchers fits none of the workloads of this namespace, or they opt out: " +
+		conditions.FirstFew(names, ", ")
+}
 
 // injecting: pods are being replaced.
 func injecting(s *subject) string { return listed(s.progress()+"; being replaced: ", s.going, ", ") }
