@@ -117,8 +117,7 @@ func foreignInTheWay(s *subject) string {
 		return ""
 	}
 	return fmt.Sprintf("%s exists and was not created by this AppConfig: delete it, or allow taking it over with: "+
-		"kubectl annotate -n %s configmap %s %s=AppConfig/%s",
-		plan.Join(refs), s.config.Namespace, refs[0].Name, api.AnnotationAdopt, s.config.Name)
+		"%s", plan.Join(refs), plan.AdoptCommand(refs, "AppConfig/"+s.config.Name))
 }
 
 // terminating: a deleted ConfigMap is not gone yet.

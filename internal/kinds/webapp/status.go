@@ -142,10 +142,13 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 }
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
+	exist, it := "exists and was", "it"
+	if len(refs) > 1 {
+		exist, it = "exist and were", "them"
+	}
 	return objectSummary{Summary: summary.Of(summary.Stalled, api.ReasonConflict,
-		"%s exists and was not created by this WebApp: delete it, choose another name, or allow taking it over with: kubectl annotate "+
-			"-n %s %s %s %s=WebApp/%s",
-		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
+		"%s %s not created by this WebApp: delete %s, choose another name, or allow taking %s over with: %s",
+		plan.Join(refs), exist, it, it, plan.AdoptCommand(refs, "WebApp/"+app.Name))}
 }
 
 // deploying returns what is being done to a Deployment; nil means that there is none.

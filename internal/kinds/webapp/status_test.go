@@ -77,7 +77,7 @@ func unreadyFor(observed Observed, age time.Duration) Observed {
 
 func unpullable() corev1.Pod {
 	return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
+		Name: "webapp", Image: "docker.io/mainstay/demo-web:1.0", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
 			Message: "not found"}},
 	}}}}
 }
@@ -144,7 +144,15 @@ var statusCases = map[string]statusCase{
 	},
 	"a foreign object has stalled it, and the message says the way out": {
 		observed: running(), result: plan.Result{Conflicts: aService},
-		phase: "Degraded", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
+		phase: "Degraded", message: "Service web/shop exists and was not created by this WebApp: delete it, choose another name, or allow taking it over with: " +
+			"kubectl annotate -n web service/shop mainstay.dev/adopt=WebApp/shop",
+		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", "Stalled=True Conflict", active},
+	},
+	"several foreign objects need one command": {
+		observed: running(), result: plan.Result{Conflicts: []plan.Ref{aService[0],
+			{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}}},
+		phase: "Degraded", message: "exist and were not created by this WebApp: delete them, choose another name, or allow taking them over " +
+			"with: kubectl annotate -n web service/shop deployment/shop mainstay.dev/adopt=WebApp/shop",
 		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", "Stalled=True Conflict", active},
 	},
 	"paused with a change that waits is not ready": {
@@ -191,7 +199,7 @@ var statusCases = map[string]statusCase{
 			"Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
-		observed: with(running(stuck), unpullable()), phase: "Degraded", message: "image shop:9 of container webapp can't be pulled",
+		observed: with(running(stuck), unpullable()), phase: "Degraded", message: "image docker.io/mainstay/demo-web:1.0 of container webapp can't be pulled",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=False ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Stalled=True ImagePullFailed", active},
 	},
@@ -214,7 +222,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
 	"pods that fail during a rollout are reported, and it continues": {
-		observed: with(running(rolling), unpullable()), phase: "Degraded", message: "1 of 1 pods: image shop:9",
+		observed: with(running(rolling), unpullable()), phase: "Degraded", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
 	"pods that may recover degrade it while others serve": {
@@ -230,11 +238,11 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
 	},
 	"pods that fail while none is ready have failed": {
-		observed: with(running(rolling, noneReady), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
+		observed: with(running(rolling, noneReady), unpullable()), phase: "Failed", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
 	"paused with a problem is paused, and not ready": {
-		app: paused, observed: with(running(rolling, noneReady), unpullable()), phase: "Paused", message: "1 of 1 pods: image shop:9",
+		app: paused, observed: with(running(rolling, noneReady), unpullable()), phase: "Paused", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Paused=True PausedByUser"},
 	},

@@ -118,6 +118,9 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 	missing := map[plan.Ref]bool{}
 	for _, task := range all {
 		if r.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
+			if err := r.noteForeign(ctx, task); err != nil {
+				return err
+			}
 			continue
 		}
 		err := r.apply(ctx, task)
@@ -135,6 +138,22 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 		return refused
 	}
 	return r.prune(ctx, kept, unwanted)
+}
+
+// noteForeign adds a blocked child to the conflicts if the object under its name is foreign, so
+// that users learn of all conflicts at once. It reads only while there is a conflict.
+func (r *run) noteForeign(ctx context.Context, blocked task) error {
+	if len(r.result.Conflicts) == 0 {
+		return nil
+	}
+	existing, err := r.find(ctx, blocked)
+	if err != nil {
+		return fmt.Errorf("applying %s: %w", blocked.ref, err)
+	}
+	if existing.Ownership == plan.Foreign {
+		r.result.Conflicts = append(r.result.Conflicts, blocked.ref)
+	}
+	return nil
 }
 
 // compare returns which children differ from the desired ones, and writes nothing.

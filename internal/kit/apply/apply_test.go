@@ -76,3 +76,29 @@ func TestRefusedChildren(t *testing.T) {
 		})
 	}
 }
+
+// TestAllConflictsAtOnce: a foreign object is a conflict also where its child is blocked by another
+// conflict, so that users learn of all at once.
+func TestAllConflictsAtOnce(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}}
+	}
+	ref := func(name string) plan.Ref { return plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: name} }
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(named("account"), named("main")).Build()
+	wanted := plan.Plan{Children: []plan.Child{{Object: named("account")}, {Object: named("main"), Needs: []plan.Ref{ref("account")}},
+		{Object: named("absent"), Needs: []plan.Ref{ref("account")}}}}
+	reader := children.Reader{Cached: fake.NewClientBuilder().WithScheme(scheme).Build(), Live: c, Scheme: scheme}
+	result, err := New(c, reader).Apply(t.Context(), owner(), "mainstay/test", wanted, plan.Children{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]plan.Ref{ref("account"), ref("main")}, result.Conflicts); diff != "" || len(result.Changes) > 0 {
+		t.Errorf("changed %v: %s", result.Changes, diff)
+	}
+}

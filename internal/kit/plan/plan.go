@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
@@ -301,6 +302,16 @@ func (r Result) Changed(ref Ref) bool {
 // Created reports whether the child was created.
 func (r Result) Created(ref Ref) bool {
 	return slices.Contains(r.Changes, Change{Ref: ref, Operation: Created})
+}
+
+// AdoptCommand returns the command that makes objects of one namespace consent to be adopted by an
+// owner, all at once. owner is the value of the annotation: WebApp/shop.
+func AdoptCommand(refs []Ref, owner string) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		names[i] = strings.ToLower(ref.Kind) + "/" + ref.Name
+	}
+	return fmt.Sprintf("kubectl annotate -n %s %s %s=%s", refs[0].Namespace, strings.Join(names, " "), api.AnnotationAdopt, owner)
 }
 
 // Join lists references for a message, in their order: "Deployment a/b, Service a/b".
