@@ -58,6 +58,8 @@ type TargetStatus struct {
 	State          State
 	// Reason and Message say why it is not UpToDate; empty otherwise.
 	Reason, Message string
+	// IsOwners reports that the pods are replaced or started without a restart by Mainstay.
+	IsOwners bool
 	// Flapping reports that the source has restarted the workload repeatedly in close succession.
 	Flapping bool
 }
@@ -369,6 +371,7 @@ func (d *planner) targetStatus(index int, r relation, restarts bool, blockers []
 		}
 	case r.state == UpToDate:
 		v.State, v.Reason, v.Message = d.progress(target, r.demand)
+		v.IsOwners = target.Stamp.RestartedAt == nil
 	}
 	return v
 }

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // Problem is what keeps some of a workload's pods from being ready.
@@ -135,6 +137,9 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		if wasReady(pod, &status) {
 			continue // it became ready this time: earlier exits are not the problem now
 		}
+		if e.isOfEarlierImage(&status) {
+			return nil
+		}
 		if problem := containerProblem(&status, e.Notes[status.Name]); problem != nil {
 			return problem
 		}
@@ -146,6 +151,31 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		return &Problem{api.ReasonPodsNotReady, unready.message(pod, e.Events)}
 	}
 	return lostReadiness(pod)
+}
+
+// isOfEarlierImage reports whether a container lacks an image that the template no longer names.
+// Its pod is about to be deleted: the image was corrected. The kubelet reports the image of a
+// container that it has not created yet as the pod's spec has it.
+func (e Evidence) isOfEarlierImage(status *corev1.ContainerStatus) bool {
+	if status.State.Waiting == nil || !IsPullFailure(status.State.Waiting.Reason) {
+		return false
+	}
+	at := slices.IndexFunc(e.Containers, func(container corev1.Container) bool { return container.Name == status.Name })
+	return at >= 0 && isAnotherImage(status.Image, e.Containers[at].Image)
+}
+
+// isAnotherImage reports whether a reference means another image than the one of a template. A
+// webhook may have written the reference of a pod for the same image: with the registry of a
+// mirror, which may be part of the name, or with a digest.
+func isAnotherImage(reference, wanted string) bool {
+	is, err := image.Parse(reference)
+	should, unwanted := image.Parse(wanted)
+	if err != nil || unwanted != nil {
+		return reference != wanted
+	}
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	name, other := path.Base(is.Path), path.Base(should.Path)
+	return differ(is.Tag, should.Tag) || differ(is.Digest, should.Digest) || !strings.Contains(name, other) && !strings.Contains(other, name)
 }
 
 // IsPullFailure reports whether a container with this waiting reason lacks its image. The waiting

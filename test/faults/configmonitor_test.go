@@ -30,7 +30,7 @@ func configMonitor() campaign.Scenario {
 		},
 		Steps: []campaign.Step{
 			{Name: "create", Do: createMonitor, Settled: monitorIs("False NothingMatched", "", false)},
-			{Name: "match", Do: matchMonitor, Settled: monitorIs("False Restarting", "red", false)},
+			{Name: "match", Do: matchMonitor, Settled: monitorIs("False Starting", "red", false)},
 			{Name: "roll out", Do: makeAvailable, Settled: monitorIs("True UpToDate", "red", false)},
 			{Name: "change", Do: changeFlags, Settled: monitorIs("False Restarting", "blue", true)},
 			{Name: "roll out the change", Do: makeAvailable, Settled: monitorIs("True UpToDate", "blue", true)},

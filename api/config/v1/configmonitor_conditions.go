@@ -34,6 +34,9 @@ const (
 	ReasonUpToDate = "UpToDate"
 	// ReasonRestarting (Ready, Progressing): something is being restarted.
 	ReasonRestarting = "Restarting"
+	// ReasonStarting (Ready): pods of a workload are being replaced or started, and not because of
+	// Mainstay: it is new, or its owner has changed it.
+	ReasonStarting = "Starting"
 	// ReasonWaiting (Ready): something will be restarted, but not yet. status.skipped has the reasons.
 	ReasonWaiting = "Waiting"
 	// ReasonBlocked (Ready): a workload's template has the change, but its pods are not replaced: it

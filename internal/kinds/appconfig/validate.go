@@ -21,6 +21,7 @@ func Validate(config *configv1.AppConfig, environments policy.Environments) fiel
 	problems := validateNames(config)
 	problems = append(problems, validateEnvironments(config, environments, spec.Child("environments"))...)
 	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
+	problems = append(problems, rollout.ValidateKinds(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
 	problems = append(problems, validateRollout(config.Spec.Rollout, spec.Child("rollout"))...)
 	if limit := config.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
 		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be greater than or equal to 0"))
@@ -128,9 +129,27 @@ func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList 
 
 // Warn warns about what is legal but unwise in a defaulted AppConfig.
 func Warn(config *configv1.AppConfig) []string {
+	var warnings []string
 	if rollout := config.Spec.Rollout; rollout.Mode == configv1.RolloutAutomatic && rollout.Approved != "" {
-		return []string{"spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by " +
-			"itself: set the mode to Manual to wait for approval"}
+		warnings = append(warnings, "spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by "+
+			"itself: set the mode to Manual to wait for approval")
 	}
-	return nil
+	revision, kept := config.Spec.Revision, config.Status.Revisions
+	if revision != nil && !slices.ContainsFunc(kept, func(one configv1.RevisionStatus) bool { return one.Revision == *revision }) {
+		warnings = append(warnings, fmt.Sprintf("spec.revision: %d is not kept, so nothing is rolled out: %s", *revision,
+			acceptedRevisions(kept)))
+	}
+	return warnings
+}
+
+// acceptedRevisions says which revisions are kept, according to the status.
+func acceptedRevisions(kept []configv1.RevisionStatus) string {
+	if len(kept) == 0 {
+		return "there are no revisions yet: remove spec.revision"
+	}
+	var numbers []string
+	for _, one := range kept {
+		numbers = append(numbers, fmt.Sprint(one.Revision))
+	}
+	return "must be one of " + conditions.First(10, numbers, ", ")
 }

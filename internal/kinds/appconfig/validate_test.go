@@ -139,6 +139,9 @@ func TestWarn(t *testing.T) {
 	approved := func(mode configv1.RolloutMode, hash string) func(*configv1.AppConfigSpec) {
 		return func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode, spec.Rollout.Approved = mode, hash }
 	}
+	revision := func(number int64) func(*configv1.AppConfigSpec) {
+		return func(spec *configv1.AppConfigSpec) { spec.Revision = &number }
+	}
 	for name, test := range map[string]struct {
 		change func(*configv1.AppConfigSpec)
 		want   string
@@ -149,10 +152,14 @@ func TestWarn(t *testing.T) {
 		"approved, and no mode":      {approved("", "x"), "spec.rollout.approved: "},
 		"not approved, and no mode":  {approved("", ""), ""},
 		"not approved, yet Manual":   {approved(configv1.RolloutManual, ""), ""},
+		"a revision that is kept":    {revision(1), ""},
+		"a revision that is not":     {revision(77), "spec.revision: 77 is not kept, so nothing is rolled out: must be one of 2, 1"},
 		"approved, and no such mode": {approved("Maybe", "x"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(Warn(newConfig(test.change)), "; ")
+			config := newConfig(test.change)
+			config.Status.Revisions = []configv1.RevisionStatus{{Revision: 2}, {Revision: 1}}
+			got := strings.Join(Warn(config), "; ")
 			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -96,8 +96,10 @@ type totals struct {
 	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
 	// start restarting; failed and blocked with the cause.
 	restarting []string
-	failed     []string
-	blocked    []string
+	// starting names the workloads whose pods are replaced or started by their owner.
+	starting []string
+	failed   []string
+	blocked  []string
 	// waiting is the number of skipped ones that will be restarted later, left the number of those
 	// that will not.
 	waiting, left int
@@ -140,6 +142,10 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 		if _, stamped := target.Stamp.Sources[source.String()]; status.State == workload.UpToDate && !stamped {
 			status.State, status.Reason = workload.Waiting, configv1.SkippedBaseline
 			status.Message = "the content that its pods were started with is being recorded"
+		}
+		if status.IsOwners && status.State == workload.Rolling && status.Reason == workload.ReasonRolling {
+			s.starting = append(s.starting, target.Ref.String())
+			continue
 		}
 		s.note(target.Ref.String(), status)
 	}

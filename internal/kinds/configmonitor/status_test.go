@@ -137,6 +137,11 @@ func TestStatus(t *testing.T) {
 			want:    "Ready=False Restarting, Progressing=True Restarting",
 			message: "1 of 2 workloads run the present content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
 		},
+		"one starts for the first time": {
+			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", rolling)},
+			want:    "Ready=False Starting",
+			message: "1 of 2 workloads run the present content of ConfigMap/flags; its owner's rollout is under way: Deployment/b", numbers: "2 1 0",
+		},
 		"one is about to": {
 			source: blue, targets: []workload.Target{deployment("a", "red")},
 			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a", numbers: "1 0 0",

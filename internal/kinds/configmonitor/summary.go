@@ -34,6 +34,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Failed, configv1.ReasonFlapping, flapping),
 	summary.When(summary.UnderWay, configv1.ReasonEditedByHand, editedByHand),
 	summary.When(summary.UnderWay, configv1.ReasonRestarting, restarting),
+	summary.When(summary.UnderWay, configv1.ReasonStarting, starting),
 	summary.When(summary.UnderWay, configv1.ReasonBlocked, blocked),
 	summary.When(summary.UnderWay, configv1.ReasonWaiting, waiting),
 	summary.When(summary.UnderWay, configv1.ReasonSkipped, neverEvicted),
@@ -96,6 +97,11 @@ func editedByHand(s *subject) string {
 // restarting: something is being restarted.
 func restarting(s *subject) string {
 	return summary.If(len(s.restarting) > 0, "%s; being restarted: %s", s.progress(), conditions.FirstFew(s.restarting, ", "))
+}
+
+// starting: pods are replaced or started, and nothing was restarted.
+func starting(s *subject) string {
+	return summary.If(len(s.starting) > 0, "%s; its owner's rollout is under way: %s", s.progress(), conditions.FirstFew(s.starting, ", "))
 }
 
 // blocked: workloads are paused, or wait for a user.

@@ -34,8 +34,9 @@ func validate(object injection.Object, spec *instrv1.InstrumentationSpec) field.
 	problems = append(problems, validateAgent(&spec.Agent, at.Child("agent"), taken)...)
 	problems = append(problems, rollout.Validate(spec.Rollout.Policy, at.Child("rollout"))...)
 	if cluster, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster {
-		problems = append(problems, validateScope(&cluster.Spec, at)...)
+		return append(problems, validateScope(&cluster.Spec, at)...)
 	}
+	problems = append(problems, rollout.ValidateKinds(spec.Rollout.Policy, at.Child("rollout"))...)
 	return problems
 }
 

@@ -46,6 +46,24 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 	return problems
 }
 
+// kinds are those of the workloads that are rolled out.
+var kinds = []string{"Deployment", "StatefulSet", "DaemonSet"}
+
+// ValidateKinds checks the kinds in the order of a policy whose workloads are all in one namespace.
+// With several, as for a ClusterInstrumentation, the part before the slash may be a namespace. What
+// Validate refuses is left to it.
+func ValidateKinds(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for i, entry := range policy.Order {
+		kind, _, hasKind := strings.Cut(entry, "/")
+		if hasKind && isEntry(entry) && !slices.Contains(kinds, kind) {
+			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry,
+				"must be of a Deployment, a StatefulSet or a DaemonSet, for example StatefulSet/api: nothing else is rolled out"))
+		}
+	}
+	return problems
+}
+
 // ValidateDuration refuses a duration below 0. nil is valid.
 func ValidateDuration(duration *metav1.Duration, path *field.Path) field.ErrorList {
 	if duration == nil || duration.Duration >= 0 {

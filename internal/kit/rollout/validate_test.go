@@ -56,3 +56,17 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// TestValidateKinds: in one namespace an entry of the order is that of a kind that is rolled out.
+func TestValidateKinds(t *testing.T) {
+	policy := rolloutv1.Policy{Order: []string{"api", "Deployment/api", "StatefulSet/db", "DaemonSet/log", "Job/api", "deployment/api", "a b/c"}}
+	const refused = ": must be of a Deployment, a StatefulSet or a DaemonSet, for example StatefulSet/api: nothing else is rolled out"
+	var got []string
+	for _, problem := range rollout.ValidateKinds(policy, field.NewPath("spec", "rollout")) {
+		got = append(got, problem.Error())
+	}
+	want := []string{`spec.rollout.order[4]: Invalid value: "Job/api"` + refused, `spec.rollout.order[5]: Invalid value: "deployment/api"` + refused}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
