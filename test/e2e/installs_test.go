@@ -26,7 +26,9 @@ func leaveInstrumentations(t *testing.T, ns string) {
 	apply(t, ns, instrumentation(agent1, `[{deployment: nothing}]`))
 	clusterInstrumentation(t, "e2e-left", agent1, ns)
 	for _, object := range []string{"instrumentation/tracing", "clusterinstrumentation/e2e-left"} {
-		await(t, ns, object, "Ready")
+		gomega.NewWithT(t).Eventually(func() string {
+			return read(t, ns, object, `{.status.conditions[?(@.type=="Ready")].reason}`)
+		}).Should(gomega.Equal("NothingMatched"), object)
 	}
 }
 

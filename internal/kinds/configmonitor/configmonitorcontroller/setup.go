@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -87,7 +88,8 @@ func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 	}
 }
 
-// selectors returns requests for the monitors that select the pods of a workload.
+// selectors returns requests for the monitors that select the pods of a workload, and for those
+// that select nothing: their status names the workloads of the namespace.
 func selectors(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		template := observe.PodTemplate(object)
@@ -98,7 +100,10 @@ func selectors(cached client.Reader) handler.MapFunc {
 		var monitors configv1.ConfigMonitorList
 		var requests []reconcile.Request
 		for i, request := range watch.Requests(ctx, cached, &monitors, client.InNamespace(object.GetNamespace())) {
-			if labels.SelectorFromSet(monitors.Items[i].Spec.PodSelector).Matches(pods) {
+			monitor := &monitors.Items[i]
+			ready := meta.FindStatusCondition(monitor.Status.Conditions, configv1.ConditionReady)
+			selectsNothing := ready != nil && ready.Reason == configv1.ReasonNothingMatched
+			if selectsNothing || labels.SelectorFromSet(monitor.Spec.PodSelector).Matches(pods) {
 				requests = append(requests, request)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -108,8 +109,9 @@ func (c concerned) byRival(ctx context.Context, rival client.Object) []reconcile
 	return c.all(ctx, rival.GetNamespace())
 }
 
-// byWorkload returns requests for the Instrumentations that match a workload, and for those that
-// are in it, whether or not they still exist.
+// byWorkload returns requests for the Instrumentations that match a workload, for those that are in
+// it, whether or not they still exist, and for those that match nothing: their status names the
+// workloads of the namespace.
 func (c concerned) byWorkload(ctx context.Context, object client.Object) []reconcile.Request {
 	w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
 	var requests []reconcile.Request
@@ -139,7 +141,23 @@ func (c concerned) byWorkload(ctx context.Context, object client.Object) []recon
 			add(identity)
 		}
 	}
+	for _, agent := range agents {
+		if c.kind == injection.KindNamespaced && c.matchesNothing(ctx, agent.Identity) {
+			add(agent.Identity)
+		}
+	}
 	return requests
+}
+
+// matchesNothing reports whether the status of an Instrumentation says that it matches nothing.
+func (c concerned) matchesNothing(ctx context.Context, identity injection.Identity) bool {
+	var object instrv1.Instrumentation
+	key := client.ObjectKey{Namespace: identity.Namespace, Name: identity.Name}
+	if c.reader.Cached.Get(ctx, key, &object, client.UnsafeDisableDeepCopy) != nil {
+		return false // it is gone, or will be looked at when it can be read
+	}
+	ready := meta.FindStatusCondition(object.Status.Conditions, instrv1.ConditionReady)
+	return ready != nil && ready.Reason == instrv1.ReasonNothingMatched
 }
 
 // bySource returns requests for all agents of a namespace if some workload takes all variables of
