@@ -61,8 +61,8 @@ func writers(t *testing.T, s *governed) []namedWriter {
 	}
 }
 
-// kubectl runs the kubectl that belongs to the API server. The test fails if kubectl fails.
-func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte, arguments ...string) string {
+// kubeconfig returns the name of a file with access to an API server, for kubectl.
+func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	access := clientcmdapi.NewConfig()
@@ -74,6 +74,13 @@ func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte,
 	if err := clientcmd.WriteToFile(*access, file); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// kubectl runs the kubectl that belongs to the API server. The test fails if kubectl fails.
+func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte, arguments ...string) string {
+	t.Helper()
+	file := kubeconfig(t, config)
 	return func(t *testing.T, input []byte, arguments ...string) string {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), arguments...)
