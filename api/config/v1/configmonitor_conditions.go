@@ -32,7 +32,7 @@ const (
 const (
 	// ReasonUpToDate (Ready): all selected workloads run the current content.
 	ReasonUpToDate = "UpToDate"
-	// ReasonRestarting (Ready, Progressing): something is being restarted.
+	// ReasonRestarting (Ready, Progressing): something is being restarted, or is to be at once.
 	ReasonRestarting = "Restarting"
 	// ReasonStarting (Ready): pods of a workload are being replaced or started, and not because of
 	// Mainstay: it is new, or its owner has changed it.

@@ -96,6 +96,8 @@ type totals struct {
 	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
 	// start restarting; failed and blocked with the cause.
 	restarting []string
+	// due is to be restarted now, by the workload controller, if the API server lets it.
+	due []string
 	// starting names the workloads whose pods are replaced or started by their owner.
 	starting []string
 	failed   []string
@@ -124,6 +126,7 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), SourceOf(&monitor.Spec)
 	s.requeueAfter = restarts.RequeueAfter
+	due := dueIn(restarts)
 	for i := range observed.Snapshot.Targets {
 		s.there = append(s.there, observed.Snapshot.Targets[i].Ref.String())
 	}
@@ -143,17 +146,30 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 			status.State, status.Reason = workload.Waiting, configv1.SkippedBaseline
 			status.Message = "the content that its pods were started with is being recorded"
 		}
-		if status.IsOwners && status.State == workload.Rolling && status.Reason == workload.ReasonRolling {
+		isRolling := status.State == workload.Rolling && status.Reason == workload.ReasonRolling
+		switch {
+		case isRolling && due[status.Target]:
+			s.due = append(s.due, target.Ref.String())
+		case isRolling && status.IsOwners:
 			s.starting = append(s.starting, target.Ref.String())
-			continue
+		default:
+			s.note(target.Ref.String(), status)
 		}
-		s.note(target.Ref.String(), status)
 	}
 	if observed.Unasked {
 		s.requeueAfter = requeue.Sooner(s.requeueAfter, lookUnasked)
 	}
 	slices.SortStableFunc(s.skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+// dueIn returns the targets that are to be restarted now.
+func dueIn(restarts workload.RestartPlan) map[int]bool {
+	due := map[int]bool{}
+	for _, patch := range restarts.Patches {
+		due[patch.Target] = patch.RestartedFor != ""
+	}
+	return due
 }
 
 // note counts one workload.

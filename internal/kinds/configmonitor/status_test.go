@@ -140,17 +140,23 @@ func TestStatus(t *testing.T) {
 		"one starts for the first time": {
 			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", rolling)},
 			want:    "Ready=False Starting",
-			message: "1 of 2 workloads run the present content of ConfigMap/flags; its owner's rollout is under way: Deployment/b", numbers: "2 1 0",
+			message: "1 of 2 workloads run the present content of ConfigMap/flags; being rolled out by their owners: Deployment/b", numbers: "2 1 0",
 		},
 		"one is about to": {
 			source: blue, targets: []workload.Target{deployment("a", "red")},
-			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a", numbers: "1 0 0",
+			want: "Ready=False Restarting, Progressing=True Restarting", message: "; to be restarted: Deployment/a", numbers: "1 0 0",
+		},
+		"one restarts, one is about to, and one starts": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", rolling), deployment("b", "red"),
+				deployment("c", "blue", restarted(1, ago(time.Second)), rolling)},
+			want:    "Ready=False Restarting, Progressing=True Restarting",
+			message: "; being restarted: Deployment/c; to be restarted: Deployment/b", numbers: "3 0 1",
 		},
 		"many restart": {
 			source: blue, targets: []workload.Target{deployment("a", "red"), deployment("b", "red"), deployment("c", "red"), deployment("d", "red"),
 				deployment("e", "red")},
 			want:    "Ready=False Restarting, Progressing=True Restarting",
-			message: "being restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
+			message: "; to be restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
 		},
 		"one cools down": {
 			source: blue, targets: []workload.Target{deployment("a", "red", restarted(1, ago(10*time.Second))), deployment("b", "blue")},

@@ -94,14 +94,29 @@ func editedByHand(s *subject) string {
 	return summary.If(s.putBack, "%s was edited by hand, and its %s is reverting it: nothing is restarted for that", s.source, s.seen.Owner)
 }
 
-// restarting: something is being restarted.
+// restarting: something is being restarted, or is to be at once.
 func restarting(s *subject) string {
-	return summary.If(len(s.restarting) > 0, "%s; being restarted: %s", s.progress(), conditions.FirstFew(s.restarting, ", "))
+	return summary.If(s.isRestarting(), "%s; %s", s.progress(), s.underWay())
+}
+
+// isRestarting reports whether something is being restarted, or is to be at once.
+func (s *totals) isRestarting() bool { return len(s.restarting)+len(s.due) > 0 }
+
+// underWay names what is being restarted, and what is to be.
+func (s *totals) underWay() string {
+	var parts []string
+	if len(s.restarting) > 0 {
+		parts = append(parts, "being restarted: "+conditions.FirstFew(s.restarting, ", "))
+	}
+	if len(s.due) > 0 {
+		parts = append(parts, "to be restarted: "+conditions.FirstFew(s.due, ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // starting: pods are replaced or started, and nothing was restarted.
 func starting(s *subject) string {
-	return summary.If(len(s.starting) > 0, "%s; its owner's rollout is under way: %s", s.progress(), conditions.FirstFew(s.starting, ", "))
+	return summary.If(len(s.starting) > 0, "%s; being rolled out by their owners: %s", s.progress(), conditions.FirstFew(s.starting, ", "))
 }
 
 // blocked: workloads are paused, or wait for a user.
@@ -139,9 +154,8 @@ func (s totals) reasons() string {
 // is True while something is being restarted, even if something is wrong.
 func (s *subject) conditions(failure *plan.Failure) []metav1.Condition {
 	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "nothing is being restarted")
-	if len(s.restarting) > 0 {
-		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting,
-			"being restarted: "+conditions.FirstFew(s.restarting, ", "))
+	if s.isRestarting() {
+		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting, s.underWay())
 	}
 	one := s.summarize(failure)
 	all := one.Conditions(progressing)
