@@ -234,3 +234,12 @@ func TestMissing(t *testing.T) {
 	equal(t, []string{"Secret db"}, newWorld().needsSecret().missing(config))
 	equal(t, []string{"key password of Secret db"}, newWorld().needsSecret().holdsKey("user").missing(config))
 }
+
+// TestRevisionNotKept: the message names the revisions that are kept, the newest first.
+func TestRevisionNotKept(t *testing.T) {
+	config := newConfig(says("b"), pinned(77))
+	message := newWorld().keeps("a", "b").has(1, "a").status(config, plan.Result{}).Conditions[0].Message
+	if want := "spec.revision: Invalid value: 77: this revision is not kept: must be one of 2, 1"; message != want {
+		t.Errorf("%q, want %q", message, want)
+	}
+}

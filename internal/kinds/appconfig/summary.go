@@ -130,8 +130,11 @@ func revisionNotKept(s *subject) string {
 	if !s.choice.IsMissing {
 		return ""
 	}
-	return fmt.Sprintf("spec.revision: Invalid value: %d: this revision is not kept: must be one of status.revisions",
-		*s.config.Spec.Revision)
+	var kept []int64
+	for _, revision := range s.observed.revisions(s.config) {
+		kept = append(kept, revision.Number)
+	}
+	return fmt.Sprintf("spec.revision: Invalid value: %d: this revision is not kept: %s", *s.config.Spec.Revision, acceptedRevisions(kept))
 }
 
 // contentLost: the content that the ConfigMap should have is lost.

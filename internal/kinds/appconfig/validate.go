@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,8 +21,7 @@ func Validate(config *configv1.AppConfig, environments policy.Environments) fiel
 	spec := field.NewPath("spec")
 	problems := validateNames(config)
 	problems = append(problems, validateEnvironments(config, environments, spec.Child("environments"))...)
-	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
-	problems = append(problems, rollout.ValidateKinds(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
+	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, rollout.InNamespace, spec.Child("rollout"))...)
 	problems = append(problems, validateRollout(config.Spec.Rollout, spec.Child("rollout"))...)
 	if limit := config.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
 		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be greater than or equal to 0"))
@@ -134,22 +134,30 @@ func Warn(config *configv1.AppConfig) []string {
 		warnings = append(warnings, "spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by "+
 			"itself: set the mode to Manual to wait for approval")
 	}
-	revision, kept := config.Spec.Revision, config.Status.Revisions
-	if revision != nil && !slices.ContainsFunc(kept, func(one configv1.RevisionStatus) bool { return one.Revision == *revision }) {
+	kept := make([]int64, len(config.Status.Revisions))
+	for i, one := range config.Status.Revisions {
+		kept[i] = one.Revision
+	}
+	if revision := config.Spec.Revision; revision != nil && !slices.Contains(kept, *revision) {
 		warnings = append(warnings, fmt.Sprintf("spec.revision: %d is not kept, so nothing is rolled out: %s", *revision,
 			acceptedRevisions(kept)))
 	}
 	return warnings
 }
 
-// acceptedRevisions says which revisions are kept, according to the status.
-func acceptedRevisions(kept []configv1.RevisionStatus) string {
+// maxAccepted limits the numbers in a message: the newest ones are the likeliest.
+const maxAccepted = 10
+
+// acceptedRevisions says which revisions are kept, the newest first.
+func acceptedRevisions(kept []int64) string {
 	if len(kept) == 0 {
 		return "there are no revisions yet: remove spec.revision"
 	}
-	var numbers []string
-	for _, one := range kept {
-		numbers = append(numbers, fmt.Sprint(one.Revision))
+	newest := slices.Sorted(slices.Values(kept))
+	slices.Reverse(newest)
+	names := make([]string, len(kept))
+	for i, number := range newest {
+		names[i] = strconv.FormatInt(number, 10)
 	}
-	return "must be one of " + conditions.First(10, numbers, ", ")
+	return "must be one of " + conditions.First(maxAccepted, names, ", ")
 }

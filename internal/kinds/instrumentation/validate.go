@@ -32,12 +32,12 @@ func validate(object injection.Object, spec *instrv1.InstrumentationSpec) field.
 		problems = append(problems, validateMatcher(&spec.Matchers[i], at.Child("matchers").Index(i), taken)...)
 	}
 	problems = append(problems, validateAgent(&spec.Agent, at.Child("agent"), taken)...)
-	problems = append(problems, rollout.Validate(spec.Rollout.Policy, at.Child("rollout"))...)
-	if cluster, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster {
-		return append(problems, validateScope(&cluster.Spec, at)...)
+	cluster, isCluster := object.(*instrv1.ClusterInstrumentation)
+	if !isCluster {
+		return append(problems, rollout.Validate(spec.Rollout.Policy, rollout.InNamespace, at.Child("rollout"))...)
 	}
-	problems = append(problems, rollout.ValidateKinds(spec.Rollout.Policy, at.Child("rollout"))...)
-	return problems
+	problems = append(problems, rollout.Validate(spec.Rollout.Policy, rollout.AcrossNamespaces, at.Child("rollout"))...)
+	return append(problems, validateScope(&cluster.Spec, at)...)
 }
 
 // validateScope validates what only a ClusterInstrumentation has.

@@ -11,14 +11,34 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
+// Scope is where the units of a policy are. The order names them by it.
+type Scope int
+
+const (
+	// InNamespace: NAME, or KIND/NAME.
+	InNamespace Scope = iota
+	// AcrossNamespaces: NAMESPACE/NAME, or KIND/NAMESPACE/NAME.
+	AcrossNamespaces
+)
+
+// wantEntry says what an entry of the order must be.
+var wantEntry = map[Scope]string{
+	InNamespace: "must be the name of a workload, for example api, or its kind (Deployment, StatefulSet or DaemonSet) and name, " +
+		"for example StatefulSet/api",
+	AcrossNamespaces: "must be the namespace and name of a workload, for example shop/api, or its kind (Deployment, StatefulSet or " +
+		"DaemonSet), namespace and name, for example StatefulSet/shop/api",
+}
+
+// kinds are those of the workloads that can be rolled out.
+var kinds = []string{"Deployment", "StatefulSet", "DaemonSet"}
+
 // Validate checks what a schema can't check, and what a client can bypass. path is the path of the
 // policy.
-func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
+func Validate(policy rolloutv1.Policy, scope Scope, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, entry := range policy.Order {
-		if !isEntry(entry) {
-			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry,
-				"must be the name of a workload, for example api, or its kind and name, for example StatefulSet/api"))
+		if !isEntry(entry, scope) {
+			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry, wantEntry[scope]))
 		}
 	}
 	if limit := policy.MaxParallel; limit != nil && *limit < 1 {
@@ -42,24 +62,6 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 	if timeout := policy.Timeout; timeout != nil && timeout.Duration <= 0 {
 		problems = append(problems, field.Invalid(path.Child("timeout"), timeout.Duration.String(),
 			"must be more than 0s, or every rollout would fail"))
-	}
-	return problems
-}
-
-// kinds are those of the workloads that are rolled out.
-var kinds = []string{"Deployment", "StatefulSet", "DaemonSet"}
-
-// ValidateKinds checks the kinds in the order of a policy whose workloads are all in one namespace.
-// With several, as for a ClusterInstrumentation, the part before the slash may be a namespace. What
-// Validate refuses is left to it.
-func ValidateKinds(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	for i, entry := range policy.Order {
-		kind, _, hasKind := strings.Cut(entry, "/")
-		if hasKind && isEntry(entry) && !slices.Contains(kinds, kind) {
-			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry,
-				"must be of a Deployment, a StatefulSet or a DaemonSet, for example StatefulSet/api: nothing else is rolled out"))
-		}
 	}
 	return problems
 }
@@ -101,11 +103,17 @@ func ValidateWindow(window *rolloutv1.Window, path *field.Path) field.ErrorList 
 	return problems
 }
 
-// isEntry reports whether text has the form of an entry of the order: NAME or KIND/NAME.
-func isEntry(text string) bool {
-	kind, name, hasKind := strings.Cut(text, "/")
-	if !hasKind {
-		return len(validation.IsDNS1123Subdomain(text)) == 0
+// isEntry reports whether text has the form of an entry of the order. An entry of another form, or
+// of another kind, would name no unit.
+func isEntry(text string, scope Scope) bool {
+	parts := strings.Split(text, "/")
+	names := 1
+	if scope == AcrossNamespaces {
+		names = 2
 	}
-	return len(validation.IsDNS1035Label(strings.ToLower(kind))) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
+	if len(parts) == names+1 && slices.Contains(kinds, parts[0]) {
+		parts = parts[1:]
+	}
+	isName := len(parts) == names && len(validation.IsDNS1123Subdomain(parts[names-1])) == 0
+	return isName && (names == 1 || len(validation.IsDNS1123Label(parts[0])) == 0)
 }

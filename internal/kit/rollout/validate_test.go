@@ -22,9 +22,10 @@ func TestValidate(t *testing.T) {
 	}{
 		"nothing":          {},
 		"order":            {policy: rolloutv1.Policy{Order: []string{"api", "web.v2", "StatefulSet/db"}}},
-		"order, empty":     {policy: rolloutv1.Policy{Order: []string{""}}, want: `spec.rollout.order[0]: Invalid value: "": must be the name of a workload, for example api, or its kind and name, for example StatefulSet/api`},
-		"order, slashes":   {policy: rolloutv1.Policy{Order: []string{"api", "apps/Deployment/api"}}, want: `spec.rollout.order[1]: Invalid value: "apps/Deployment/api": must be the name of a workload, for example api, or its kind and name, for example StatefulSet/api`},
-		"order, no kind":   {policy: rolloutv1.Policy{Order: []string{"/api"}}, want: `spec.rollout.order[0]: Invalid value: "/api": must be the name of a workload, for example api, or its kind and name, for example StatefulSet/api`},
+		"order, empty":     {policy: rolloutv1.Policy{Order: []string{""}}, want: `spec.rollout.order[0]: Invalid value: "": must be the name of a workload, for example api, or its kind (Deployment, StatefulSet or DaemonSet) and name, for example StatefulSet/api`},
+		"order, slashes":   {policy: rolloutv1.Policy{Order: []string{"api", "apps/Deployment/api"}}, want: `spec.rollout.order[1]: Invalid value: "apps/Deployment/api": must be the name of a workload, for example api, or its kind (Deployment, StatefulSet or DaemonSet) and name, for example StatefulSet/api`},
+		"order, no kind":   {policy: rolloutv1.Policy{Order: []string{"/api"}}, want: `spec.rollout.order[0]: Invalid value: "/api": must be the name of a workload, for example api, or its kind (Deployment, StatefulSet or DaemonSet) and name, for example StatefulSet/api`},
+		"order, a Job":     {policy: rolloutv1.Policy{Order: []string{"Job/api"}}, want: `spec.rollout.order[0]: Invalid value: "Job/api": must be the name of a workload, for example api, or its kind (Deployment, StatefulSet or DaemonSet) and name, for example StatefulSet/api`},
 		"parallel":         {policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)}},
 		"parallel, none":   {policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](0)}, want: `spec.rollout.maxParallel: Invalid value: 0: must be at least 1`},
 		"canary":           {policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(0)}}},
@@ -47,7 +48,7 @@ func TestValidate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if problems := rollout.Validate(test.policy, field.NewPath("spec", "rollout")); len(problems) > 0 {
+			if problems := rollout.Validate(test.policy, rollout.InNamespace, field.NewPath("spec", "rollout")); len(problems) > 0 {
 				got = problems.ToAggregate().Error()
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -57,16 +58,15 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateKinds: in one namespace an entry of the order is that of a kind that is rolled out.
-func TestValidateKinds(t *testing.T) {
-	policy := rolloutv1.Policy{Order: []string{"api", "Deployment/api", "StatefulSet/db", "DaemonSet/log", "Job/api", "deployment/api", "a b/c"}}
-	const refused = ": must be of a Deployment, a StatefulSet or a DaemonSet, for example StatefulSet/api: nothing else is rolled out"
-	var got []string
-	for _, problem := range rollout.ValidateKinds(policy, field.NewPath("spec", "rollout")) {
-		got = append(got, problem.Error())
-	}
-	want := []string{`spec.rollout.order[4]: Invalid value: "Job/api"` + refused, `spec.rollout.order[5]: Invalid value: "deployment/api"` + refused}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+// TestValidateOrderAcrossNamespaces: an entry of another form would name no workload.
+func TestValidateOrderAcrossNamespaces(t *testing.T) {
+	for entry, isValid := range map[string]bool{
+		"shop/api": true, "1shop/api.v2": true, "StatefulSet/shop/api": true,
+		"api": false, "Job/shop/api": false, "Deployment/api": false, "shop/": false, "/api": false, "a/b/c/d": false, "": false,
+	} {
+		problems := rollout.Validate(rolloutv1.Policy{Order: []string{entry}}, rollout.AcrossNamespaces, field.NewPath("spec"))
+		if (len(problems) == 0) != isValid {
+			t.Errorf("%q: %v", entry, problems)
+		}
 	}
 }
