@@ -5,7 +5,6 @@ package workload
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // Problem is what keeps some of a workload's pods from being ready.
@@ -53,10 +51,25 @@ type Evidence struct {
 	Notes map[string]string
 	// Now is when this was observed. If it is zero, pods that have not been ready yet are starting.
 	Now time.Time
+	// Changed is when we changed the workload last; zero if that is not known.
+	Changed time.Time
+}
+
+// settling is how long after a change of a workload the problems of older pods do not count: they
+// may be of the template before, and about to be deleted. The controllers of Kubernetes take a
+// second or two for that. A pod does not say which template it is of: its image and its labels may
+// have been changed by an admission webhook.
+const settling = 10 * time.Second
+
+// isSettling reports whether a pod is older than a change of its workload that has just been made.
+// A clock that differs from the API server's by more does not hide problems.
+func (e Evidence) isSettling(pod *corev1.Pod) bool {
+	return e.Now.Sub(e.Changed).Abs() < settling && pod.CreationTimestamp.Time.Before(e.Changed)
 }
 
 // FindProblem returns the most important problem among pods, or nil. It ignores pods that are
-// terminating or have terminated, and pods that are just starting.
+// terminating or have terminated, pods that are just starting, and pods that may be about to be
+// replaced.
 func FindProblem(evidence Evidence) *Problem {
 	counts := map[Problem]int{}
 	living := 0
@@ -66,7 +79,7 @@ func FindProblem(evidence Evidence) *Problem {
 			continue
 		}
 		living++
-		if problem := evidence.problemOf(pod); problem != nil {
+		if problem := evidence.problemOf(pod); problem != nil && !evidence.isSettling(pod) {
 			problem.Message = WithoutIdentity(pod, problem.Message)
 			counts[*problem]++
 		}
@@ -137,9 +150,6 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		if wasReady(pod, &status) {
 			continue // it became ready this time: earlier exits are not the problem now
 		}
-		if e.isOfEarlierImage(&status) {
-			return nil
-		}
 		if problem := containerProblem(&status, e.Notes[status.Name]); problem != nil {
 			return problem
 		}
@@ -151,31 +161,6 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		return &Problem{api.ReasonPodsNotReady, unready.message(pod, e.Events)}
 	}
 	return lostReadiness(pod)
-}
-
-// isOfEarlierImage reports whether a container lacks an image that the template no longer names.
-// Its pod is about to be deleted: the image was corrected. The kubelet reports the image of a
-// container that it has not created yet as the pod's spec has it.
-func (e Evidence) isOfEarlierImage(status *corev1.ContainerStatus) bool {
-	if status.State.Waiting == nil || !IsPullFailure(status.State.Waiting.Reason) {
-		return false
-	}
-	at := slices.IndexFunc(e.Containers, func(container corev1.Container) bool { return container.Name == status.Name })
-	return at >= 0 && isAnotherImage(status.Image, e.Containers[at].Image)
-}
-
-// isAnotherImage reports whether a reference means another image than the one of a template. A
-// webhook may have written the reference of a pod for the same image: with the registry of a
-// mirror, which may be part of the name, or with a digest.
-func isAnotherImage(reference, wanted string) bool {
-	is, err := image.Parse(reference)
-	should, unwanted := image.Parse(wanted)
-	if err != nil || unwanted != nil {
-		return reference != wanted
-	}
-	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
-	name, other := path.Base(is.Path), path.Base(should.Path)
-	return differ(is.Tag, should.Tag) || differ(is.Digest, should.Digest) || !strings.Contains(name, other) && !strings.Contains(other, name)
 }
 
 // IsPullFailure reports whether a container with this waiting reason lacks its image. The waiting

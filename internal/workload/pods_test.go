@@ -315,19 +315,3 @@ func TestIsCreating(t *testing.T) {
 		})
 	}
 }
-
-// TestEarlierImage: a pod that lacks an image which the template no longer names is about to be
-// deleted, and is no problem. The image of the template stays one where a webhook has rewritten it.
-func TestEarlierImage(t *testing.T) {
-	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	for wanted, isProblem := range map[string]bool{
-		"shop:9": true, "registry.example.com/shop:9": true, "shop": true, "shop:9" + digest: true, "team/the-shop:9": true,
-		"shop:8": false, "web:9": false, "shop:9-alpine": false,
-	} {
-		found := FindProblem(Evidence{Pods: []corev1.Pod{pod(waiting("ImagePullBackOff", "x"))},
-			Containers: []corev1.Container{{Name: "webapp", Image: wanted}}})
-		if (found != nil) != isProblem {
-			t.Errorf("the template has %s: %v", wanted, found)
-		}
-	}
-}

@@ -49,11 +49,15 @@ func (e Evidence) Unexplained() *corev1.Pod {
 // RequeueAfter returns when to look at the pods again without an event: neither the end of a
 // container's patience nor an event about a pod is watched. 0 means never. A problem that has
 // lasted for a time is looked at again after the same time, so that the pauses double: each look
-// reads events from the API server.
+// reads events from the API server. The end of the time after a change in which older pods do not
+// count is none, and not watched either.
 func (e Evidence) RequeueAfter() time.Duration {
 	var wait time.Duration
 	for i := range e.Pods {
 		pod := &e.Pods[i]
+		if e.isSettling(pod) && isLiving(pod) && e.problemOf(pod) != nil {
+			wait = requeue.Sooner(wait, settling-e.Now.Sub(e.Changed))
+		}
 		if IsCreating(pod) {
 			wait = requeue.Sooner(wait, pause(e.Now.Sub(pod.CreationTimestamp.Time), creationPatience))
 		}

@@ -110,7 +110,7 @@ func TestPodProblemReachesStatus(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.Image = "nowhere/none:1" })
+	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	deployment, err := get(app, &appsv1.Deployment{})(t.Context())

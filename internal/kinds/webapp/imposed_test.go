@@ -64,8 +64,7 @@ func TestImposed(t *testing.T) {
 	}}}}
 	for want, pod := range map[string]corev1.Pod{
 		"1 of 1 pods: container webapp keeps exiting: Error, exit code 1 (see kubectl logs --previous)" + note: crashing,
-		"1 of 1 pods: " +
-			"image docker.io/mainstay/demo-web:1.0 of container webapp can't be pulled: not found": unpullable(),
+		"1 of 1 pods: image shop:9 of container webapp can't be pulled: not found":                             unpullable(),
 	} {
 		observed := with(running(rolling, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 }), pod)
 		observed.Imposed = notes

@@ -12,6 +12,7 @@ import (
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -51,7 +52,21 @@ func Evidence(app *msappsv1.WebApp, observed Observed) workload.Evidence {
 	}
 	spec := podTemplate(app, observed).Spec
 	return workload.Evidence{Pods: observed.Pods, Containers: slices.Concat(spec.InitContainers, spec.Containers), Events: observed.Events,
-		Notes: observed.Imposed, Now: observed.Now}
+		Notes: observed.Imposed, Now: observed.Now, Changed: lastChanged(observed.deployment(app))}
+}
+
+// lastChanged returns when we changed a Deployment last, as the API server has recorded it; zero if
+// that is not known.
+func lastChanged(deployment *appsv1.Deployment) time.Time {
+	if deployment == nil {
+		return time.Time{}
+	}
+	for _, entry := range deployment.ManagedFields {
+		if entry.Manager == naming.Manager(Controller) && entry.Subresource == "" && entry.Time != nil {
+			return entry.Time.Time
+		}
+	}
+	return time.Time{}
 }
 
 // deployment returns the WebApp's Deployment, or one that it may adopt; nil if there is none.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -77,7 +78,7 @@ func unreadyFor(observed Observed, age time.Duration) Observed {
 
 func unpullable() corev1.Pod {
 	return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "webapp", Image: "docker.io/mainstay/demo-web:1.0", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
+		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
 			Message: "not found"}},
 	}}}}
 }
@@ -199,7 +200,7 @@ var statusCases = map[string]statusCase{
 			"Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
-		observed: with(running(stuck), unpullable()), phase: "Degraded", message: "image docker.io/mainstay/demo-web:1.0 of container webapp can't be pulled",
+		observed: with(running(stuck), unpullable()), phase: "Degraded", message: "image shop:9 of container webapp can't be pulled",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=False ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Stalled=True ImagePullFailed", active},
 	},
@@ -222,7 +223,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
 	"pods that fail during a rollout are reported, and it continues": {
-		observed: with(running(rolling), unpullable()), phase: "Degraded", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
+		observed: with(running(rolling), unpullable()), phase: "Degraded", message: "1 of 1 pods: image shop:9",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
 	"pods that may recover degrade it while others serve": {
@@ -238,11 +239,11 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
 	},
 	"pods that fail while none is ready have failed": {
-		observed: with(running(rolling, noneReady), unpullable()), phase: "Failed", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
+		observed: with(running(rolling, noneReady), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
 	"paused with a problem is paused, and not ready": {
-		app: paused, observed: with(running(rolling, noneReady), unpullable()), phase: "Paused", message: "1 of 1 pods: image docker.io/mainstay/demo-web:1.0",
+		app: paused, observed: with(running(rolling, noneReady), unpullable()), phase: "Paused", message: "1 of 1 pods: image shop:9",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Paused=True PausedByUser"},
 	},
@@ -442,6 +443,42 @@ func TestUnreadEventsAreReadAgain(t *testing.T) {
 		if _, got := Status(admitted(), observed, plan.Result{}); got != want {
 			t.Errorf("unread %t: got %s, want %s", unread, got, want)
 		}
+	}
+}
+
+// TestCorrectedImage: while the controllers of Kubernetes delete the pods with the wrong image, the
+// app is not reported as failed once more.
+func TestCorrectedImage(t *testing.T) {
+	corrected := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	written := func(d *appsv1.Deployment) {
+		d.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "kube-controller-manager", Subresource: "status", Time: new(metav1.NewTime(corrected.Add(time.Minute)))},
+			{Manager: "mainstay/webapp", Time: new(metav1.NewTime(corrected))},
+		}
+	}
+	for name, test := range map[string]struct {
+		created, now time.Duration
+		want         string
+		again        time.Duration
+	}{
+		"an earlier pod":                   {-time.Minute, time.Second, "Deploying", 9 * time.Second},
+		"an earlier pod that stays":        {-time.Minute, 10 * time.Second, "ImagePullFailed", 0},
+		"a pod that was created since":     {time.Second, 2 * time.Second, "ImagePullFailed", 0},
+		"a pod of the same second":         {0, time.Second, "ImagePullFailed", 0},
+		"the clock is behind, by a minute": {-2 * time.Minute, -time.Minute, "ImagePullFailed", 0},
+		"the clock is behind, by a second": {-time.Minute, -time.Second, "Deploying", 11 * time.Second},
+		"the clock is ahead, and it stays": {-time.Minute, time.Hour, "ImagePullFailed", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := unpullable()
+			pod.CreationTimestamp = metav1.NewTime(corrected.Add(test.created))
+			observed := with(running(rolling, written), pod)
+			observed.Now = corrected.Add(test.now)
+			status, again := Status(admitted(), observed, plan.Result{})
+			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); ready.Reason != test.want || again != test.again {
+				t.Errorf("%s, again after %s; want %s, %s", ready.Reason, again, test.want, test.again)
+			}
+		})
 	}
 }
 
