@@ -147,6 +147,11 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	}
 	o.see(pong.Seen)
 	o.see(Seen{Term: pong.Promised.Term})
+	if pong.Promised.Term == o.Held.Term && pong.Promised.Candidate != o.Me && o.leads() {
+		// Two claimed one term, so the record was set back in between. Only all together know what is
+		// right (R16), in a term that is higher than both.
+		o.see(Seen{Term: o.Held.Term + 1})
+	}
 	if sent > peer.PongSent {
 		peer.Member, peer.Pong, peer.PongSent = pong.Member, pong, sent
 	}
