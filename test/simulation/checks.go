@@ -28,6 +28,8 @@ type checks struct {
 	// openTerm is the highest term that was opened, and openLog what its leader had.
 	openTerm   uint64
 	openLeader *node
+	// blind is true once somebody stood who could not know what was before.
+	blind bool
 	// calmSince is since when nothing was disturbed.
 	calmSince time.Duration
 	// healedAt is when all faults ended, 0 before; ackedAfter is true once a write was acknowledged
@@ -52,15 +54,14 @@ func (c *checks) fail(invariant, format string, arguments ...any) {
 
 func (c *checks) disturb() { c.calmSince = c.w.now }
 
-// promises reports whether nothing acknowledged may be lost: not with Asynchronous, and not if both
-// the record was set back and a volume was lost.
-func (c *checks) promises() bool {
-	return c.w.plan.durability != election.Asynchronous && (!c.w.plan.tampers || !c.w.plan.wipes)
-}
+// promises reports whether nothing acknowledged may be lost: not with Asynchronous, and not once
+// somebody stood who could not know what was before a record was set back.
+func (c *checks) promises() bool { return c.w.plan.durability != election.Asynchronous && !c.blind }
 
 // promoted checks I4 and I6.
 func (c *checks) promoted(n *node, term uint64, timeline uint32) {
 	known := c.knows(n)
+	c.blind = c.blind || !known
 	if other := c.terms[term]; other != nil && other != n && known {
 		c.fail("I4", "%s and %s were promoted in term %d", other.name(), n.name(), term)
 	}
@@ -78,12 +79,12 @@ func (c *checks) promoted(n *node, term uint64, timeline uint32) {
 	}
 }
 
-// knows reports whether a candidate can know which terms and timelines are used: from the record, or,
-// once that was set back, from all others, if they have been there for a while.
+// knows reports whether a candidate can know what was before: from the record, or, once that was
+// set back, from all others, if they have been there for a while.
 func (c *checks) knows(n *node) bool {
 	const while = 2 * time.Second
-	if !c.w.plan.tampers {
-		return true
+	if !c.w.plan.tampers || c.w.plan.wipes {
+		return !c.w.plan.tampers
 	}
 	for _, other := range c.w.nodes {
 		if other != n && (!other.alive || other.paused || !n.reaches(other) || c.w.now-other.startedAt < while) {
@@ -168,6 +169,7 @@ func (c *checks) received(n *node, term uint64) {
 // writes checks I8 for a claim: a leader that leads and is reached by all is not deposed.
 func (c *checks) writes(n *node, record election.Record) {
 	before := c.w.lease.record
+	c.blind = c.blind || record.Term > before.Term && !c.knows(n)
 	if record.Term <= before.Term || !before.Open || before.Released() || before.Holder.Member.Name == n.name() || c.w.plan.tampers {
 		return
 	}
