@@ -206,20 +206,32 @@ func (c *checks) healed() {
 	c.healedAt = c.w.now
 	var there []election.Member
 	for _, n := range c.w.nodes {
-		if n.disk.member.HasData() && !n.hangsForEver {
+		if n.disk.member.HasData() && !n.hangsForEver && n != c.w.plan.forEver {
 			there = append(there, n.disk.member)
 		}
 	}
 	lacks := func(rule election.Rule) bool { return !rule.CoveredBy(there) }
 	c.required = len(c.record.Rules) > 0 && !slices.ContainsFunc(c.record.Rules, lacks)
 	// Without a record that is believed, everybody must answer.
-	if c.w.plan.tampers && (c.w.plan.wipes || len(there) < len(c.w.nodes)) {
+	if c.w.plan.tampers && (c.w.plan.wipes || c.w.plan.forEver != nil || len(there) < len(c.w.nodes)) {
 		c.required = false
 	}
 }
 
 func (c *checks) atEnd() {
+	// A leader that is answered needs no API server.
 	if c.required && !c.ackedAfter {
 		c.fail("I9", "nothing was acknowledged for %s after everything was healed", c.w.now-c.healedAt)
+	}
+}
+
+// readable checks that what an instance writes can be read again.
+func (c *checks) readable(n *node, record election.Record) {
+	text, err := record.Encode()
+	if err == nil {
+		_, err = election.Decode(text)
+	}
+	if err != nil {
+		c.fail("R16", "%s writes a record that nobody can read: %v", n.name(), err)
 	}
 }

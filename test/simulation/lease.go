@@ -34,7 +34,7 @@ type slice struct {
 
 // readRecord lets a node read the Lease. What it gets is from between sending and answer.
 func (w *world) readRecord(n *node) {
-	n.core.Record.InFlight = true
+	n.core.Reading()
 	sent := n.local()
 	n.call(func(answer func(func())) {
 		result := election.ReadResult{Sent: sent}
@@ -58,6 +58,7 @@ func (w *world) writeRecord(n *node, write election.WriteRecord) {
 			answer(func() { n.core.HeardWrite(write, sent, election.Conflict, "") })
 			return
 		}
+		w.check.readable(n, write.Record)
 		w.check.writes(n, write.Record)
 		w.lease.write(write.Record)
 		w.log("%s writes the record: %s: %+v", n.name(), write.Why, write.Record)

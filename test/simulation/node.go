@@ -331,7 +331,7 @@ func (n *node) kill(action election.Kill) bool {
 
 // save writes to the volume, or never returns.
 func (n *node) save(local election.Local) {
-	n.core.Saving = true
+	n.core.SavingLocal()
 	if n.server.hung {
 		return
 	}

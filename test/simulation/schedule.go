@@ -27,6 +27,9 @@ type schedule struct {
 	tampers, freezes, wipes bool
 	// staysHung is true if a disk that hangs does so for ever: the others must go on without it.
 	staysHung bool
+	// staysAway is true if the leader never reaches the API server again, and its server dies.
+	staysAway bool
+	forEver   *node
 	// heal is when all other faults end, and end when writes must have been acknowledged since.
 	heal, end time.Duration
 }
@@ -51,6 +54,7 @@ func draw(random *rand.Rand) schedule {
 	}
 	plan.staysHung = plan.instances > 2 && random.IntN(3) == 0
 	plan.heal = plan.failAfter + 10*time.Second + time.Duration(random.Int64N(int64(25*time.Second)))
+	plan.staysAway = !plan.staysHung && !plan.onlyAPI && plan.instances > 2 && plan.durability == election.Required && random.IntN(4) == 0
 	plan.end = plan.heal + 2*plan.failAfter + 45*time.Second
 	return plan
 }
@@ -189,7 +193,7 @@ func (w *world) partition(n *node) {
 		for i := range w.nodes {
 			w.cut[n.index][i], w.cut[i][n.index] = false, false
 		}
-		w.apiAway[n.index] = false
+		w.apiAway[n.index] = n == w.plan.forEver
 	})
 }
 
@@ -205,6 +209,9 @@ func (w *world) apiFault(n *node) {
 	w.after(w.between(500*time.Millisecond, 30*time.Second), func() {
 		w.check.disturb()
 		clear(w.apiAway)
+		if w.plan.forEver != nil {
+			w.apiAway[w.plan.forEver.index] = true
+		}
 	})
 }
 
@@ -300,6 +307,13 @@ func (w *world) heal() {
 	w.check.disturb()
 	w.plan.slowAPI, w.plan.lostAnswers, w.plan.slowNetwork, w.plan.loses = false, false, false, false
 	clear(w.apiAway)
+	if leader := w.leader(); w.plan.staysAway && leader != nil {
+		// One that does not reach the API server, and whose server dies, keeps nobody from leading.
+		w.apiAway[leader.index] = true
+		w.plan.forEver = leader
+		w.log("%s never reaches the API server again", leader.name())
+		w.after(w.between(0, 2*time.Second), func() { leader.server.kill(); leader.wake() })
+	}
 	for i, n := range w.nodes {
 		clear(w.cut[i])
 		n.server.frozen = false

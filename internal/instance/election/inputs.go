@@ -26,6 +26,9 @@ type ReadResult struct {
 	Damaged bool
 }
 
+// Reading notes that the record is being read.
+func (o *Observed) Reading() { o.Record.InFlight = true }
+
 // HeardRecord notes the answer to a ReadRecord.
 func (o *Observed) HeardRecord(result ReadResult) {
 	view := &o.Record
@@ -66,7 +69,8 @@ func (o *Observed) Writing(write WriteRecord) {
 	}
 	if record.Term == o.Held.Term {
 		if o.Held.RenewedAt == 0 {
-			o.Held.Claimed = o.Now // The claim is tried again.
+			// The claim is tried again, perhaps for another reason.
+			o.Held.Claimed, o.Held.Forced, o.Held.Released = o.Now, write.Forced, write.Released
 		}
 		return
 	}
@@ -88,6 +92,8 @@ func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Out
 	view.Version, view.Record, view.Since, view.ReadAt = version, write.Record, o.Now, sent
 	o.see(seenIn(write.Record))
 	if o.recordIsMine() {
+		// A release of which nobody knows what became carries an older version: it comes too late.
+		o.Held.Releasing = false
 		o.Held.RenewedAt = max(o.Held.RenewedAt, sent)
 		o.Held.Record = view.Record
 	}
@@ -103,7 +109,12 @@ func (o *Observed) RecordChanged(version string) {
 }
 
 // see notes the highest term, seq and timeline. They are saved before anything rests on them.
-func (o *Observed) see(seen Seen) { o.Local.Seen = o.Local.Seen.merge(seen) }
+// What no count of elections reaches is not noted: nothing would be above it.
+func (o *Observed) see(seen Seen) {
+	if seen.isPossible() {
+		o.Local.Seen = o.Local.Seen.merge(seen)
+	}
+}
 
 // Heartbeat is what the loop measures of its own server. A loop that was itself stopped begins its
 // measures anew: what it finds after that says nothing about the server.
@@ -120,7 +131,7 @@ func (o *Observed) Streams(name string, near bool) {
 // belongs to another database.
 func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	peer := o.peer(ping.Leader.Name)
-	if peer == nil || o.System != "" && ping.System != o.System {
+	if peer == nil || o.System != "" && ping.System != o.System || !(Seen{Term: ping.Term}).isPossible() {
 		return Pong{}, false
 	}
 	o.see(ping.Seen)
@@ -148,8 +159,8 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	o.see(pong.Seen)
 	o.see(Seen{Term: pong.Promised.Term})
 	if pong.Promised.Term == o.Held.Term && pong.Promised.Candidate != o.Me && o.leads() {
-		// Two claimed one term, so the record was set back in between. Only all together know what is
-		// right (R16), in a term that is higher than both.
+		// Two claimed one term, so the record was set back in between. Only all together know what
+		// is right (R16), in a term that is higher than both.
 		o.see(Seen{Term: o.Held.Term + 1})
 	}
 	if sent > peer.PongSent {
@@ -180,7 +191,7 @@ func (o *Observed) HeardAskReply(reply AskReply) {
 // HeardPromiseRequest notes a promise that is asked of us. Decide answers it.
 func (o *Observed) HeardPromiseRequest(request PromiseRequest) {
 	peer := o.peer(request.Candidate.Name)
-	if peer == nil || !o.Me.HasData() || request.System != o.System {
+	if peer == nil || !o.Me.HasData() || request.System != o.System || !(Seen{Term: request.Term}).isPossible() {
 		return
 	}
 	// A promise is asked for after the record was claimed: so whoever led before has lost it.
@@ -211,10 +222,13 @@ func (o *Observed) HeardPromise(reply PromiseReply) {
 // Refused notes that the stream of pings of a peer was cut, and that its port refused us twice
 // since.
 func (o *Observed) Refused(name string) {
-	if peer := o.peer(name); peer != nil {
+	if peer := o.peer(name); peer != nil && o.Config.Durability != Asynchronous {
 		peer.Gone = true
 	}
 }
+
+// SavingLocal notes that something is being written to the volume.
+func (o *Observed) SavingLocal() { o.Saving = true }
 
 // SavedLocal notes that what Save was told is on the volume.
 func (o *Observed) SavedLocal(local Local) {

@@ -20,10 +20,16 @@ func lead(o *Observed) Action {
 
 // ping sends the pings. Whatever keeps the loop from deciding keeps it from pinging.
 func ping(o *Observed) Action {
-	if o.Server.History == "" || o.Now-o.PingedAt < pingEvery {
+	if o.Server.History == "" || o.Now-o.PingedAt < pingEvery || o.isStranded() {
 		return nil
 	}
 	return SendPings{Ping: o.ping(false)}
+}
+
+// isStranded reports whether our server is down and the record can be neither released nor renewed:
+// our pings would keep everybody else from standing.
+func (o *Observed) isStranded() bool {
+	return !o.Server.writable() && !o.Server.Busy && o.Record.Failed
 }
 
 func (o *Observed) ping(released bool) Ping {
@@ -141,13 +147,13 @@ func died(o *Observed) Action {
 	if o.Server.writable() || o.Server.Busy {
 		return nil
 	}
-	record := o.Held.Record
+	held, record := &o.Held, o.Held.Record
 	switch {
 	case !record.Open:
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
 		return o.release(record, "the server died, and others can lead")
-	case !o.mayWrite(o.Config.hold()):
+	case held.Releasing || !o.mayWrite(o.Config.hold()):
 		return o.write(record, "renewing, before the server is started again")
 	case o.Server.State == Stopped:
 		return Resume{Rule: record.newest()}

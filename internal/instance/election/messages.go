@@ -19,6 +19,11 @@ func (s Seen) merge(other Seen) Seen {
 	return s
 }
 
+// isPossible reports whether counting can have led there.
+func (s Seen) isPossible() bool {
+	return s.Term < maxCount && s.Seq < maxCount && s.Timeline < maxTimeline
+}
+
 // Promised is the candidate whom a member last promised to follow. The zero value is nobody.
 type Promised struct {
 	Term      uint64 `json:"term"`

@@ -17,6 +17,8 @@ const (
 	maxRecordBytes = 16 << 10
 	maxRules       = 16
 	maxSet         = 32
+	maxCount       = 1 << 62
+	maxTimeline    = 1 << 31
 )
 
 // Record is what the Lease says: who leads, and where the acknowledged writes are. It is written
@@ -79,7 +81,11 @@ func (r Record) Encode() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the record: %w", err)
 	}
-	return checksum(text) + " " + string(text), nil
+	encoded := checksum(text) + " " + string(text)
+	if len(encoded) > maxRecordBytes {
+		return "", fmt.Errorf("the record has %d bytes, at most %d are accepted", len(encoded), maxRecordBytes)
+	}
+	return encoded, r.check()
 }
 
 func checksum(text []byte) string {
@@ -111,6 +117,9 @@ func Decode(text string) (Record, error) {
 
 // check refuses a record that no instance writes.
 func (r Record) check() error {
+	if !seenIn(r).isPossible() {
+		return fmt.Errorf("the record's term %d, seq %d or timeline %d is higher than can be counted", r.Term, r.Seq, r.Timeline)
+	}
 	if len(r.Rules) > maxRules {
 		return fmt.Errorf("the record has %d rules, at most %d are accepted", len(r.Rules), maxRules)
 	}

@@ -67,7 +67,7 @@ func (o *Observed) blocked(newest Rule) bool {
 			able = append(able, member)
 		}
 	}
-	return diverged && o.missing(able, newest.Acks)
+	return diverged && o.missing(able, max(newest.Acks, o.Config.acks(len(newest.Set))))
 }
 
 // wantedRule is the rule that follows from who answers and receives.

@@ -217,7 +217,7 @@ func (o *Observed) base() (Record, bool) {
 	seen := o.Local.Seen
 	record := Record{System: o.System, Term: seen.Term, Seq: seen.Seq, Timeline: seen.Timeline}
 	record.Rules = []Rule{{Set: sorted(everybody), Acks: 1}}
-	return record, len(everybody) == o.Config.Instances
+	return record, len(everybody) == max(o.Config.Instances, 1+len(o.Peers))
 }
 
 // askThenClaim asks all, and claims if enough would promise. One that is ahead of us gets time to

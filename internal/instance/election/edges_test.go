@@ -1,0 +1,90 @@
+package election
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// TestNoResumeUnderARelease: a release that may still be under way must be made void before the
+// server leads again.
+func TestNoResumeUnderARelease(t *testing.T) {
+	o := leading()
+	o.Config.Durability = Asynchronous
+	o.Server.State = Stopped
+	o.Held.RenewedAt = o.Now - time.Second
+	release, isWrite := Decide(o).(WriteRecord)
+	if !isWrite || !release.Record.Released() {
+		t.Fatalf("%+v", release)
+	}
+	o.Writing(release)
+	o.Now += time.Second
+	o.HeardWrite(release, o.Now-time.Second, Unanswered, "")
+	o.HeardRecord(ReadResult{Sent: o.Now, Version: "7", Record: o.Held.Record}) // It has not landed yet.
+	for i := range o.Peers {
+		o.Peers[i].PongSent -= 2 * time.Second // cut off, but less than H ago
+	}
+	o.PingedAt = o.Now
+	if action, resumes := Decide(o).(Resume); resumes {
+		t.Errorf("%T while the release may still be written", action)
+	}
+}
+
+func TestRefusalProvesNothingForAsynchronous(t *testing.T) {
+	o := following()
+	o.Config.Durability = Asynchronous
+	o.Now += 600 * time.Millisecond
+	o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+	o.Server.Final, o.Server.Source = true, Source{}
+	o.Refused(a.Name)
+	if ask, asks := Decide(o).(SendAsk); asks {
+		t.Errorf("stands 0.6 s after the last ping: %+v", ask)
+	}
+}
+
+func TestEverybodyMeansEverybody(t *testing.T) {
+	o := following()
+	o.Record.Damaged, o.Asked = true, 3
+	o.Config.Instances = 2 // Scaled down from 3; nobody has left yet.
+	o.Peers[1].AskReply = AskReply{Term: 3, Member: c, Would: true}
+	if base, complete := o.base(); complete {
+		t.Errorf("complete without the former leader: %+v", base.Rules)
+	}
+	o.Peers[0].AskReply = AskReply{Term: 3, Member: a, Would: true}
+	if _, complete := o.base(); !complete {
+		t.Error("all have answered, and that is not enough")
+	}
+}
+
+func TestClaimTriedAgainIsNotForced(t *testing.T) {
+	o := following()
+	claim := WriteRecord{Record: Record{Term: 3, Seq: 6, Holder: Holder{b, "uid-b"}}, Forced: true}
+	o.Writing(claim)
+	claim.Forced = false
+	o.Writing(claim)
+	if o.Held.Forced {
+		t.Error("the claim that was covered counts as forced")
+	}
+}
+
+func TestNoTermAboveAllOthers(t *testing.T) {
+	o := following()
+	o.HeardPing(Ping{System: "s", Leader: a, Term: 2, Seen: Seen{math.MaxUint64, 1, math.MaxUint32}})
+	claim := o.claim(o.Record.Record, false).(WriteRecord).Record
+	if claim.Term < 2 || claim.Timeline < 2 {
+		t.Errorf("term %d, timeline %d", claim.Term, claim.Timeline)
+	}
+}
+
+func TestUnreadableRecordIsNotWritten(t *testing.T) {
+	o := following()
+	record := o.Record.Record
+	for i := range maxRules {
+		record.Rules = append(record.Rules, Rule{Member{"db-1", string(rune('A' + i))}, nil, 0})
+	}
+	if write, ok := o.claim(record, false).(WriteRecord); ok {
+		if text, err := write.Record.Encode(); err == nil {
+			t.Errorf("nobody can read what would be written: %s", text)
+		}
+	}
+}
