@@ -47,7 +47,7 @@ var configMonitorSeeds = []seed{
 	},
 	{
 		name:    "a restart is counted before it is made",
-		bug:     always(countFirst("config.mainstay.dev/v1", "configmonitors", "mainstay/configmonitor", "restarts")),
+		bug:     always(countFirst("config.mainstay.dev/v1", "configmonitors", "mainstay/configmonitor", `{"restarts": 1}`)),
 		options: at(proxy.KillBefore, "patch", "deployments", 2),
 		reason:  campaign.Claimed, text: "in step change",
 	},
@@ -68,7 +68,7 @@ var instrumentationSeeds = []seed{
 	},
 	{
 		name:    "an agent is counted before it is injected",
-		bug:     always(countFirst("instrumentation.mainstay.dev/v1alpha1", "instrumentations", "mainstay/instrumentation", "injected")),
+		bug:     always(countFirst("instrumentation.mainstay.dev/v1alpha1", "instrumentations", "mainstay/instrumentation", oneInjected)),
 		options: at(proxy.KillBefore, "patch", "deployments", 1),
 		reason:  campaign.Claimed, text: "in step match",
 	},
@@ -126,13 +126,18 @@ func forgetful() seededTransport {
 	}
 }
 
-// countFirst sets a number in the owner's status to 1 before it writes what that number counts:
-// restarts, or agents that are injected.
-func countFirst(group, owner, manager, field string) seededTransport {
+// oneInjected is the status of an Instrumentation whose agent is in one Deployment.
+const oneInjected = `{"injected": 1, "conditions": [
+	{"type": "Ready", "status": "True", "reason": "Injected", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+]}`
+
+// countFirst writes a part of the owner's status before it writes what that counts: restarts, or
+// agents that are injected.
+func countFirst(group, owner, manager, status string) seededTransport {
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 		if isApply(asked, "deployments") && (isRestart(request, asked) || isInjection(request, asked)) {
 			path := "/apis/" + group + "/namespaces/" + asked.Namespace + "/" + owner + "/" + appName + "/status"
-			if err := discard(next.RoundTrip(merging(request, path, manager, `{"status": {"`+field+`": 1}}`))); err != nil {
+			if err := discard(next.RoundTrip(merging(request, path, manager, `{"status": `+status+`}`))); err != nil {
 				return nil, err
 			}
 		}
