@@ -432,9 +432,14 @@ func (s *governed) testConfigurations(t *testing.T) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
 	g.Expect(s.client.Delete(t.Context(), validating)).To(gomega.Succeed())
 	g.Eventually(refused).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
-	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)).To(gomega.Succeed())
-	validating.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
-	g.Expect(s.client.Update(t.Context(), validating, client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
+	edit := func() error {
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating); err != nil {
+			return err
+		}
+		validating.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+		return s.client.Update(t.Context(), validating, client.FieldOwner("kubectl-edit"))
+	}
+	g.Eventually(edit).Should(gomega.Succeed())
 	g.Eventually(func() (admissionregistrationv1.FailurePolicyType, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
 		return *validating.Webhooks[0].FailurePolicy, err
@@ -443,7 +448,12 @@ func (s *governed) testConfigurations(t *testing.T) {
 		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
 		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
 	}
+	// While the configuration is made again, an edit may be overwritten before it is seen. So it is
+	// made until it is reported.
 	g.Eventually(func() ([]string, error) {
+		if err := edit(); err != nil {
+			return nil, err
+		}
 		var all eventsv1.EventList
 		err := s.client.List(t.Context(), &all, client.InNamespace(metav1.NamespaceDefault))
 		var notes []string
@@ -453,8 +463,13 @@ func (s *governed) testConfigurations(t *testing.T) {
 			}
 		}
 		return notes, err
-	}).Should(gomega.ConsistOf(gomega.HavePrefix("ValidatingWebhookConfiguration mainstay was deleted, and is made again"),
+	}).WithPolling(time.Second).Should(gomega.ContainElements(
+		gomega.HavePrefix("ValidatingWebhookConfiguration mainstay was deleted, and is made again"),
 		gomega.ContainSubstring("failurePolicy was changed from Fail to Ignore by kubectl-edit")))
+	g.Eventually(func() (admissionregistrationv1.FailurePolicyType, error) {
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
+		return *validating.Webhooks[0].FailurePolicy, err
+	}).Should(gomega.Equal(admissionregistrationv1.Fail))
 }
 
 // testRolledBack checks that in the configurations of a later release only the client configuration
