@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -37,7 +36,7 @@ func changedBy(t *testing.T, live plan.Object, manager string, paths ...fieldpat
 	}
 	set(&entries[0], ours)
 	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1",
-		FieldsType: "FieldsV1", Time: ptr.To(metav1.NewTime(written.Add(time.Minute)))}
+		FieldsType: "FieldsV1", Time: new(metav1.NewTime(written.Add(time.Minute)))}
 	set(&entry, theirs)
 	live.SetManagedFields(append(entries, entry))
 }
@@ -63,7 +62,7 @@ func TestReverts(t *testing.T) {
 		paths   []fieldpath.Path
 		want    []plan.RevertedField
 	}{
-		"a number": {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](5) }, "kubectl-edit", []fieldpath.Path{replicas},
+		"a number": {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(5)) }, "kubectl-edit", []fieldpath.Path{replicas},
 			[]plan.RevertedField{of("spec.replicas", "2", "5")}},
 		"an image": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Image = "shop:2"
@@ -77,10 +76,10 @@ func TestReverts(t *testing.T) {
 			[]fieldpath.Path{container(), container("image"), container("name")},
 			[]plan.RevertedField{{Path: within, Change: plan.FieldRemoved, By: "kubectl-edit"}}},
 		"the same value of another manager": {func(*appsv1.Deployment) {}, "kubectl-edit", []fieldpath.Path{replicas}, nil},
-		"a value of another of our managers": {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](5) }, "mainstay/workload",
+		"a value of another of our managers": {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(5)) }, "mainstay/workload",
 			[]fieldpath.Path{replicas}, nil},
 		"a new spec": {func(d *appsv1.Deployment) {
-			d.Spec.Replicas, d.Annotations["mainstay.dev/applied"] = ptr.To[int32](5), "another"
+			d.Spec.Replicas, d.Annotations["mainstay.dev/applied"] = new(int32(5)), "another"
 		}, "kubectl-edit", []fieldpath.Path{replicas}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,21 +74,21 @@ func (t *translation) variables() []admissionv1.Variable {
 		t.governs(rule, "")
 	}
 	made := t.made
-	all, clear, unclear := []string{"[]"}, []string{"[]"}, []string{"[]"}
+	all, everywhere, elsewhere := []string{"[]"}, []string{"[]"}, []string{"[]"}
 	for i, check := range t.checks {
 		name := fmt.Sprintf("check%d", i)
 		made = append(made, admissionv1.Variable{Name: name, Expression: check.violations})
 		all = append(all, "variables."+name)
 		if check.isEverywhere {
-			clear = append(clear, "variables."+name)
+			everywhere = append(everywhere, "variables."+name)
 		} else {
-			unclear = append(unclear, "variables."+name)
+			elsewhere = append(elsewhere, "variables."+name)
 		}
 	}
 	isUnclear := "variables.environment == " + quote(policy.Unclear)
 	return append(made,
-		admissionv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(unclear, " + "))},
-		admissionv1.Variable{Name: "violations", Expression: isUnclear + " ? " + strings.Join(clear, " + ") + " : " + strings.Join(all, " + ")})
+		admissionv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(elsewhere, " + "))},
+		admissionv1.Variable{Name: "violations", Expression: isUnclear + " ? " + strings.Join(everywhere, " + ") + " : " + strings.Join(all, " + ")})
 }
 
 // unclear returns the message about a label that is no environment, for a new object and for one
@@ -214,16 +214,16 @@ func selected(selector *metav1.LabelSelector) []string {
 // takesEffect returns a condition: whether a rule governs, and no rule before it for which has is
 // true. Only the first one of those takes effect.
 func (t *translation) takesEffect(rule mspolicyv1.Rule, field mspolicyv1.RuleName, has func(mspolicyv1.Rule) bool) string {
-	condition := t.governs(rule, field)
+	conditions := []string{t.governs(rule, field)}
 	for _, other := range t.all {
 		if other.Policy == t.stored.Name && other.Environment == rule.Environment {
 			break
 		}
 		if has(other.Rule) {
-			condition += " && !" + t.governsIn(other, field)
+			conditions = append(conditions, "!"+t.governsIn(other, field))
 		}
 	}
-	return condition
+	return strings.Join(conditions, " && ")
 }
 
 // add adds a check of a rule: a list of texts of violations, where a condition is true.
