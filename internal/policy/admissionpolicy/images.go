@@ -9,7 +9,7 @@ import "github.com/distribution/reference"
 var imagesExpression = "(variables.containers.map(c, {'at': dyn(c.at + '.image'), 'image': dyn(c.it.?image.orValue('')), " +
 	"'was': dyn(c.was.map(b, b.?image.orValue('')))}) + variables.volumes.filter(v, v.it.?image.hasValue()).map(v, " +
 	"{'at': dyn(v.at + '.image.reference'), 'image': dyn(v.it.image.?reference.orValue('')), " +
-	"'was': dyn(v.was.map(b, b.?image.?reference.orValue('')))}))" +
+	"'was': dyn(v.was.filter(b, b.?image.hasValue()).map(b, b.image.?reference.orValue('')))}))" +
 	// The host, if there is one.
 	".map(i, {'i': dyn(i), 'host': dyn(i.image.contains('/') ? i.image.split('/')[0] : '')})" +
 	".map(h, {'i': h.i, 'host': dyn(h.host.contains('.') || h.host.contains(':') || h.host == 'localhost' || " +
