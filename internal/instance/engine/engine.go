@@ -1,0 +1,107 @@
+// Package engine is what the instance manager needs of a database server, so that PostgreSQL, MySQL
+// and Valkey are led, fenced and cloned alike. The decisions are those of election; an engine only
+// carries them out on one server and one volume, and says truthfully what it found.
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// Upstream is a leader to receive from.
+type Upstream struct {
+	Leader election.Member
+	Term   uint64
+	// Host is where its server listens: a DNS name or an address.
+	Host string
+}
+
+// Progress says how far a long operation is, in bytes. Total is 0 while it is not known.
+type Progress func(done, total int64)
+
+// Engine runs one server on the data of one directory. All operations but Kill, Observe and Changed
+// are called one at a time, and each returns when it is done, or with an error that says what to do
+// about it. After an error the server is killed and started anew, never used as it is. An
+// operation whose context ends has failed.
+type Engine interface {
+	election.Positions
+
+	// Inspect reads what the data directory holds while no server runs, without changing anything.
+	// An error says what was found and what to do: data of another major version, half made,
+	// damaged, or with a foreign owner.
+	Inspect() (Data, error)
+	// Initialise makes the data of a new database in an empty directory.
+	Initialise(ctx context.Context, directory string) error
+	// Clone makes the data in an empty directory from a leader's, without stopping it.
+	Clone(ctx context.Context, directory string, from Upstream, progress Progress) error
+
+	// Start starts the server as a standby without a source, and returns when it answers. Whatever
+	// an earlier life left of a source or a promotion that did not happen is removed first.
+	Start(ctx context.Context) error
+	// Resume starts the server as the leader that it was, on its own timeline, under the rule.
+	Resume(ctx context.Context, rule election.Rule) error
+	// Follow lets a standby receive. It returns when the server knows its source, which may not
+	// answer yet.
+	Follow(ctx context.Context, from Upstream) error
+	// Unfollow takes every source away. It returns when nothing that receives is left and all that
+	// was received is replayed: from then on the position is final.
+	Unfollow(ctx context.Context) error
+	// SetRule tells the server what its commits wait for; a standby, for when it leads. It returns
+	// when that was told: Observation.Settled says when it counts.
+	SetRule(ctx context.Context, rule election.Rule) error
+	// Promote lets a standby without source lead, on that timeline. It fails, with the server
+	// killed, if it came up on another.
+	Promote(ctx context.Context, timeline uint32) error
+	// StopCleanly accepts no more writes, sends what was written to all that receive, and stops.
+	StopCleanly(ctx context.Context) error
+	// Kill kills every process of the server, of an operation that is under way too, and returns
+	// without waiting for a process that can't be killed: that one runs no more code. From its
+	// return on, nothing is written or acknowledged. It may be called at any time.
+	Kill()
+
+	// Observe says what the server does now. It answers at once, from what was measured last.
+	Observe() Observation
+	// Changed is sent to, without blocking, when Observe may say something else.
+	Changed() <-chan struct{}
+}
+
+// Data is what a data directory holds.
+type Data struct {
+	// Exists is false for a directory that is empty or not there.
+	Exists bool
+	// System is the id of the database system.
+	System string
+	// Position is the end of the data, if the server was stopped cleanly; else "".
+	Position election.Position
+	// Timeline is the highest that the data know of.
+	Timeline uint32
+	// Version is the major version of the server that the data need.
+	Version string
+}
+
+// Observation is what a server does.
+type Observation struct {
+	// Server is what the election needs. The caller fills Busy and UnflushedSince.
+	Server election.Server
+	// UnflushedSince is since when the oldest heartbeat waits for the local disk; the zero time if
+	// none does.
+	UnflushedSince time.Time
+	// Receivers are those that receive from this server under the name of a member.
+	Receivers []Receiver
+	// Connected is true while a standby receives from its source.
+	Connected bool
+	// Lag is how far a standby's replay is behind, in time; 0 if it is not, or not known.
+	Lag time.Duration
+	// Problem says why the server does not do what it was told, for people; "" if it does.
+	Problem string
+}
+
+// Receiver is a member that receives from this server.
+type Receiver struct {
+	Member election.Member
+	// FlushedAt is when it was last seen to flush; Near is true if it is about to have all.
+	FlushedAt time.Time
+	Near      bool
+}
