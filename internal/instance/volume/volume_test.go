@@ -1,0 +1,195 @@
+package volume
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+func open(t *testing.T, path string) *Volume {
+	t.Helper()
+	v, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func load(t *testing.T, v *Volume) Contents {
+	t.Helper()
+	contents, err := v.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contents
+}
+
+// made makes data with that content count.
+func made(t *testing.T, v *Volume, content string) string {
+	t.Helper()
+	directory, err := v.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(directory, "file"), content)
+	incarnation, err := v.Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return incarnation
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(t *testing.T, v *Volume) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(v.Server(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestVolume(t *testing.T) {
+	path := t.TempDir()
+	v := open(t, path)
+	if contents := load(t, v); contents != (Contents{}) {
+		t.Errorf("a new volume holds %+v", contents)
+	}
+	first := made(t, v, "one")
+	local := election.Local{
+		Promised: election.Promised{Term: 3, Candidate: election.Member{Name: "db-1", Incarnation: "x"}},
+		Seen:     election.Seen{Term: 3, Seq: 7, Timeline: 2},
+	}
+	if err := v.Save(local); err != nil {
+		t.Fatal(err)
+	}
+	second := made(t, v, "two")
+	if got, want := load(t, v), (Contents{Incarnation: second, Local: local, HasOld: true}); got != want || first == second {
+		t.Errorf("got %+v, want %+v; the first data were %s", got, want, first)
+	}
+	if got := content(t, v); got != "two" {
+		t.Errorf("the data are %q", got)
+	}
+	third := made(t, v, "three")
+	if old, err := os.ReadFile(filepath.Join(path, "old", "server", "file")); err != nil || string(old) != "one" {
+		t.Errorf("set aside is %q, %v: want the data before any that never became healthy", old, err)
+	}
+	if err := v.DropOld(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := load(t, v), (Contents{Incarnation: third, Local: local}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := load(t, open(t, path)).Incarnation; got != third {
+		t.Errorf("opened again, it holds %s, want %s", got, third)
+	}
+}
+
+// TestACrashBetweenTheSteps leaves the volume as each step of Adopt does.
+func TestACrashBetweenTheSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		crash func(t *testing.T, path string)
+		want  string
+	}{
+		"before the new data are complete": {func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(path, "new", "incarnation")); err != nil {
+				t.Fatal(err)
+			}
+		}, "one"},
+		"before the old are set aside": {func(*testing.T, string) {}, "one"},
+		"before the new count": {func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Rename(filepath.Join(path, "data"), filepath.Join(path, "old")); err != nil {
+				t.Fatal(err)
+			}
+		}, "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			v := open(t, path)
+			made(t, v, "one")
+			directory, err := v.Prepare()
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(directory, "file"), "two")
+			write(t, filepath.Join(path, "new", "incarnation"), "00112233445566ff\n")
+			c.crash(t, path)
+			_ = v.Close()
+			v = open(t, path)
+			if got := content(t, v); got != c.want {
+				t.Errorf("the data are %q, want %q", got, c.want)
+			}
+			if load(t, v).Incarnation == "" {
+				t.Error("the data have no incarnation")
+			}
+			if made(t, v, "three"); content(t, v) != "three" {
+				t.Error("no data can be made any more")
+			}
+		})
+	}
+}
+
+func TestWhatAVolumeRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, path string)
+		want  string
+	}{
+		"data of somebody else": {func(t *testing.T, path string) { t.Helper(); write(t, filepath.Join(path, "PG_VERSION"), "17") },
+			`holds "PG_VERSION", which is not Mainstay's`},
+		"two programs": {func(t *testing.T, path string) {
+			t.Helper()
+			other := open(t, path)
+			t.Cleanup(func() { _ = other.Close() })
+		}, "is used by another process"},
+		"a promise that is gone": {func(t *testing.T, path string) {
+			t.Helper()
+			v := open(t, path)
+			made(t, v, "one")
+			_ = v.Close()
+			if err := os.Remove(filepath.Join(path, "election.json")); err != nil {
+				t.Fatal(err)
+			}
+		}, "without which it can't answer for its data"},
+		"a promise that can't be read": {func(t *testing.T, path string) {
+			t.Helper()
+			write(t, filepath.Join(path, "election.json"), `{"promised":1}`)
+		},
+			"without which it can't answer for its data"},
+		"a promise of a megabyte": {func(t *testing.T, path string) {
+			t.Helper()
+			write(t, filepath.Join(path, "election.json"), strings.Repeat(" ", 1<<20))
+		}, "has more than 16384 bytes"},
+		"data without incarnation": {func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Mkdir(filepath.Join(path, "data"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "has data, but no file data/incarnation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			c.spoil(t, path)
+			v, err := Open(path)
+			if err == nil {
+				_, err = v.Load()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
