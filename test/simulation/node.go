@@ -47,8 +47,9 @@ type node struct {
 	// pending is what waits while the program is paused.
 	pending []func()
 	server  server
-	// hangsForEver is true if the disk takes nothing until the end.
-	hangsForEver bool
+	// hangsForEver is true if the disk takes nothing until the end. refuses is true if a disk that
+	// hangs says so.
+	hangsForEver, refuses bool
 }
 
 func newNode(w *world, index int) *node {
@@ -329,10 +330,13 @@ func (n *node) kill(action election.Kill) bool {
 	return false
 }
 
-// save writes to the volume, or never returns.
+// save writes to the volume, fails, or never returns.
 func (n *node) save(local election.Local) {
 	n.core.SavingLocal()
 	if n.server.hung {
+		if n.refuses {
+			n.core.SaveFailed()
+		}
 		return
 	}
 	n.disk.local = local

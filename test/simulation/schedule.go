@@ -254,11 +254,11 @@ func (w *world) tamper() {
 	}
 }
 
-// hang lets the disk take no writes.
+// hang lets the disk take no writes. It keeps who writes waiting, or, when it is full, refuses.
 func (w *world) hang(n *node) {
 	w.plan.freezes = true
-	w.log("the disk of %s hangs (%t)", n.name(), w.plan.staysHung)
-	n.server.hung = true
+	n.server.hung, n.refuses = true, w.chance(2)
+	w.log("the disk of %s hangs (for ever: %t, refuses: %t)", n.name(), w.plan.staysHung, n.refuses)
 	if w.plan.staysHung && !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.hangsForEver }) {
 		n.hangsForEver = true
 	}

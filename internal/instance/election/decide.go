@@ -55,10 +55,15 @@ func (o *Observed) superseded() string {
 // save makes durable what was noted, before more rests on it. A leader does so last: what it must
 // do in time does not wait for its disk.
 func save(o *Observed) Action {
-	if o.Local == o.Saved || o.Saving {
+	if o.Local == o.Saved || o.cannotSave() {
 		return nil
 	}
 	return Save{Local: o.Local}
+}
+
+// cannotSave reports whether the volume is busy, or has just refused what it was given.
+func (o *Observed) cannotSave() bool {
+	return o.Saving || o.SaveFailedAt != 0 && o.Now-o.SaveFailedAt < readEvery
 }
 
 // promiseTo makes a promise durable; nil if it is.
@@ -66,7 +71,7 @@ func (o *Observed) promiseTo(candidate Promised) Action {
 	switch {
 	case o.Saved.Promised == candidate:
 		return nil
-	case o.Saving:
+	case o.cannotSave():
 		return o.wait("the volume", o.Now+pingEvery)
 	}
 	return Save{Local: Local{Promised: candidate, Seen: o.Local.Seen}}

@@ -88,3 +88,28 @@ func TestUnreadableRecordIsNotWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestAFullVolume: what the volume refuses is tried again after a pause, and who can't promise does
+// not ask others to.
+func TestAFullVolume(t *testing.T) {
+	o := following()
+	o.Local.Seen.Seq++
+	save, saves := Decide(o).(Save)
+	if !saves {
+		t.Fatalf("got %+v, want a Save", Decide(o))
+	}
+	o.SavingLocal()
+	o.SaveFailed()
+	if action, saves := Decide(o).(Save); saves {
+		t.Errorf("saves again without a pause: %+v", action)
+	}
+	o.Now += 30 * time.Second
+	o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+	if _, saves := Decide(o).(Save); !saves {
+		t.Errorf("got %+v, want it to be tried again", Decide(o))
+	}
+	o.SavedLocal(save.Local)
+	if o.SaveFailedAt != 0 {
+		t.Error("what was saved counts as failed")
+	}
+}

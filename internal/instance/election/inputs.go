@@ -230,9 +230,12 @@ func (o *Observed) Refused(name string) {
 // SavingLocal notes that something is being written to the volume.
 func (o *Observed) SavingLocal() { o.Saving = true }
 
+// SaveFailed notes that the volume did not take what Save was told. It is tried again after a pause.
+func (o *Observed) SaveFailed() { o.Saving, o.SaveFailedAt = false, o.Now }
+
 // SavedLocal notes that what Save was told is on the volume.
 func (o *Observed) SavedLocal(local Local) {
-	o.Saved, o.Local.Promised, o.Saving = local, local.Promised, false
+	o.Saved, o.Local.Promised, o.Saving, o.SaveFailedAt = local, local.Promised, false, 0
 	o.see(local.Seen)
 }
 
@@ -271,4 +274,15 @@ func (o *Observed) PublishedAddress(term uint64) {
 func (o *Observed) Became(me Member, system string, timeline uint32) {
 	o.Me, o.System = me, system
 	o.see(Seen{Timeline: timeline})
+}
+
+// Configured notes what the user decided, and the pods of the other instances that shall be there. An
+// instance that is no longer wanted is still listened to: a rule may need it.
+func (o *Observed) Configured(config Config, others []string) {
+	o.Config = config
+	for _, name := range others {
+		if name != o.Me.Name && o.peer(name) == nil {
+			o.Peers = append(o.Peers, Peer{Name: name})
+		}
+	}
 }

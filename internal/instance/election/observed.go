@@ -207,9 +207,11 @@ type Observed struct {
 	// System is the id of the database system on the volume; "" without data.
 	System string
 	// Local is what shall be on the volume, and Saved what is.
-	// Saving is true while a Save is under way.
+	// Saving is true while a Save is under way. SaveFailedAt is when the last one failed; 0 if it
+	// did not.
 	Local, Saved Local
 	Saving       bool
+	SaveFailedAt time.Duration
 	Server       Server
 	Record       View
 	Held         Held
@@ -325,6 +327,19 @@ func (o *Observed) livingLeader() *Peer {
 	}
 	return found
 }
+
+// Follows returns the leader that this member follows, or would if it could; false if none was
+// heard lately.
+func (o *Observed) Follows() (Source, bool) {
+	leader := o.livingLeader()
+	if leader == nil {
+		return Source{}, false
+	}
+	return Source{Leader: leader.Ping.Leader, Term: leader.Ping.Term}, true
+}
+
+// Leads reports whether this instance leads: its server is to be writable.
+func (o *Observed) Leads() bool { return o.leads() }
 
 // mayFollow reports whether the promise that we gave last allows to follow who sends the ping.
 func (o *Observed) mayFollow(ping *Ping) bool {

@@ -145,7 +145,7 @@ func (o *Observed) ask(term uint64) Ask {
 // Who waits for its own volume does not stand: it could not make the promise that it asks of
 // others.
 func stand(o *Observed) Action {
-	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || !o.leaderIsQuiet() {
+	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() {
 		return nil
 	}
 	view := &o.Record
