@@ -37,6 +37,9 @@ func waits(folder string, files map[string]*ast.File, positions *token.FileSet) 
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		w.inBubble = slices.ContainsFunc(files[name].Imports, func(imported *ast.ImportSpec) bool {
+			return imported.Path.Value == `"testing/synctest"`
+		})
 		ast.Inspect(files[name], w.visit)
 	}
 	return w.found
@@ -48,7 +51,9 @@ type waiting struct {
 	positions  *token.FileSet
 	hasDefault bool
 	isPure     bool
-	found      []string
+	// inBubble is true in a file whose tests use synctest: its helpers run in bubbles too.
+	inBubble bool
+	found    []string
 	// timed are the calls of Eventually for which a later call sets the time.
 	timed []*ast.CallExpr
 	// polls are the calls between two checks of a condition.
@@ -106,7 +111,7 @@ func (w *waiting) visit(node ast.Node) bool {
 	case isSelected(call, "synctest", "Test"):
 		return false // in a bubble, time passes at once
 	case isSelected(call, "time", "Sleep"):
-		if slices.Contains(w.polls, ast.Expr(call)) {
+		if w.inBubble || slices.Contains(w.polls, ast.Expr(call)) {
 			return false
 		}
 		w.add(call, "time.Sleep: wait for a condition, or use testing/synctest")
@@ -259,6 +264,7 @@ func TestWaitsFinds(t *testing.T) {
 		"sleep in a loop":                  {"tools/x", "func f() { for a { time.Sleep(1) } }", 1},
 		"sleep in a loop without an end":   {"tools/x", "func f() { for ; ; time.Sleep(1) {} }", 1},
 		"sleep in a bubble":                {"internal/x", "func f() { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }", 0},
+		"sleep of a helper in a bubble":    {"internal/x", "import \"testing/synctest\"\nfunc f() { synctest.Test(t, g) }; func h() { time.Sleep(1) }", 0},
 		"consistently without a cluster":   {"internal/x", `func f() { g.Consistently(a, "50ms").Should(b) }`, 1},
 		"consistently where there are few": {"test/x", `func f() { g.Consistently(a, "50ms").Should(b) }`, 0},
 	} {

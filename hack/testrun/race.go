@@ -32,6 +32,7 @@ var concurrent = []string{
 	"internal/install/apiservice",
 	"internal/install/certificates",
 	"internal/install/loop",
+	"internal/instance",
 	"internal/kit/transport/leaseguard",
 	"internal/kinds/appconfig/appconfigcontroller",
 	"internal/kit/apply",

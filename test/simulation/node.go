@@ -152,7 +152,7 @@ func (n *node) observe() {
 		if link := &n.server.links[i]; link.fresh {
 			link.fresh = false
 			if n.server.serves() {
-				n.core.Streams(names[i], link.flushed+3 >= n.disk.log.end)
+				n.core.Streams(link.member, link.flushed+3 >= n.disk.log.end)
 			}
 		}
 	}

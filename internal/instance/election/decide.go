@@ -143,7 +143,7 @@ func (o *Observed) isolate() Action {
 // wait waits until the time, for what is named, but not past the next ping of a leader.
 func (o *Observed) wait(what string, until time.Duration) Action {
 	if o.leads() && o.Server.History != "" && !o.isStranded() {
-		until = min(until, o.PingedAt+pingEvery)
+		until = min(until, o.PingedAt+o.pingPause())
 	}
 	return Wait{Until: max(until, o.Now), For: what}
 }

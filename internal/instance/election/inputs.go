@@ -120,9 +120,10 @@ func (o *Observed) see(seen Seen) {
 // measures anew: what it finds after that says nothing about the server.
 func (o *Observed) Heartbeat(server Server) { o.Server = server }
 
-// Streams notes that our server saw a member receive and flush.
-func (o *Observed) Streams(name string, near bool) {
-	if peer := o.peer(name); peer != nil {
+// Streams notes that our server saw a member receive and flush. What an earlier member of the same
+// pod still receives says nothing about the one that is there now.
+func (o *Observed) Streams(member Member, near bool) {
+	if peer := o.peer(member.Name); peer != nil && peer.Member == member {
 		peer.StreamedAt, peer.Near = o.Now, near
 	}
 }
@@ -276,8 +277,8 @@ func (o *Observed) Became(me Member, system string, timeline uint32) {
 	o.see(Seen{Timeline: timeline})
 }
 
-// Configured notes what the user decided, and the pods of the other instances that shall be there. An
-// instance that is no longer wanted is still listened to: a rule may need it.
+// Configured notes what the user decided, and the pods of the other instances that shall be there.
+// An instance that is no longer wanted is still listened to: a rule may need it.
 func (o *Observed) Configured(config Config, others []string) {
 	o.Config = config
 	for _, name := range others {

@@ -20,10 +20,19 @@ func lead(o *Observed) Action {
 
 // ping sends the pings. Whatever keeps the loop from deciding keeps it from pinging.
 func ping(o *Observed) Action {
-	if o.Server.History == "" || o.Now-o.PingedAt < pingEvery || o.isStranded() {
+	if o.Server.History == "" || o.Now-o.PingedAt < o.pingPause() || o.isStranded() {
 		return nil
 	}
 	return SendPings{Ping: o.ping(false)}
+}
+
+// pingPause is the time between two pings. While writes wait for the successor to confirm that it
+// has all, it is asked more often.
+func (o *Observed) pingPause() time.Duration {
+	if o.Server.Clean && o.Held.StopFor.HasData() {
+		return pingEvery / 10
+	}
+	return pingEvery
 }
 
 // isStranded reports whether our server is down and the record can be neither released nor renewed:
@@ -105,7 +114,7 @@ func handOver(o *Observed) Action {
 		if o.confirmed(held.StopFor) {
 			record.Handover = &Handover{From: o.Me, To: held.StopFor, Position: o.Server.Position}
 		} else if o.Now-held.StopAt < stopTime+confirmTime {
-			return o.wait("the successor to have all that was written", o.Now+pingEvery)
+			return o.wait("the successor to have all that was written", o.Now+o.pingPause())
 		}
 	}
 	return o.release(record, "handing over")

@@ -338,6 +338,16 @@ func (o *Observed) Follows() (Source, bool) {
 	return Source{Leader: leader.Ping.Leader, Term: leader.Ping.Term}, true
 }
 
+// Quiet returns the leader that this member follows, and for how long no ping of it came. It is ""
+// if this member follows nobody, or knows that the leader has gone.
+func (o *Observed) Quiet() (leader string, silence time.Duration) {
+	found := o.livingLeader()
+	if found == nil {
+		return "", 0
+	}
+	return found.Name, o.Now - found.PingAt
+}
+
 // Leads reports whether this instance leads: its server is to be writable.
 func (o *Observed) Leads() bool { return o.leads() }
 

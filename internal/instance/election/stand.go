@@ -254,10 +254,13 @@ func (o *Observed) askThenClaim() Action {
 // poll returns who would promise and is not ahead of us, whether somebody is ahead, and whether all
 // have answered.
 func (o *Observed) poll() (willing []Member, someAhead, all bool) {
-	willing, all = append([]Member{o.Me}, o.handedOver()...), true
+	before := o.handedOver()
+	willing, all = append([]Member{o.Me}, before...), true
 	for i := range o.Peers {
 		reply := &o.Peers[i].AskReply
 		switch {
+		case slices.Contains(before, o.Peers[i].Member):
+			// It has answered in the record, and may have ended.
 		case reply.Term != o.Asked:
 			all = false
 		case o.isAhead(reply.Position):

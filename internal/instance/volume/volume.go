@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -41,10 +42,13 @@ const (
 // maxFileBytes limits what is read of our own files: they have some hundred bytes.
 const maxFileBytes = 16 << 10
 
-// Volume is the opened volume of one instance. One goroutine at a time may call its methods.
+// Volume is the opened volume of one instance. Its methods may be called by several goroutines, but
+// Save by one at a time.
 type Volume struct {
 	path string
 	lock *os.File
+	// data is held while the directories of the data are changed. A Save does not wait for that.
+	data sync.Mutex
 }
 
 // Contents is what a volume holds.
@@ -109,6 +113,20 @@ func (v *Volume) Lock() *os.File { return v.lock }
 // Server is the directory of the server's data.
 func (v *Volume) Server() string { return filepath.Join(v.path, dataDirectory, serverDirectory) }
 
+// Full returns how full the file system is for this program, in percent; 0 if that can't be found
+// out.
+func (v *Volume) Full() int {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(v.path, &stat); err != nil || stat.Blocks == 0 {
+		return 0
+	}
+	used := stat.Blocks - stat.Bfree
+	if used+stat.Bavail == 0 {
+		return 100
+	}
+	return int(100 * used / (used + stat.Bavail)) //nolint:gosec // at most 100
+}
+
 // Load reads what the volume holds. It fails if there are data, but not what their member promised:
 // who does not know that must not answer for the data.
 func (v *Volume) Load() (Contents, error) {
@@ -161,6 +179,8 @@ func (v *Volume) Save(local election.Local) error {
 // Prepare returns an empty directory for new data of the server. What an interrupted attempt left
 // there is removed.
 func (v *Volume) Prepare() (string, error) {
+	v.data.Lock()
+	defer v.data.Unlock()
 	if err := os.RemoveAll(filepath.Join(v.path, newDirectory)); err != nil {
 		return "", fmt.Errorf("removing what an earlier attempt left: %w", err)
 	}
@@ -174,6 +194,8 @@ func (v *Volume) Prepare() (string, error) {
 // Adopt makes the prepared data those that count, sets those before them aside, and returns the new
 // incarnation. No server may run.
 func (v *Volume) Adopt() (string, error) {
+	v.data.Lock()
+	defer v.data.Unlock()
 	if err := v.flush(); err != nil {
 		return "", err
 	}
@@ -237,6 +259,8 @@ func (v *Volume) finishSwitch() error {
 
 // DropOld removes the data that were set aside, once the new are healthy.
 func (v *Volume) DropOld() error {
+	v.data.Lock()
+	defer v.data.Unlock()
 	if !v.exists(oldDirectory) {
 		return v.discard()
 	}

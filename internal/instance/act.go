@@ -1,0 +1,94 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// requestTime is how long an answer of the API server is waited for.
+const requestTime = 3 * time.Second
+
+// act carries an action out, or begins to.
+func (i *Instance) act(ctx context.Context, action election.Action) {
+	switch action := action.(type) {
+	case election.Save:
+		i.save(ctx, action.Local)
+	case election.ReadRecord:
+		i.readRecord(ctx)
+	case election.WriteRecord:
+		i.writeRecord(ctx, action)
+	case election.Publish:
+		i.publish(ctx, action.Term)
+	case election.SendPings:
+		i.sendPings(ctx, action.Ping)
+	case election.SendAsk:
+		i.sendAsk(ctx, action.Ask)
+	case election.RequestPromises:
+		i.requestPromises(ctx, action.Request)
+	case election.Reply:
+		i.reply(action)
+	default:
+		i.actOnServer(ctx, action)
+	}
+}
+
+// name is the name of an action, for the log.
+func name(action election.Action) string {
+	return strings.TrimPrefix(fmt.Sprintf("%T", action), "election.")
+}
+
+// save writes what was promised and seen beside the loop: a disk may take for ever.
+func (i *Instance) save(ctx context.Context, local election.Local) {
+	i.core.SavingLocal()
+	go func() {
+		err := i.Volume.Save(local)
+		i.post(ctx, func() {
+			if err != nil {
+				i.core.SaveFailed()
+				i.Log.Error(err, "the volume does not take what this member promised: it promises nothing until then")
+				return
+			}
+			i.core.SavedLocal(local)
+		})
+	}()
+}
+
+func (i *Instance) readRecord(ctx context.Context) {
+	i.core.Reading()
+	sent := i.now()
+	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+		result := i.Cluster.Read(ctx)
+		result.Sent = sent
+		return func() { i.core.HeardRecord(result) }
+	})
+}
+
+func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) {
+	i.core.Writing(write)
+	sent := i.now()
+	i.Log.Info("writing the record", "why", write.Why, "term", write.Record.Term, "seq", write.Record.Seq,
+		"released", write.Record.Released(), "open", write.Record.Open)
+	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+		outcome, version := i.Cluster.Write(ctx, write)
+		return func() { i.core.HeardWrite(write, sent, outcome, version) }
+	})
+}
+
+func (i *Instance) publish(ctx context.Context, term uint64) {
+	i.core.Publishing()
+	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+		err := i.Cluster.Publish(ctx, term)
+		return func() {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				i.Log.Error(err, "the address could not be published: it is tried again", "term", term)
+				return
+			}
+			i.core.PublishedAddress(term)
+		}
+	})
+}

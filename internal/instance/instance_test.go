@@ -1,0 +1,442 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine/scripted"
+	"github.com/mainstay-platform/mainstay/internal/instance/volume"
+)
+
+// database is three instances with scripted servers, in one bubble of time.
+type database struct {
+	t        *testing.T
+	servers  *scripted.Servers
+	engines  map[string]*scripted.Server
+	programs map[string]*program
+	paths    map[string]string
+
+	mu        sync.Mutex
+	record    election.Record
+	version   int
+	away      bool
+	calls     int
+	published string
+	reports   map[string]Report
+	writes    int
+}
+
+// program is one life of the program of a pod.
+type program struct {
+	instance *Instance
+	end      context.CancelFunc
+	ended    chan error
+}
+
+var pods = []string{"db-0", "db-1", "db-2"}
+
+// run starts a database that shall be initialised by db-0, and lets a test use it.
+func run(t *testing.T, use func(t *testing.T, d *database)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{
+			t: t, servers: scripted.New(), engines: map[string]*scripted.Server{}, programs: map[string]*program{},
+			paths: map[string]string{}, reports: map[string]Report{}, record: election.Record{Initialise: "db-0"}, version: 1,
+		}
+		for _, pod := range pods {
+			d.paths[pod] = t.TempDir()
+			d.start(pod)
+		}
+		d.await("three instances that serve", time.Minute, d.isWhole)
+		time.Sleep(10 * time.Second) // A record that has just changed is given time.
+		use(t, d)
+		for _, pod := range pods {
+			d.crash(pod)
+		}
+		time.Sleep(time.Minute) // Until everything has noticed.
+	})
+}
+
+// start starts the program of a pod.
+func (d *database) start(pod string) {
+	d.t.Helper()
+	v, err := volume.Open(d.paths[pod])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p := &program{ended: make(chan error, 1)}
+	d.engines[pod] = d.servers.Open(pod, v.Server(), func() election.Member { return p.instance.Member() })
+	var others []string
+	for _, other := range pods {
+		if other != pod {
+			others = append(others, other)
+		}
+	}
+	begun := time.Now()
+	logger := funcr.New(func(_, text string) { d.t.Log(time.Since(begun).Round(time.Millisecond), pod, text) }, funcr.Options{})
+	if !testing.Verbose() {
+		logger = logr.Discard()
+	}
+	p.instance, err = New(Options{
+		Name: pod, PodUID: "uid-" + pod, Volume: v, Engine: d.engines[pod], Cluster: &cluster{d, pod}, Peers: &peers{d, pod},
+		Host: func(pod string) string { return pod }, Log: logger,
+		Config: Config{Others: others, Election: election.Config{Instances: 3, Durability: election.Required, After: 5 * time.Second}},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.end = cancel
+	d.mu.Lock()
+	d.programs[pod] = p
+	d.mu.Unlock()
+	go func() {
+		err := p.instance.Run(ctx)
+		d.mu.Lock()
+		if d.programs[pod] == p {
+			delete(d.programs, pod)
+		}
+		d.mu.Unlock()
+		_ = v.Close()
+		p.ended <- err
+	}()
+}
+
+// program returns the running program of a pod, if it can be reached from another.
+func (d *database) program(from, pod string) (*program, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.programs[pod]; p != nil && !d.servers.IsCut(pod) && !d.servers.IsCut(from) {
+		return p, nil
+	}
+	return nil, errors.New(pod + " does not answer")
+}
+
+// crash ends the program of a pod and its server, as a lost node does.
+func (d *database) crash(pod string) {
+	d.mu.Lock()
+	p := d.programs[pod]
+	delete(d.programs, pod)
+	d.mu.Unlock()
+	if p != nil {
+		d.servers.Crash(pod)
+		p.end()
+		if err := <-p.ended; !errors.Is(err, context.Canceled) {
+			d.t.Errorf("%s ended by itself: %v", pod, err)
+		}
+	}
+}
+
+// await waits until something is so, and fails if that takes longer than the limit.
+func (d *database) await(what string, limit time.Duration, isSo func() bool) time.Duration {
+	d.t.Helper()
+	begun := time.Now()
+	for !isSo() {
+		if time.Since(begun) > limit {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.t.Fatalf("no %s in %s: record %+v, reports %+v", what, limit, d.record, d.reports)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// isWhole reports whether one instance is the primary and all others follow it and count.
+func (d *database) isWhole() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.record.Open || len(d.record.Rules) != 1 || len(d.record.Rules[0].Set) != 2 {
+		return false
+	}
+	for _, pod := range pods {
+		want := Replica
+		if pod == d.record.Holder.Member.Name {
+			want = Primary
+		}
+		if d.reports[pod].Role != want {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *database) leader() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.record.Open {
+		return ""
+	}
+	return d.record.Holder.Member.Name
+}
+
+// write writes once through the published address, as an application does.
+func (d *database) write(limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	d.mu.Lock()
+	d.writes++
+	pod, text := d.published, strconv.Itoa(d.writes)
+	d.mu.Unlock()
+	return d.servers.Write(ctx, pod, text) == nil
+}
+
+// settle waits until all serve again and checks that nothing is lost.
+func (d *database) settle() {
+	d.t.Helper()
+	d.await("three instances that serve", 2*time.Minute, d.isWhole)
+	if !d.write(time.Second) {
+		d.t.Error("a write is not acknowledged")
+	}
+	for _, pod := range pods {
+		d.await("all data on "+pod, 10*time.Second, func() bool { return len(d.servers.Lost(pod)) == 0 })
+	}
+	if leading := d.servers.Leading(); len(leading) != 1 {
+		d.t.Errorf("%v take writes", leading)
+	}
+}
+
+func TestADatabaseIsMade(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		if d.leader() != "db-0" || d.published != "db-0" {
+			t.Errorf("%s leads, %s is published", d.leader(), d.published)
+		}
+		d.settle()
+	})
+}
+
+// TestFailovers breaks the leader in several ways. limit is for how long writes may fail.
+func TestFailovers(t *testing.T) {
+	for name, c := range map[string]struct {
+		hurt  func(d *database, leader string)
+		limit time.Duration
+		other bool
+	}{
+		"the server dies": {func(d *database, leader string) { d.servers.Crash(leader) }, 1500 * time.Millisecond, true},
+		"the program dies": {func(d *database, leader string) {
+			d.crash(leader)
+			time.AfterFunc(20*time.Second, func() { d.start(leader) })
+		}, 2500 * time.Millisecond, true},
+		"the pod is asked to end": {func(d *database, leader string) {
+			p, _ := d.program(leader, leader)
+			p.instance.Stop(context.Background())
+			time.AfterFunc(20*time.Second, func() { d.start(leader) })
+		}, 1500 * time.Millisecond, true},
+		"the leader is cut off": {func(d *database, leader string) {
+			d.servers.Cut(leader, true)
+			time.AfterFunc(20*time.Second, func() { d.servers.Cut(leader, false) })
+		}, 9 * time.Second, true},
+		"a replica dies": {func(d *database, leader string) {
+			replica := pods[(slices.Index(pods, leader)+1)%3]
+			d.crash(replica)
+			time.AfterFunc(5*time.Second, func() { d.start(replica) })
+		}, 200 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, d *database) {
+				t.Helper()
+				leader := d.leader()
+				d.write(time.Second)
+				c.hurt(d, leader)
+				gap := d.await("write that is acknowledged", 30*time.Second, func() bool {
+					return (!c.other || d.leader() != leader) && d.write(100*time.Millisecond)
+				})
+				t.Logf("%s: no write for %s", name, gap)
+				if gap > c.limit {
+					t.Errorf("no write for %s, want at most %s", gap, c.limit)
+				}
+				time.Sleep(25 * time.Second)
+				d.settle()
+			})
+		})
+	}
+}
+
+// TestTheAPIServerIsAway: nothing stops, and afterwards the record still fits.
+func TestTheAPIServerIsAway(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		d.setAway(true)
+		for range 60 {
+			time.Sleep(time.Second)
+			if !d.write(time.Second) {
+				t.Fatal("a write is not acknowledged")
+			}
+		}
+		d.setAway(false)
+		d.settle()
+		if term := d.record.Term; term != 1 {
+			t.Errorf("the term is %d: somebody was elected", term)
+		}
+	})
+}
+
+// TestAtRest: an instance that has nothing to do asks the API server for nothing.
+func TestAtRest(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		time.Sleep(10 * time.Second)
+		before := d.count()
+		time.Sleep(10 * time.Minute)
+		if calls := d.count() - before; calls != 0 {
+			t.Errorf("%d calls of the API server in 10 minutes", calls)
+		}
+	})
+}
+
+// TestWhatFailsIsTriedAgain: with a pause, and with a server that was killed in between.
+func TestWhatFailsIsTriedAgain(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		replica := pods[(slices.Index(pods, d.leader())+1)%3]
+		d.engines[replica].Fail("Start", errors.New("the disk is full"))
+		d.servers.Crash(replica)
+		time.Sleep(time.Minute)
+		d.engines[replica].Fail("Start", nil)
+		starts := strings.Count(strings.Join(d.engines[replica].Operations(), " "), "Start Kill")
+		if starts < 5 || starts > 12 {
+			t.Errorf("it was started %d times in a minute: %q", starts, d.engines[replica].Operations())
+		}
+		d.settle()
+	})
+}
+
+func (d *database) setAway(away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away = away
+}
+
+func (d *database) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// cluster is the API server, as one pod sees it.
+type cluster struct {
+	d   *database
+	pod string
+}
+
+var errAway = errors.New("the API server does not answer")
+
+// call counts a call, and fails if the API server is away. It returns with the database locked: a
+// bubble's time stands still while somebody waits for a lock.
+func (c *cluster) call() error {
+	time.Sleep(2 * time.Millisecond)
+	c.d.mu.Lock()
+	c.d.calls++
+	if c.d.away || c.d.servers.IsCut(c.pod) {
+		return errAway
+	}
+	return nil
+}
+
+func (c *cluster) Read(context.Context) election.ReadResult {
+	err := c.call()
+	defer c.d.mu.Unlock()
+	if err != nil {
+		return election.ReadResult{Failed: true}
+	}
+	return election.ReadResult{Version: strconv.Itoa(c.d.version), Record: c.d.record}
+}
+
+func (c *cluster) Write(_ context.Context, write election.WriteRecord) (election.Outcome, string) {
+	err := c.call()
+	defer c.d.mu.Unlock()
+	if err != nil {
+		return election.Unanswered, ""
+	}
+	if write.Version != strconv.Itoa(c.d.version) {
+		return election.Conflict, ""
+	}
+	c.d.record = write.Record
+	c.d.version++
+	version := strconv.Itoa(c.d.version)
+	for pod, p := range c.d.programs {
+		if !c.d.servers.IsCut(pod) {
+			go p.instance.RecordChanged(context.Background(), version)
+		}
+	}
+	return election.Done, version
+}
+
+func (c *cluster) Publish(_ context.Context, _ uint64) error {
+	err := c.call()
+	defer c.d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.d.published = c.pod
+	return nil
+}
+
+func (c *cluster) Report(_ context.Context, report Report) error {
+	err := c.call()
+	defer c.d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.d.reports[c.pod] = report
+	return nil
+}
+
+// peers are the other programs, as one pod reaches them.
+type peers struct {
+	d    *database
+	from string
+}
+
+func (p *peers) Ping(ctx context.Context, to string, ping election.Ping) (election.Pong, error) {
+	other, err := p.d.program(p.from, to)
+	if err != nil {
+		return election.Pong{}, err
+	}
+	pong, ok := other.instance.HandlePing(ctx, ping)
+	return pong, refused(ok)
+}
+
+func (p *peers) Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error) {
+	other, err := p.d.program(p.from, to)
+	if err != nil {
+		return election.AskReply{}, err
+	}
+	reply, ok := other.instance.HandleAsk(ctx, ask)
+	return reply, refused(ok)
+}
+
+func refused(ok bool) error {
+	if !ok {
+		return fmt.Errorf("refused")
+	}
+	return nil
+}
+
+func (p *peers) Promise(ctx context.Context, to string, request election.PromiseRequest) (election.PromiseReply, error) {
+	other, err := p.d.program(p.from, to)
+	if err != nil {
+		return election.PromiseReply{}, err
+	}
+	return other.instance.HandlePromise(ctx, request)
+}
+
+func (p *peers) Refused(_ context.Context, name string) bool {
+	time.Sleep(300 * time.Millisecond)
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	return p.d.programs[name] == nil && !p.d.servers.IsCut(name) && !p.d.servers.IsCut(p.from)
+}

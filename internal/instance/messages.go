@@ -1,0 +1,224 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// How long the answers are waited for. A ping that has no answer after some time is as good as
+// lost; a promise takes as long as a server needs to stop receiving.
+const (
+	pingTime     = 2 * time.Second
+	farewellTime = 500 * time.Millisecond
+	askTime      = 2 * time.Second
+	promiseTime  = 10 * time.Second
+	// maxPings is how many pings to one peer may be without an answer: others are not sent.
+	maxPings = 2
+)
+
+var errEnding = errors.New("this instance is ending")
+
+// HandlePing answers the ping of a leader; false if it is none of ours.
+func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong election.Pong, ok bool) {
+	answered := make(chan struct{})
+	posted := i.post(ctx, func() {
+		defer close(answered)
+		pong, ok = i.core.HeardPing(ping)
+	})
+	if !posted {
+		return election.Pong{}, false
+	}
+	<-answered
+	return pong, ok
+}
+
+// HandleAsk answers whether this member would promise; false if it has no data of that database.
+func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply election.AskReply, ok bool) {
+	answered := make(chan struct{})
+	posted := i.post(ctx, func() {
+		defer close(answered)
+		reply, ok = i.core.HeardAsk(ask)
+	})
+	if !posted {
+		return election.AskReply{}, false
+	}
+	<-answered
+	return reply, ok
+}
+
+// HandlePromise answers a request for a promise when the decision is made and durable, and nothing
+// is received any more. It fails if the request is none of ours, or the candidate asks again before
+// that.
+func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error) {
+	candidate := request.Candidate.Name
+	replies := make(chan election.PromiseReply, 1)
+	posted := i.post(ctx, func() {
+		if before, waits := i.requests[candidate]; waits {
+			close(before)
+		}
+		i.requests[candidate] = replies
+		i.core.HeardPromiseRequest(request)
+	})
+	if !posted {
+		return election.PromiseReply{}, errEnding
+	}
+	select {
+	case reply, ok := <-replies:
+		if !ok {
+			return election.PromiseReply{}, errors.New("the candidate has asked again")
+		}
+		return reply, nil
+	case <-i.done:
+		return election.PromiseReply{}, errEnding
+	case <-ctx.Done():
+		i.post(context.WithoutCancel(ctx), func() { i.forget(candidate, replies) })
+		return election.PromiseReply{}, ctx.Err()
+	}
+}
+
+// forget drops the request of a peer that waits no more, so that those of others are answered.
+func (i *Instance) forget(candidate string, replies chan<- election.PromiseReply) {
+	if i.requests[candidate] == replies {
+		delete(i.requests, candidate)
+		i.core.Replied(candidate)
+	}
+}
+
+// reply answers the request of a peer.
+func (i *Instance) reply(action election.Reply) {
+	i.core.Replied(action.To)
+	if replies, waits := i.requests[action.To]; waits {
+		delete(i.requests, action.To)
+		replies <- action.Promise
+	}
+	i.Log.Info("a promise was asked for", "by", action.To, "term", action.Promise.Term, "given", action.Promise.Given)
+}
+
+// others returns the names of the other instances.
+func (i *Instance) others() []string {
+	var names []string
+	for index := range i.core.Peers {
+		names = append(names, i.core.Peers[index].Name)
+	}
+	return names
+}
+
+// sendPings sends a ping to every peer. One that does not answer gets no more than it could answer
+// at once when it is back.
+func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
+	i.core.Pinged(ping.Released)
+	sent, limit := i.now(), pingTime
+	if ping.Released {
+		limit = farewellTime
+	}
+	for _, to := range i.others() {
+		if i.pinging[to] >= maxPings && !ping.Released {
+			continue
+		}
+		i.pinging[to]++
+		i.farewells += asNumber(ping.Released)
+		i.beside(ctx, limit, func(ctx context.Context) func() {
+			pong, err := i.Peers.Ping(ctx, to, ping)
+			return func() {
+				i.pinging[to]--
+				i.farewells -= asNumber(ping.Released)
+				if err == nil {
+					i.core.HeardPong(pong, sent)
+				}
+			}
+		})
+	}
+}
+
+func asNumber(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// sendAsk asks every peer whether it would promise.
+func (i *Instance) sendAsk(ctx context.Context, ask election.Ask) {
+	i.core.Asking(ask.Term, randomJitter())
+	for _, to := range i.others() {
+		i.beside(ctx, askTime, func(ctx context.Context) func() {
+			reply, err := i.Peers.Ask(ctx, to, ask)
+			return func() {
+				if err == nil {
+					i.core.HeardAskReply(reply)
+				}
+			}
+		})
+	}
+}
+
+// requestPromises asks every peer for its promise, unless it is still being waited for.
+func (i *Instance) requestPromises(ctx context.Context, request election.PromiseRequest) {
+	i.core.Requested()
+	for _, to := range i.others() {
+		if i.asking[to] == request.Term {
+			continue
+		}
+		i.asking[to] = request.Term
+		i.beside(ctx, promiseTime, func(ctx context.Context) func() {
+			reply, err := i.Peers.Promise(ctx, to, request)
+			return func() {
+				if i.asking[to] == request.Term {
+					i.asking[to] = 0
+				}
+				if err == nil {
+					i.core.HeardPromise(reply)
+				}
+			}
+		})
+	}
+}
+
+// quiet is after how long without a ping it is looked whether the leader's port refuses
+// connections: its program has gone then.
+const quiet = 700 * time.Millisecond
+
+// never is a time that no instance lives to see.
+const never = time.Duration(math.MaxInt64)
+
+// knock finds out whether the port of a leader that is quiet refuses us.
+func (i *Instance) knock(ctx context.Context) {
+	leader, silence := i.core.Quiet()
+	if i.knocking || leader == "" || silence < quiet {
+		return
+	}
+	i.knocking = true
+	i.beside(ctx, pingTime, func(ctx context.Context) func() {
+		refused := i.Peers.Refused(ctx, leader)
+		return func() {
+			i.knocking = false
+			if now, silence := i.core.Quiet(); refused && now == leader && silence >= quiet {
+				i.Log.Info("the leader's port refuses connections: its program has gone", "leader", leader)
+				i.core.Refused(leader)
+			}
+		}
+	})
+}
+
+// knocksAt is when the leader will have been quiet for long enough to look at its port.
+func (i *Instance) knocksAt() time.Duration {
+	leader, silence := i.core.Quiet()
+	if i.knocking || leader == "" {
+		return never
+	}
+	return i.now() + max(quiet-silence, pause)
+}
+
+// beside does something beside the loop, and lets that note what became of it.
+func (i *Instance) beside(ctx context.Context, limit time.Duration, do func(context.Context) func()) {
+	go func() {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		note := do(limited)
+		cancel()
+		i.post(ctx, note)
+	}()
+}

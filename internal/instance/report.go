@@ -1,0 +1,161 @@
+package instance
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// Role is what an instance is to those who connect to it.
+type Role string
+
+// The roles.
+const (
+	// Primary takes writes: its term is open and its address published.
+	Primary Role = "primary"
+	// Replica receives from the primary and takes reads.
+	Replica Role = "replica"
+	// NoRole takes no connections, or none that are worth it.
+	NoRole Role = ""
+)
+
+// Report is what an instance says about itself on its Pod, for the manager and for people. All of it
+// is coarse, so that it is seldom written: at rest never.
+type Report struct {
+	Role Role `json:"role,omitempty"`
+	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping.
+	State string `json:"state"`
+	// Term is that of the leader, and Timeline that of the data.
+	Term     uint64 `json:"term,omitempty"`
+	Timeline uint32 `json:"timeline,omitempty"`
+	// Incarnation is that of the data; "" without data.
+	Incarnation string `json:"incarnation,omitempty"`
+	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.
+	Lag string `json:"lag,omitempty"`
+	// Percent is how far a clone is, and Full how full the volume is, both in steps of five.
+	Percent int `json:"percent,omitempty"`
+	Full    int `json:"full,omitempty"`
+	// Problem says what keeps the server from doing what it was told.
+	Problem string `json:"problem,omitempty"`
+}
+
+// maxProblem is how long a problem may be, in bytes.
+const maxProblem = 300
+
+// Status is what the probes need.
+type Status struct {
+	Report Report
+	// Turn is when the loop last decided, and WaitsFor what it waits for since.
+	Turn     time.Time
+	WaitsFor string
+}
+
+// Status returns what the instance was at its last decision. It may be called at any time.
+func (i *Instance) Status() Status { return *i.status.Load() }
+
+// report tells the Pod what changed, once what was told before has arrived.
+func (i *Instance) report(ctx context.Context, wait election.Wait) {
+	i.measure(ctx)
+	report := i.describe(i.Engine.Observe())
+	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
+	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) {
+		return
+	}
+	i.reporting = true
+	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+		err := i.Cluster.Report(ctx, report)
+		return func() {
+			i.reporting, i.reportsAt = false, time.Now().Add(reportEvery)
+			if err != nil {
+				i.Log.V(1).Info("the pod could not be told what it is: it is tried again", "error", err.Error())
+				return
+			}
+			i.reported = report
+		}
+	})
+}
+
+// reportEvery is how often a report may be written.
+const reportEvery = time.Second
+
+// describe returns what the instance is.
+func (i *Instance) describe(seen engine.Observation) Report {
+	server := i.core.Server
+	report := Report{
+		State: i.state(seen), Timeline: server.Timeline, Incarnation: i.core.Me.Incarnation,
+		Full: i.full, Problem: bound(seen.Problem),
+	}
+	switch {
+	case i.core.Leads():
+		report.Term = i.core.Held.Term
+		if server.State == election.Leading && i.core.Held.Published {
+			report.Role = Primary
+		}
+	case server.State == election.Standby && seen.Connected:
+		report.Role, report.Term, report.Lag = Replica, server.Source.Term, lagClass(seen.Lag)
+	}
+	if i.operation != nil && i.operation.total > 0 {
+		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
+	}
+	return report
+}
+
+func (i *Instance) state(seen engine.Observation) string {
+	switch {
+	case i.operation != nil && i.operation.source != (election.Source{}):
+		return "Cloning"
+	case i.core.Server.State == election.Leading:
+		return "Leading"
+	case i.core.Server.State == election.Promoting:
+		return "Promoting"
+	case i.core.Server.State == election.StoppingCleanly:
+		return "Stopping"
+	case i.operation != nil && seen.Server.State == election.Stopped:
+		return "Starting"
+	case i.core.Server.State == election.Standby && seen.Connected:
+		return "Following"
+	case i.core.Server.State == election.Standby:
+		return "Standby"
+	}
+	return "Waiting"
+}
+
+// measureEvery is how often it is measured how full the volume is.
+const measureEvery = 15 * time.Second
+
+// measure finds out how full the volume is, beside the loop: a file system may not answer.
+func (i *Instance) measure(ctx context.Context) {
+	if i.measuring || time.Now().Before(i.measuresAt) {
+		return
+	}
+	i.measuring, i.measuresAt = true, time.Now().Add(measureEvery)
+	go func() {
+		full := steps(i.Volume.Full())
+		i.post(ctx, func() { i.measuring, i.full = false, full })
+	}()
+}
+
+// steps rounds a percentage down to a step of five, so that it is seldom written.
+func steps(percent int) int { return min(max(percent, 0), 100) / 5 * 5 }
+
+// lagClass is the class of a lag.
+func lagClass(lag time.Duration) string {
+	switch {
+	case lag >= time.Minute:
+		return "Minutes"
+	case lag >= 5*time.Second:
+		return "Seconds"
+	}
+	return ""
+}
+
+// bound returns a text that is not too long for a Pod.
+func bound(text string) string {
+	if len(text) <= maxProblem {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxProblem], "") + "..."
+}

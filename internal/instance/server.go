@@ -1,0 +1,200 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/volume"
+)
+
+// operation is something that is done to the server, beside the loop. There is one at a time.
+type operation struct {
+	name string
+	// limit is how long it may take; 0 is as long as the data need.
+	limit time.Duration
+	end   context.CancelFunc
+	// mayWrite is true if the server may become writable at any moment of it.
+	mayWrite bool
+	// killed is true if the server was killed since it began: then it has failed, whatever it says.
+	killed bool
+	// source is whose data are being cloned.
+	source election.Source
+	// done and total are how far it is, in bytes.
+	done, total int64
+}
+
+// shortly is how long an operation may take that does not depend on the size of the data.
+const shortly = 30 * time.Second
+
+// begin does something to the server beside the loop. When it is done, the loop goes on with then.
+// After a failure the server is killed, and nothing is tried for a while.
+func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Context) error, then func()) {
+	ctx, op.end = context.WithCancel(ctx)
+	i.operation = op
+	i.Log.Info("the server: "+op.name, "term", i.core.Held.Term)
+	go func() {
+		defer op.end()
+		if op.limit != 0 {
+			limited, cancel := context.WithTimeout(ctx, op.limit)
+			defer cancel()
+			ctx = limited
+		}
+		err := do(ctx)
+		i.post(context.WithoutCancel(ctx), func() { i.ended(op, err, then) })
+	}()
+}
+
+// ended notes what became of an operation.
+func (i *Instance) ended(op *operation, err error, then func()) {
+	i.operation = nil
+	if op.killed {
+		// It may have started a process before it noticed.
+		i.Engine.Kill()
+		i.Log.Info("the server was killed during: " + op.name)
+		return
+	}
+	if err != nil {
+		i.Engine.Kill()
+		i.failures++
+		wait := min(time.Second<<min(i.failures-1, 4), 10*time.Second)
+		i.idleUntil = time.Now().Add(wait)
+		i.Log.Error(err, "the server: "+op.name+" failed; it was killed, and is tried again", "after", wait.String())
+		return
+	}
+	i.failures = 0
+	if then != nil {
+		then()
+	}
+}
+
+// kill kills the server, and lets what is under way fail.
+func (i *Instance) kill(why string) {
+	i.Log.Info("killing the server", "why", why, "term", i.core.Held.Term)
+	if i.operation != nil {
+		i.operation.killed = true
+		i.operation.end()
+	}
+	i.Engine.Kill()
+}
+
+// actOnServer carries out the actions that change the server.
+func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
+	server := i.Engine
+	switch action := action.(type) {
+	case election.Kill:
+		i.kill(action.Why)
+	case election.Start:
+		i.begin(ctx, &operation{name: "start as a standby"}, server.Start, nil)
+	case election.Resume:
+		i.begin(ctx, &operation{name: "start as the leader that it was", mayWrite: true},
+			func(ctx context.Context) error { return server.Resume(ctx, action.Rule) }, nil)
+	case election.Follow:
+		i.begin(ctx, &operation{name: "follow " + action.Leader.Name, limit: shortly},
+			func(ctx context.Context) error { return server.Follow(ctx, i.upstream(action.Leader, action.Term)) }, nil)
+	case election.Unfollow:
+		i.begin(ctx, &operation{name: "receive from nobody"}, server.Unfollow, nil)
+	case election.SetRule:
+		i.begin(ctx, &operation{name: "set the rule of commits", limit: shortly},
+			func(ctx context.Context) error { return server.SetRule(ctx, action.Rule) }, nil)
+	case election.Promote:
+		i.core.Promoting()
+		i.begin(ctx, &operation{name: fmt.Sprintf("lead on timeline %d", action.Timeline), mayWrite: true, limit: shortly},
+			func(ctx context.Context) error { return server.Promote(ctx, action.Timeline) }, nil)
+	case election.StopCleanly:
+		i.core.StoppingFor(action.Successor)
+		i.begin(ctx, &operation{name: "stop cleanly"}, server.StopCleanly, nil)
+	case election.Initialise:
+		i.makeData(ctx, &operation{name: "initialise the data"}, server.Initialise)
+	case election.Replace:
+		i.replace(ctx, action)
+	}
+}
+
+func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream {
+	return engine.Upstream{Leader: leader, Term: term, Host: i.Host(leader.Name)}
+}
+
+// replace makes the data anew from the leader's. The server runs no more meanwhile: its data count
+// for nothing.
+func (i *Instance) replace(ctx context.Context, action election.Replace) {
+	i.kill("its data are made anew from those of " + action.Leader.Name)
+	op := &operation{name: "clone " + action.Leader.Name, source: election.Source(action)}
+	i.makeData(ctx, op, func(ctx context.Context, directory string) error {
+		return i.Engine.Clone(ctx, directory, i.upstream(action.Leader, action.Term), func(done, total int64) {
+			i.post(ctx, func() { op.done, op.total = done, total })
+		})
+	})
+}
+
+// makeData makes new data beside those that count, and lets them count when they are complete.
+func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx context.Context, directory string) error) {
+	var incarnation string
+	var data engine.Data
+	i.begin(ctx, op, func(ctx context.Context) error {
+		directory, err := i.Volume.Prepare()
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, directory); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if incarnation, err = i.Volume.Adopt(); err != nil {
+			return err
+		}
+		data, err = i.Engine.Inspect()
+		if err == nil && (!data.Exists || data.System == "") {
+			err = errors.New("the data that were made are not there")
+		}
+		return err
+	}, func() {
+		i.core.Became(election.Member{Name: i.Name, Incarnation: incarnation}, data.System, data.Timeline)
+		i.member.Store(new(i.core.Me))
+		i.hasOld = true
+	})
+}
+
+// endOldClone ends a clone from a leader that leads no more: another one is there.
+func (i *Instance) endOldClone() {
+	op := i.operation
+	if op == nil || op.source == (election.Source{}) || op.killed {
+		return
+	}
+	if source, ok := i.core.Follows(); ok && source != op.source {
+		i.kill("its data were cloned from " + op.source.Leader.Name + ", but " + source.Leader.Name + " leads")
+	}
+}
+
+// dropOld removes the data that were set aside, once the new ones are healthy: the server receives,
+// or leads.
+func (i *Instance) dropOld(seen engine.Observation) {
+	healthy := seen.Server.State == election.Standby && seen.Connected || seen.Server.State == election.Leading && seen.Server.Committed
+	if !i.hasOld || !healthy || i.operation != nil {
+		return
+	}
+	i.hasOld = false
+	go func() {
+		if err := i.Volume.DropOld(); err != nil {
+			i.Log.Error(err, "the data that were set aside could not be removed: they are removed after the next start")
+		}
+	}()
+}
+
+// inspect notes which data there are, and refuses those of which it is not clear whose they are.
+func (i *Instance) inspect(contents volume.Contents) error {
+	data, err := i.Engine.Inspect()
+	if err != nil {
+		return err
+	}
+	if data.Exists != (contents.Incarnation != "") {
+		return fmt.Errorf("the volume's incarnation is %q, but data are there: %t; nothing was changed", contents.Incarnation, data.Exists)
+	}
+	i.core.System = data.System
+	return nil
+}
