@@ -57,6 +57,7 @@ var sequential = map[string]string{
 	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
 	"internal/kit/bounded":       "a sync.Map remembers the fields of types; each entry is written once, with the same content",
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
+	"internal/instance/volume":   "a lock keeps the removal of old data apart from the making of new; the tests use neither at once",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",
 	"test/perf": "the tests only compare figures; what measures is not run by them",
