@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,7 @@ import (
 
 func newImage() *cobra.Command {
 	command := &cobra.Command{Use: "image", Short: "Build, import and list container images"}
-	command.AddCommand(newImageLoad(), newImageBuild(), newImageList())
+	command.AddCommand(newImageLoad(), newImageBuild(), newImageRoot(), newImageList())
 	return command
 }
 
@@ -36,26 +37,43 @@ func newImageBuild() *cobra.Command {
 		Args:      cobra.MinimumNArgs(1),
 		ValidArgs: product.AllImages(),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
-			builder, err := c.Builder()
-			if err != nil {
-				return err
-			}
-			for _, name := range arguments {
-				tarball, err := builder.Image(command.Context(), name)
-				if err != nil {
-					return err
-				}
-				if _, err := fmt.Fprintln(command.OutOrStdout(), tarball); err != nil {
-					return err
-				}
-			}
-			return nil
+			return built(command, arguments, product.Builder.Image)
 		},
 	}
+}
+
+func newImageRoot() *cobra.Command {
+	return &cobra.Command{
+		Use:       "root NAME...",
+		Short:     "Build and unpack images, and print the folders with their files",
+		Args:      cobra.MinimumNArgs(1),
+		ValidArgs: product.AllImages(),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return built(command, arguments, product.Builder.Root)
+		},
+	}
+}
+
+// built makes something of each image, and prints where it is.
+func built(command *cobra.Command, names []string, build func(product.Builder, context.Context, string) (string, error)) error {
+	c, err := open()
+	if err != nil {
+		return err
+	}
+	builder, err := c.Builder()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path, err := build(builder, command.Context(), name)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(command.OutOrStdout(), path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newImageList() *cobra.Command {
