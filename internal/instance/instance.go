@@ -237,8 +237,8 @@ func (i *Instance) heard(do func()) {
 	}
 }
 
-// now is the time of the election's clock, which nobody sets, and which goes on while the program is
-// stopped. It is never 0, which the election takes for never.
+// now is the time of the election's clock, which nobody sets, and which goes on while the program
+// is stopped. It is never 0, which the election takes for never.
 func (i *Instance) now() time.Duration { return time.Since(i.started) + time.Nanosecond }
 
 // stalled is how much later than planned the loop must have come back to count as stopped.
@@ -266,8 +266,8 @@ func (i *Instance) observe() {
 	i.dropOld(seen)
 }
 
-// asElection returns what the engine observed, with what only the loop knows. A server that was told
-// to lead may be writable before it says so.
+// asElection returns what the engine observed, with what only the loop knows. A server that was
+// told to lead may be writable before it says so.
 func (i *Instance) asElection(seen engine.Observation) election.Server {
 	server := seen.Server
 	if !i.core.Me.HasData() {

@@ -22,8 +22,8 @@ const (
 	NoRole Role = ""
 )
 
-// Report is what an instance says about itself on its Pod, for the manager and for people. All of it
-// is coarse, so that it is seldom written: at rest never.
+// Report is what an instance says about itself on its Pod, for the manager and for people. All of
+// it is coarse, so that it is seldom written: at rest never.
 type Report struct {
 	Role Role `json:"role,omitempty"`
 	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping.

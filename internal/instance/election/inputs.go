@@ -231,7 +231,8 @@ func (o *Observed) Refused(name string) {
 // SavingLocal notes that something is being written to the volume.
 func (o *Observed) SavingLocal() { o.Saving = true }
 
-// SaveFailed notes that the volume did not take what Save was told. It is tried again after a pause.
+// SaveFailed notes that the volume did not take what Save was told. It is tried again after a
+// pause.
 func (o *Observed) SaveFailed() { o.Saving, o.SaveFailedAt = false, o.Now }
 
 // SavedLocal notes that what Save was told is on the volume.

@@ -235,7 +235,8 @@ func (s *Server) Clone(ctx context.Context, directory string, from engine.Upstre
 // leader returns the server of a leader, if it leads and can be reached.
 func (s *Server) leader(from engine.Upstream) *Server {
 	leader := s.servers.servers[from.Leader.Name]
-	if leader == nil || leader.state != election.Leading || leader.member() != from.Leader || s.servers.cut[s.pod] || s.servers.cut[leader.pod] {
+	isCut := s.servers.cut[s.pod] || s.servers.cut[from.Leader.Name]
+	if isCut || leader == nil || leader.state != election.Leading || leader.member() != from.Leader {
 		return nil
 	}
 	return leader
