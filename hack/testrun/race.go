@@ -15,7 +15,7 @@ const module = "github.com/mainstay-platform/mainstay"
 // pure are the packages whose tests need nothing but Go.
 var pure = []string{
 	"./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...",
-	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/golden/...", "./test/perf/...", "./test/simulation/...",
+	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/golden/...", "./test/ledger/...", "./test/perf/...", "./test/simulation/...",
 	"./test/testenv/...",
 }
 
@@ -45,6 +45,7 @@ var concurrent = []string{
 	"internal/workload/workloadcontroller",
 	"test/faults/campaign",
 	"test/faults/proxy",
+	"test/ledger",
 	"test/simulation",
 	"test/testenv",
 }
