@@ -1,0 +1,281 @@
+package server
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// maxEntries is how many files and directories a clone may have.
+const maxEntries = 50_000_000
+
+// Clone implements [engine.Engine], by the BASE_BACKUP command of the replication protocol
+// (https://www.postgresql.org/docs/current/protocol-replication.html). The log that makes the copy
+// consistent is part of it.
+func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
+	if err := e.clone(ctx, directory, from, progress); err != nil {
+		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
+	}
+	return nil
+}
+
+func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
+	source, err := e.replication(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		_ = source.Close(closing)
+	}()
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	b := &backup{ctx: ctx, source: source, progress: progress}
+	if err := b.begin(); err != nil {
+		return err
+	}
+	if err := unpack(root, tar.NewReader(b)); err != nil {
+		return err
+	}
+	if err := b.end(); err != nil {
+		return err
+	}
+	return syncTree(root)
+}
+
+// replication opens a session that replicates, with our certificate.
+func (e *Engine) replication(ctx context.Context, from engine.Upstream) (*pgconn.PgConn, error) {
+	config, err := pgconn.ParseConfig("host=localhost user=" + postgres.ReplicationRole + " sslmode=disable")
+	if err != nil {
+		return nil, fmt.Errorf("describing a session: %w", err)
+	}
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(e.Certificates, "tls.crt"), filepath.Join(e.Certificates, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the instance's certificate: %w", err)
+	}
+	authority, err := os.ReadFile(filepath.Join(e.Certificates, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority of the certificates: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, errors.New("ca.crt contains no certificate")
+	}
+	config.Host, config.Port, config.ConnectTimeout, config.Fallbacks = from.Host, uint16(e.Port), 2*connectTimeout, nil
+	config.TLSConfig = &tls.Config{
+		Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: from.Host, MinVersion: tls.VersionTLS12,
+	}
+	config.RuntimeParams = map[string]string{"replication": "yes", "application_name": "mainstay-clone"}
+	session, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	return session, nil
+}
+
+// backup reads the answer to BASE_BACKUP, as the one tar file that it contains.
+type backup struct {
+	ctx      context.Context
+	source   *pgconn.PgConn
+	progress engine.Progress
+	// framed is true from version 15 on: each message of the copy begins with what it is.
+	framed bool
+	total  int64
+	done   int64
+	rest   []byte
+	ended  bool
+}
+
+// begin sends the command and reads up to the copy. Data in other places than the directory are
+// refused.
+func (b *backup) begin() error {
+	major, _, _ := strings.Cut(b.source.ParameterStatus("server_version"), ".")
+	version, err := strconv.Atoi(major)
+	if err != nil {
+		return fmt.Errorf("the leader has the version %.40q, which is unknown", major)
+	}
+	command := "BASE_BACKUP LABEL 'mainstay' PROGRESS FAST WAL"
+	if b.framed = version >= 15; b.framed {
+		command = "BASE_BACKUP (LABEL 'mainstay', PROGRESS, CHECKPOINT 'fast', WAL, MANIFEST 'no')"
+	}
+	b.source.Frontend().SendQuery(&pgproto3.Query{String: command})
+	if err := b.source.Frontend().Flush(); err != nil {
+		return fmt.Errorf("asking for a backup: %w", err)
+	}
+	results := 0
+	for {
+		message, err := b.receive()
+		if err != nil {
+			return err
+		}
+		switch message := message.(type) {
+		case *pgproto3.CopyOutResponse:
+			return nil
+		case *pgproto3.RowDescription:
+			results++
+		case *pgproto3.DataRow:
+			// The first result is where the log begins, the second has a row for each tablespace.
+			if err := b.tablespace(results, message.Values); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (b *backup) tablespace(result int, row [][]byte) error {
+	if result != 2 || len(row) != 3 {
+		return nil
+	}
+	if row[0] != nil {
+		return fmt.Errorf("the leader has a tablespace in %.200q: tablespaces can't be cloned, move the tables to pg_default and drop it", row[1])
+	}
+	if size, err := strconv.ParseInt(string(row[2]), 10, 64); err == nil {
+		b.total = size << 10
+	}
+	return nil
+}
+
+// receive returns the next message that is no notice. What the server reports as an error is one.
+func (b *backup) receive() (pgproto3.BackendMessage, error) {
+	for {
+		message, err := b.source.ReceiveMessage(b.ctx)
+		if err != nil {
+			return nil, fmt.Errorf("receiving the backup: %w", err)
+		}
+		switch message := message.(type) {
+		case *pgproto3.NoticeResponse, *pgproto3.ParameterStatus:
+		case *pgproto3.ErrorResponse:
+			return nil, fmt.Errorf("the leader gives no backup: %w", pgconn.ErrorResponseToPgError(message))
+		default:
+			return message, nil
+		}
+	}
+}
+
+// Read implements [io.Reader].
+func (b *backup) Read(into []byte) (int, error) {
+	for len(b.rest) == 0 {
+		if b.ended {
+			return 0, io.EOF
+		}
+		message, err := b.receive()
+		if err != nil {
+			return 0, err
+		}
+		switch message := message.(type) {
+		case *pgproto3.CopyData:
+			b.rest = message.Data
+			if b.framed && len(message.Data) > 0 {
+				b.rest = nil
+				if message.Data[0] == 'd' {
+					b.rest = message.Data[1:]
+				}
+			}
+		case *pgproto3.CopyDone:
+			b.ended = true
+		default:
+			return 0, fmt.Errorf("receiving the backup: got %T in its middle", message)
+		}
+	}
+	count := copy(into, b.rest)
+	b.rest = b.rest[count:]
+	b.done += int64(count)
+	if b.progress != nil {
+		b.progress(b.done, max(b.total, b.done))
+	}
+	return count, nil
+}
+
+// end reads the rest: only then the leader says that the backup is whole.
+func (b *backup) end() error {
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		return err
+	}
+	for {
+		message, err := b.receive()
+		if err != nil {
+			return err
+		}
+		if _, isEnd := message.(*pgproto3.ReadyForQuery); isEnd {
+			return nil
+		}
+	}
+}
+
+// unpack writes the files of a tar into the directory, and nowhere else.
+func unpack(root *os.Root, from *tar.Reader) error {
+	for range maxEntries {
+		header, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the backup: %w", err)
+		}
+		name := path.Clean(header.Name)
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("the backup has a file %.200q, which is outside of the data directory", header.Name)
+		}
+		switch header.Typeflag {
+		case tar.TypeDir:
+			if err := root.MkdirAll(name, 0o700); err != nil {
+				return fmt.Errorf("unpacking the backup: %w", err)
+			}
+		case tar.TypeReg:
+			if err := unpackFile(root, name, header.Size, from); err != nil {
+				return fmt.Errorf("unpacking %s: %w", name, err)
+			}
+		default:
+			return fmt.Errorf("the backup has %.200q, which is neither file nor directory", header.Name)
+		}
+	}
+	return fmt.Errorf("the backup has more than %d files", maxEntries)
+}
+
+func unpackFile(root *os.Root, name string, size int64, from io.Reader) error {
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	written, err := io.Copy(file, from)
+	if err == nil && written != size {
+		err = fmt.Errorf("got %d of %d bytes", written, size)
+	}
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// syncTree makes durable which files the directories have.
+func syncTree(root *os.Root) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		return syncDirectory(filepath.Join(root.Name(), name))
+	})
+}

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// Durations of the connection between leader and standby. A standby reports each second, so that
+// the leader sees within the election's patience who receives.
+const (
+	streamTimeout = "5s"
+	retryEvery    = "200ms"
+)
+
+// keepWAL is how much of the log is kept for a standby that was away, and for clones.
+const keepWAL = 1024 // MB
+
+// configuration is all that decides what the server waits for, from whom it receives, and who may
+// connect.
+type configuration struct {
+	// source is from where a standby receives; nil is nowhere.
+	source *engine.Upstream
+	rule   election.Rule
+	// leads is true once the server was promoted, or was started as the leader.
+	leads bool
+	// clients is false while only our own sessions may connect.
+	clients bool
+	// generation is how often the server was told another configuration. It stands in the
+	// configuration, so that a session shows which one the server has.
+	generation int
+}
+
+// synchronous returns what commits wait for. While the server does not lead, a rule that waits for
+// nobody is not told: see the package's comment.
+func (c configuration) synchronous() (string, error) {
+	if len(c.rule.Set) == 0 && !c.leads {
+		return postgres.WaitsForNobody(), nil
+	}
+	return postgres.Synchronous(c.rule)
+}
+
+// fixed are the settings that the safety of the data rests on, and that never change while the
+// server runs. On the command line, they win over every file and ALTER SYSTEM.
+func (e *Engine) fixed(major int) []postgres.Setting {
+	settings := []postgres.Setting{
+		{Name: "config_file", Value: e.runFile("postgresql.conf")},
+		{Name: "hba_file", Value: e.runFile("pg_hba.conf")},
+		{Name: "ident_file", Value: e.runFile("pg_ident.conf")},
+		{Name: "unix_socket_directories", Value: e.Run}, {Name: "unix_socket_permissions", Value: "0700"},
+		{Name: "listen_addresses", Value: e.Listen}, {Name: "port", Value: strconv.Itoa(e.Port)},
+		{Name: "fsync", Value: "on"}, {Name: "full_page_writes", Value: "on"}, {Name: "wal_log_hints", Value: "on"},
+		{Name: "hot_standby", Value: "on"}, {Name: "recovery_target_timeline", Value: "latest"},
+		{Name: "recovery_min_apply_delay", Value: "0"}, {Name: "restart_after_crash", Value: "off"},
+		{Name: "logging_collector", Value: "off"}, {Name: "log_destination", Value: "stderr"},
+		{Name: "update_process_title", Value: "on"}, {Name: "cluster_name", Value: ""},
+		{Name: "superuser_reserved_connections", Value: "10"},
+	}
+	if major < 14 {
+		settings = append(settings, postgres.Setting{Name: "promote_trigger_file", Value: ""})
+	}
+	if major >= 17 {
+		settings = append(settings, postgres.Setting{Name: "allow_alter_system", Value: "off"})
+	}
+	return settings
+}
+
+// text returns postgresql.conf: the user's settings, and ours, which win.
+func (e *Engine) text(major int, c configuration) (string, error) {
+	names, err := c.synchronous()
+	if err != nil {
+		return "", err
+	}
+	source, err := e.connection(major, c.source)
+	if err != nil {
+		return "", err
+	}
+	keep := postgres.Setting{Name: "wal_keep_size", Value: strconv.Itoa(keepWAL) + "MB"}
+	if major < 13 {
+		keep = postgres.Setting{Name: "wal_keep_segments", Value: strconv.Itoa(keepWAL / 16)}
+	}
+	defaults := []postgres.Setting{
+		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
+		{Name: "log_timezone", Value: "UTC"}, {Name: "lc_messages", Value: "C"}, {Name: "jit", Value: "off"}, {Name: "wal_level", Value: "replica"},
+		{Name: "password_encryption", Value: "scram-sha-256"}, {Name: "tcp_keepalives_idle", Value: "10"},
+	}
+	ours := []postgres.Setting{
+		{Name: "ssl", Value: "on"}, {Name: "ssl_cert_file", Value: filepath.Join(e.Certificates, "tls.crt")},
+		{Name: "ssl_key_file", Value: filepath.Join(e.Certificates, "tls.key")},
+		{Name: "ssl_ca_file", Value: filepath.Join(e.Certificates, "ca.crt")}, {Name: "ssl_min_protocol_version", Value: "TLSv1.2"},
+		{Name: "synchronous_commit", Value: "on"}, {Name: "synchronous_standby_names", Value: names},
+		{Name: "primary_conninfo", Value: source}, {Name: "primary_slot_name", Value: ""}, {Name: "restore_command", Value: ""},
+		{Name: "max_wal_senders", Value: "20"}, {Name: "max_replication_slots", Value: "20"}, keep,
+		{Name: "wal_sender_timeout", Value: streamTimeout}, {Name: "wal_receiver_timeout", Value: streamTimeout},
+		{Name: "wal_receiver_status_interval", Value: "1s"}, {Name: "wal_retrieve_retry_interval", Value: retryEvery},
+		{Name: "hot_standby_feedback", Value: "off"}, {Name: "max_standby_streaming_delay", Value: patience(c.source)},
+		{Name: "max_standby_archive_delay", Value: patience(c.source)}, {Name: "archive_mode", Value: "off"},
+		{Name: "mainstay.generation", Value: strconv.Itoa(c.generation)},
+	}
+	return postgres.Configuration(slices.Concat(defaults, e.Parameters, ours))
+}
+
+// patience is how long the replay waits for readers. Without a source nothing may hold it up,
+// because the final position rests on it.
+func patience(source *engine.Upstream) string {
+	if source == nil {
+		return "0"
+	}
+	return "30s"
+}
+
+// quote makes a literal of SQL.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// connection returns the primary_conninfo for a source.
+func (e *Engine) connection(major int, from *engine.Upstream) (string, error) {
+	if from == nil {
+		return "", nil
+	}
+	name, err := postgres.ApplicationName(e.Me())
+	if err != nil {
+		return "", err
+	}
+	mode := "verify-full"
+	if _, err := netip.ParseAddr(from.Host); err == nil && major < 15 {
+		// That libpq compares addresses with names only.
+		mode = "verify-ca"
+	}
+	keys := e.keys(from.Term)
+	return postgres.Connection([]postgres.Setting{
+		{Name: "host", Value: from.Host}, {Name: "port", Value: strconv.Itoa(e.Port)},
+		{Name: "user", Value: postgres.ReplicationRole}, {Name: "application_name", Value: name},
+		{Name: "sslmode", Value: mode}, {Name: "sslrootcert", Value: filepath.Join(keys, "ca.crt")},
+		{Name: "sslcert", Value: filepath.Join(keys, "tls.crt")}, {Name: "sslkey", Value: filepath.Join(keys, "tls.key")},
+		{Name: "connect_timeout", Value: "2"}, {Name: "tcp_user_timeout", Value: "5000"},
+		{Name: "keepalives_idle", Value: "2"}, {Name: "keepalives_interval", Value: "1"}, {Name: "keepalives_count", Value: "3"},
+	})
+}
+
+func (e *Engine) runFile(name string) string { return filepath.Join(e.Run, name) }
+
+// keys is the directory with the key for the stream of a term.
+func (e *Engine) keys(term uint64) string {
+	return filepath.Join(e.Run, "upstream", strconv.FormatUint(term, 10))
+}
+
+// writeKeys copies our key to where the stream of the term takes it from.
+func (e *Engine) writeKeys(term uint64) error {
+	directory := e.keys(term)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("making the directory for the stream's key: %w", err)
+	}
+	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
+		content, err := os.ReadFile(filepath.Join(e.Certificates, name))
+		if err != nil {
+			return fmt.Errorf("reading the instance's certificate: %w", err)
+		}
+		if err := writeFile(filepath.Join(directory, name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeKeys removes the keys of every stream.
+func (e *Engine) removeKeys() error {
+	if err := os.RemoveAll(e.runFile("upstream")); err != nil {
+		return fmt.Errorf("removing the stream's key: %w", err)
+	}
+	return nil
+}
+
+// configure writes the configuration files. ALTER SYSTEM, which later versions refuse, has no
+// effect beyond the next change: its file is emptied.
+func (e *Engine) configure(major int, c configuration) error {
+	text, err := e.text(major, c)
+	if err != nil {
+		return fmt.Errorf("configuring the server: %w", err)
+	}
+	automatic := filepath.Join(e.Data, "postgresql.auto.conf")
+	if content, err := os.ReadFile(automatic); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading what ALTER SYSTEM wrote: %w", err)
+	} else if len(content) > 0 {
+		if err := writeFile(automatic, nil); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{
+		"postgresql.conf": text, "pg_hba.conf": postgres.Access(c.clients, c.leads), "pg_ident.conf": postgres.Identities(),
+	} {
+		if err := writeFile(e.runFile(name), []byte(content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// atRest returns the state of a server that does not run.
+func (e *Engine) atRest() election.ServerState {
+	if names, err := os.ReadDir(e.Data); err != nil && errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
+		return election.NoData
+	}
+	return election.Stopped
+}
+
+// Inspect implements [engine.Engine].
+func (e *Engine) Inspect() (engine.Data, error) {
+	data, err := inspect(e.Data)
+	if err != nil {
+		return engine.Data{}, fmt.Errorf("looking at the data in %s: %w", e.Data, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == nil {
+		e.observed.Server.State = e.atRest()
+		e.observed.Server.Position = data.Position
+	}
+	return data, nil
+}
+
+func inspect(directory string) (engine.Data, error) {
+	names, err := os.ReadDir(directory)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
+		return engine.Data{}, nil
+	}
+	if err != nil {
+		return engine.Data{}, err
+	}
+	if err := checkOwner(directory); err != nil {
+		return engine.Data{}, err
+	}
+	major, err := readMajor(directory)
+	if err != nil {
+		return engine.Data{}, err
+	}
+	control, err := readControl(directory)
+	if err != nil {
+		return engine.Data{}, err
+	}
+	if control.Major != major {
+		return engine.Data{}, fmt.Errorf("PG_VERSION says %d, and pg_control is of version %d: restore a backup", major, control.Major)
+	}
+	files, err := historyFiles(directory)
+	if err != nil {
+		return engine.Data{}, err
+	}
+	data := engine.Data{
+		Exists: true, System: strconv.FormatUint(control.System, 10), Version: strconv.Itoa(major),
+		Timeline: max(control.Timeline, control.MinRecoveryTimeline, 1),
+	}
+	for number := range files {
+		data.Timeline = max(data.Timeline, number)
+	}
+	if control.State == postgres.ShutDown {
+		data.Position = postgres.Position(control.Timeline, checkpointEnd(directory, control))
+	}
+	return data, nil
+}
+
+// checkOwner refuses data that the server would refuse: it wants to own them, and alone.
+func checkOwner(directory string) error {
+	info, err := os.Stat(directory)
+	if err != nil {
+		return err
+	}
+	if owner, known := info.Sys().(*syscall.Stat_t); known && int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("the directory belongs to user %d, and the instance runs as %d: run it as the owner, or change the owner of all files",
+			owner.Uid, os.Geteuid())
+	}
+	return nil
+}
+
+// readMajor reads the version of the server that made the data.
+func readMajor(directory string) (int, error) {
+	content, err := readBounded(filepath.Join(directory, "PG_VERSION"), 64)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, errors.New("there are files, but no PG_VERSION: this is no data directory of PostgreSQL, or half of one; empty it")
+	}
+	if err != nil {
+		return 0, err
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil || major < 12 || major > 18 {
+		return 0, fmt.Errorf("PG_VERSION says %.20q: 12 to 18 are known", strings.TrimSpace(string(content)))
+	}
+	return major, nil
+}
+
+func readControl(directory string) (postgres.Control, error) {
+	content, err := readBounded(filepath.Join(directory, "global", "pg_control"), 64<<10)
+	if errors.Is(err, os.ErrNotExist) {
+		return postgres.Control{}, errors.New("global/pg_control is missing: the data were only half made; empty the directory, or restore a backup")
+	}
+	if err != nil {
+		return postgres.Control{}, err
+	}
+	return postgres.ReadControl(content)
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
+// Sizes of the log: the server's default, with which our data are made.
+const (
+	segmentBytes = 16 << 20
+	pageBytes    = 8 << 10
+	// pageHeader is repeated on each page; the first one of a segment has a longer one.
+	pageHeader, segmentHeader = 24, 40
+)
+
+// checkpointEnd returns the end of the record of a clean stop, up to which standbys have received.
+// If the log can't be read, it is the begin: nothing but the record itself is behind.
+func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
+	begin := uint64(control.Checkpoint)
+	name := fmt.Sprintf("%08X%08X%08X", control.Timeline, begin>>32, begin&0xffffffff/segmentBytes)
+	segment, err := os.Open(filepath.Join(directory, "pg_wal", name))
+	if err != nil {
+		return control.Checkpoint
+	}
+	defer segment.Close()
+	var size [4]byte
+	if _, err := segment.ReadAt(size[:], int64(begin%segmentBytes)); err != nil {
+		return control.Checkpoint
+	}
+	length := uint64(binary.LittleEndian.Uint32(size[:]))
+	if length < 24 || length > 1<<10 {
+		return control.Checkpoint
+	}
+	end := begin + length
+	if next := (begin/pageBytes + 1) * pageBytes; end > next {
+		header := uint64(pageHeader)
+		if next%segmentBytes == 0 {
+			header = segmentHeader
+		}
+		end += header
+	}
+	return postgres.LSN((end + 7) &^ 7)
+}
+
+// historyFiles returns which timelines have a history in pg_wal, true if that is planted.
+func historyFiles(directory string) (map[uint32]bool, error) {
+	names, err := filepath.Glob(filepath.Join(directory, "pg_wal", "*.history"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[uint32]bool{}
+	for _, path := range names {
+		if number, isHistory := postgres.ParseHistoryName(filepath.Base(path)); isHistory {
+			content, err := readBounded(path, 1<<20)
+			if err != nil {
+				return nil, fmt.Errorf("reading the history of timeline %d: %w", number, err)
+			}
+			files[number] = postgres.IsPlanted(string(content))
+		}
+	}
+	return files, nil
+}
+
+// history returns the history of a timeline in the election's form.
+func (e *Engine) history(timeline uint32) (election.History, error) {
+	if timeline == 1 {
+		return postgres.History(1, "")
+	}
+	content, err := readBounded(filepath.Join(e.Data, "pg_wal", postgres.HistoryName(timeline)), 1<<20)
+	if err != nil {
+		return "", fmt.Errorf("reading the history of timeline %d: %w", timeline, err)
+	}
+	return postgres.History(timeline, string(content))
+}
+
+// followed returns the history that a standby follows: that of the highest timeline that was.
+func (e *Engine) followed() (election.History, error) {
+	files, err := historyFiles(e.Data)
+	if err != nil {
+		return "", err
+	}
+	return e.history(postgres.HighestReal(files))
+}
+
+// Initialise implements [engine.Engine]. The roles of members are made before anybody can connect.
+func (e *Engine) Initialise(ctx context.Context, directory string) error {
+	err := e.run(ctx, "", "initdb", "-D", directory, "-U", "postgres", "-E", "UTF8", "--locale=C", "-k",
+		"--auth-local=trust", "--auth-host=reject")
+	if err == nil {
+		roles := "CREATE ROLE " + postgres.ReplicationRole + " LOGIN REPLICATION\nCREATE ROLE " + postgres.CertificateRole + "\n"
+		err = e.run(ctx, roles, "postgres", "--single", "-D", directory, "-c", "exit_on_error=on", "postgres")
+	}
+	if err != nil {
+		return fmt.Errorf("making a new database: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// writeFile writes a file whole and durably: whoever reads it finds the old content or the new.
+func writeFile(path string, content []byte) error {
+	made := path + ".new"
+	if err := writeDurably(made, content); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(made, path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+func writeDurably(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// syncDirectory makes durable which files a directory has.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("flushing a directory: %w", err)
+	}
+	if err := errors.Join(directory.Sync(), directory.Close()); err != nil {
+		return fmt.Errorf("flushing the directory %s: %w", path, err)
+	}
+	return nil
+}
+
+// remove removes the files of a directory that are there, durably.
+func remove(directory string, names ...string) error {
+	removed := false
+	for _, name := range names {
+		switch err := os.Remove(filepath.Join(directory, name)); {
+		case err == nil:
+			removed = true
+		case !errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("removing what an earlier life left: %w", err)
+		}
+	}
+	if !removed {
+		return nil
+	}
+	return syncDirectory(directory)
+}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// reload lets the server use another configuration. It returns when a new session sees it, so that
+// the server's own process has it, and every process that it starts from now on. What others do is
+// not known.
+func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
+	names, err := c.synchronous()
+	if err != nil {
+		return err
+	}
+	source, err := e.connection(l.major, c.source)
+	if err != nil {
+		return err
+	}
+	c.generation++
+	if err := e.configure(l.major, c); err != nil {
+		return err
+	}
+	l.wrote = c
+	sees := "SELECT current_setting('mainstay.generation') = " + quote(strconv.Itoa(c.generation)) +
+		" AND current_setting('synchronous_standby_names') = " + quote(names)
+	if l.major >= 13 {
+		// Older ones read from whom to receive only when they start.
+		sees += " AND current_setting('primary_conninfo') = " + quote(source)
+	}
+	return e.until(ctx, func() (bool, error) {
+		if err := l.signal(syscall.SIGHUP); err != nil {
+			return false, err
+		}
+		var is bool
+		err := e.ask(ctx, sees, &is)
+		return is, err
+	})
+}
+
+// Follow implements [engine.Engine].
+func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if l.wrote.leads || l.wrote.source != nil {
+		return errors.New("following: the server leads, or has a source")
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	c := l.wrote
+	c.source = &from
+	source := election.Source{Leader: from.Leader, Term: from.Term}
+	e.note(l, func(o *engine.Observation) { o.Server.Source, o.Server.Final = source, false })
+	if err := e.writeKeys(from.Term); err != nil {
+		return err
+	}
+	if l.major < 13 {
+		return e.restart(ctx, l, c)
+	}
+	if err := e.reload(ctx, l, c); err != nil {
+		return fmt.Errorf("following %s: %w", from.Leader.Name, err)
+	}
+	return nil
+}
+
+// Unfollow implements [engine.Engine].
+func (e *Engine) Unfollow(ctx context.Context) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	// From here on no receiver can connect, whenever it starts, and whatever configuration it has.
+	if err := e.removeKeys(); err != nil {
+		return err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	c := l.wrote
+	c.source = nil
+	if l.major < 13 {
+		return e.restart(ctx, l, c)
+	}
+	if err := e.reload(ctx, l, c); err != nil {
+		return fmt.Errorf("taking the source away: %w", err)
+	}
+	if err := e.endReceivers(ctx, l); err != nil {
+		return err
+	}
+	if err := e.settlePosition(ctx, l); err != nil {
+		return fmt.Errorf("finding the final position: %w", err)
+	}
+	return nil
+}
+
+// endReceivers ends every process that receives, and sees that none is left.
+func (e *Engine) endReceivers(ctx context.Context, l *life) error {
+	gone := 0
+	return e.until(ctx, func() (bool, error) {
+		receivers := l.receivers()
+		for _, pid := range receivers {
+			// It may have ended meanwhile.
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+		if len(receivers) > 0 {
+			gone = 0
+			return false, l.ctx.Err()
+		}
+		gone++
+		return gone >= 2, l.ctx.Err()
+	})
+}
+
+// settlePosition waits until all that was received is replayed, and notes where that is.
+func (e *Engine) settlePosition(ctx context.Context, l *life) error {
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	// Who paused the replay would hold it up for ever.
+	if _, err := session.Exec(ctx, "SELECT pg_wal_replay_resume()"); err != nil {
+		return fmt.Errorf("resuming the replay: %w", err)
+	}
+	history, err := e.followed()
+	if err != nil {
+		return err
+	}
+	look := &standbyLook{}
+	return e.until(ctx, func() (bool, error) {
+		if err := look.take(ctx, session); err != nil {
+			return false, err
+		}
+		if look.waits < 2 {
+			return false, nil
+		}
+		position, err := look.position(history)
+		if err != nil {
+			return false, err
+		}
+		e.note(l, func(o *engine.Observation) {
+			o.Server.Source, o.Server.Position, o.Server.Final = election.Source{}, position, true
+			o.Connected = false
+		})
+		return true, nil
+	})
+}
+
+// restart stops a standby and starts it with another configuration, for versions that read their
+// source only then.
+func (e *Engine) restart(ctx context.Context, l *life, c configuration) error {
+	source := e.server().Source
+	stop, cancel := context.WithTimeout(ctx, stopStandby)
+	defer cancel()
+	if err := l.signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	select {
+	case <-l.exited:
+	case <-stop.Done():
+	}
+	e.Kill()
+	if err := e.startStandby(context.WithoutCancel(ctx), l.major, c); err != nil {
+		return err
+	}
+	next, err := e.current()
+	if err != nil {
+		return err
+	}
+	if c.source != nil {
+		e.note(next, func(o *engine.Observation) { o.Server.Source = source })
+		return nil
+	}
+	return e.settlePosition(ctx, next)
+}
+
+// stopStandby is how long a standby of PostgreSQL 12 may take to stop by itself.
+const stopStandby = 5 * time.Second

@@ -1,0 +1,189 @@
+//go:build instances
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/rpc"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+)
+
+// identity is set for a copy of the test that is one instance: in a container's root, under a user
+// of its own, with the server's processes as its descendants.
+const identity = "MAINSTAY_TEST_INSTANCE"
+
+// settings are what an instance is started with.
+type settings struct {
+	Pod, Volume, Run, Certificates, Listen string
+	Path, Libraries                        string
+	Port                                   int
+}
+
+func TestMain(m *testing.M) {
+	if content := os.Getenv(identity); content != "" {
+		if err := serveInstance(content); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Instance is what the test calls in an instance.
+type Instance struct {
+	settings
+	engine *Engine
+
+	mu sync.Mutex
+	me election.Member
+}
+
+// Call is one operation of an engine.
+type Call struct {
+	Do       string
+	From     engine.Upstream
+	Rule     election.Rule
+	Timeline uint32
+	Within   time.Duration
+}
+
+// Answer is what became of it.
+type Answer struct {
+	Observed engine.Observation
+	Data     engine.Data
+	Me       election.Member
+	Pid      int
+}
+
+func serveInstance(content string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(content), &s); err != nil {
+		return err
+	}
+	lock, err := supervise.Lock(filepath.Join(s.Volume, "lock"))
+	if err != nil {
+		return err
+	}
+	supervisor, err := supervise.New(lock, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	i := &Instance{settings: s, me: election.Member{Name: s.Pod}}
+	i.readMember()
+	i.engine = New(Options{
+		Data: filepath.Join(s.Volume, "data"), Run: s.Run, Listen: s.Listen, Port: s.Port, Certificates: s.Certificates, Me: i.member,
+		Environment: []string{"PATH=" + s.Path, "LD_LIBRARY_PATH=" + s.Libraries, "LC_ALL=C"}, Log: os.Stderr,
+		Supervisor: supervisor, Clock: clock.RealClock{},
+	})
+	server := rpc.NewServer()
+	if err := server.Register(i); err != nil {
+		return err
+	}
+	server.ServeConn(struct {
+		io.Reader
+		io.WriteCloser
+	}{os.Stdin, os.Stdout})
+	i.engine.Kill()
+	return nil
+}
+
+func (i *Instance) member() election.Member {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.me
+}
+
+func (i *Instance) readMember() {
+	content, err := os.ReadFile(filepath.Join(i.Volume, "incarnation"))
+	if err == nil {
+		i.me.Incarnation = string(content)
+	}
+}
+
+// Do carries out a call.
+func (i *Instance) Do(call Call, answer *Answer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), max(call.Within, 20*time.Second))
+	defer cancel()
+	err := i.do(ctx, call, answer)
+	answer.Observed, answer.Me = i.engine.Observe(), i.member()
+	if l, err := i.engine.current(); err == nil {
+		answer.Pid = l.pid
+	}
+	return err
+}
+
+func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error) {
+	switch call.Do {
+	case "initialise", "clone":
+		return i.obtain(ctx, call)
+	case "inspect":
+		answer.Data, err = i.engine.Inspect()
+	case "start":
+		err = i.engine.Start(ctx)
+	case "resume":
+		err = i.engine.Resume(ctx, call.Rule)
+	case "follow":
+		err = i.engine.Follow(ctx, call.From)
+	case "unfollow":
+		err = i.engine.Unfollow(ctx)
+	case "rule":
+		err = i.engine.SetRule(ctx, call.Rule)
+	case "promote":
+		err = i.engine.Promote(ctx, call.Timeline)
+	case "stop":
+		err = i.engine.StopCleanly(ctx)
+	case "kill":
+		i.engine.Kill()
+	case "observe":
+	default:
+		err = fmt.Errorf("there is no operation %q", call.Do)
+	}
+	return err
+}
+
+// obtain makes data beside those that are there, and puts them in their place.
+func (i *Instance) obtain(ctx context.Context, call Call) error {
+	made := filepath.Join(i.Volume, "made")
+	if err := os.RemoveAll(made); err != nil {
+		return err
+	}
+	i.engine.Kill()
+	err := error(nil)
+	if call.Do == "clone" {
+		err = i.engine.Clone(ctx, made, call.From, nil)
+	} else {
+		err = i.engine.Initialise(ctx, made)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(i.Volume, "data")); err != nil {
+		return err
+	}
+	if err := os.Rename(made, filepath.Join(i.Volume, "data")); err != nil {
+		return err
+	}
+	incarnation := fmt.Sprintf("%016x", time.Now().UnixNano())
+	if err := os.WriteFile(filepath.Join(i.Volume, "incarnation"), []byte(incarnation), 0o600); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.me.Incarnation = incarnation
+	i.mu.Unlock()
+	_, err = i.engine.Inspect()
+	return err
+}

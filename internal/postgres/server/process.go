@@ -1,0 +1,208 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+)
+
+// maxLine is how much of a line of the server's log is passed on.
+const maxLine = 8 << 10
+
+// maxProblem is how much of such a line is told as a problem.
+const maxProblem = 300
+
+// lookEvery is the time between two looks at a server that shall do something.
+const lookEvery = 20 * time.Millisecond
+
+// launch starts the server's process and watches over it.
+func (e *Engine) launch(major int, wrote configuration, state election.ServerState) (*life, error) {
+	kills := e.Supervisor.Kills()
+	arguments := []string{"-D", e.Data}
+	for _, setting := range e.fixed(major) {
+		arguments = append(arguments, "-c", setting.Name+"="+setting.Value)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, told: func() {}}
+	output := &lines{to: e.Log}
+	command, err := e.command("postgres", arguments...)
+	if err == nil {
+		err = e.spawn(kills, output, command)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l.pid = command.Process.Pid
+	e.mu.Lock()
+	e.life, e.before = l, l
+	e.observed = engine.Observation{Server: election.Server{State: state, Rule: wrote.rule}}
+	e.mu.Unlock()
+	go e.attend(l, command, output)
+	return l, nil
+}
+
+// command describes a program of the server.
+func (e *Engine) command(name string, arguments ...string) (*exec.Cmd, error) {
+	path, err := e.lookPath(name)
+	if err != nil {
+		return nil, err
+	}
+	return &exec.Cmd{Path: path, Args: append([]string{name}, arguments...), Env: e.Environment, Dir: e.Run}, nil
+}
+
+// spawn starts a command with its output on the log.
+func (e *Engine) spawn(kills uint64, output *lines, command *exec.Cmd) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe for the log: %w", err)
+	}
+	command.Stdout, command.Stderr = write, write
+	err = e.Supervisor.Start(command, kills)
+	_ = write.Close()
+	if err != nil {
+		_ = read.Close()
+		return err
+	}
+	go output.copy(read)
+	return nil
+}
+
+// lookPath finds a program on the PATH of the server's environment.
+func (e *Engine) lookPath(name string) (string, error) {
+	for _, variable := range e.Environment {
+		list, isPath := strings.CutPrefix(variable, "PATH=")
+		if !isPath {
+			continue
+		}
+		for directory := range strings.SplitSeq(list, ":") {
+			path := directory + "/" + name
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of PostgreSQL", name)
+}
+
+// attend waits for the end of the server's process. What it has started may outlive it for a while,
+// and even write: that is killed before the server counts as stopped.
+func (e *Engine) attend(l *life, command *exec.Cmd, output *lines) {
+	err := e.Supervisor.Wait(command)
+	defer close(l.exited)
+	e.mu.Lock()
+	isCurrent := e.life == l
+	e.mu.Unlock()
+	if !isCurrent {
+		return
+	}
+	e.Supervisor.KillAll()
+	problem := ""
+	if err != nil {
+		problem = fmt.Sprintf("the server ended (%v): %s", err, output.last())
+	}
+	e.forget(l, problem)
+}
+
+// signal sends a signal to the server's process.
+func (l *life) signal(signal syscall.Signal) error {
+	select {
+	case <-l.exited:
+		return errNotRunning
+	default:
+	}
+	if err := syscall.Kill(l.pid, signal); err != nil {
+		return fmt.Errorf("signalling the server: %w", err)
+	}
+	return nil
+}
+
+// receivers returns the processes that receive, or may be about to, and whether there are none.
+func (l *life) receivers() []int {
+	var found []int
+	for pid, title := range supervise.Children(l.pid) {
+		if strings.Contains(title, "walreceiver") || !strings.HasPrefix(title, "postgres: ") {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// lines passes a log on, and keeps its last line that says why a server ended.
+type lines struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	said string
+}
+
+// copy passes on what is read until the end. What is too long of a line is dropped.
+func (l *lines) copy(from io.ReadCloser) {
+	defer func() { _ = from.Close() }()
+	reader := bufio.NewReaderSize(from, maxLine)
+	for {
+		line, err := reader.ReadSlice('\n')
+		if len(line) > 0 {
+			l.pass(strings.TrimRight(string(line), "\n"))
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = reader.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *lines) pass(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = io.WriteString(l.to, line+"\n")
+	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
+		if _, said, found := strings.Cut(line, level); found {
+			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
+		}
+	}
+}
+
+// last returns the last line that told of an end.
+func (l *lines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said == "" {
+		return "see the container's log"
+	}
+	return l.said
+}
+
+// run runs a program of the server to its end, with that input.
+func (e *Engine) run(ctx context.Context, input, name string, arguments ...string) error {
+	kills := e.Supervisor.Kills()
+	output := &lines{to: e.Log}
+	command, err := e.command(name, arguments...)
+	if err != nil {
+		return err
+	}
+	command.Stdin = strings.NewReader(input)
+	if err := e.spawn(kills, output, command); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	defer stop()
+	if err := e.Supervisor.Wait(command); err != nil {
+		return fmt.Errorf("running %s: %w: %s", name, err, output.last())
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// Heartbeats come every beatEvery, and every fastBeat while something waits for them.
+const (
+	beatEvery = 2 * time.Second
+	fastBeat  = 100 * time.Millisecond
+)
+
+// SetRule implements [engine.Engine].
+func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	l.told()
+	c := l.wrote
+	fromNobody := len(c.rule.Set) == 0
+	c.rule = rule
+	e.note(l, func(o *engine.Observation) { o.Server.Settled, o.Server.Committed = false, false })
+	if err := e.reload(ctx, l, c); err != nil {
+		return fmt.Errorf("telling the server its rule: %w", err)
+	}
+	e.note(l, func(o *engine.Observation) { o.Server.Rule = rule })
+	if c.leads {
+		l.settleAnew(e, rule, fromNobody)
+	}
+	return nil
+}
+
+// proveFlag returns when every commit asks whether it has to wait. The checkpointer sets the flag
+// for that when it re-reads the configuration, which it does at the top of its loop, before it
+// looks for a request. It was sent the signal before the session was accepted that saw the setting;
+// so a request that it finds in a later round than the first comes after that.
+func (e *Engine) proveFlag(ctx context.Context) error {
+	for range 2 {
+		if err := e.tell(ctx, "CHECKPOINT"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleAnew finds out, in the background, when the rule counts for everything that is
+// acknowledged, and when a heartbeat was committed under it.
+func (l *life) settleAnew(e *Engine, rule election.Rule, fromNobody bool) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.told = cancel
+	go func() {
+		done := e.hurry(l)
+		defer done()
+		for e.settle(ctx, l, rule, fromNobody) != nil {
+			if e.pause(ctx, fastBeat) != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for e.commit(ctx, l) != nil {
+			if e.pause(ctx, fastBeat) != nil {
+				return
+			}
+		}
+	}()
+}
+
+// noteRule changes what is observed of a rule, unless another was told since.
+func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Server)) {
+	e.note(l, func(o *engine.Observation) {
+		if ctx.Err() == nil {
+			change(&o.Server)
+		}
+	})
+}
+
+// settle returns when the rule counts. A process that sends to a standby re-reads the configuration
+// before it sends the next time: so it has, when it was seen to send twice since a session saw the
+// rule. Once all have, what is written later is acknowledged by the new rule only; what was written
+// before must be flushed by the rule's members.
+func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule, fromNobody bool) error {
+	if fromNobody && len(rule.Set) > 0 {
+		if err := e.proveFlag(ctx); err != nil {
+			return err
+		}
+	}
+	if len(rule.Set) == 0 {
+		e.noteRule(ctx, l, func(s *election.Server) { s.Settled = true })
+		return nil
+	}
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	old, err := senders(ctx, session)
+	if err != nil {
+		return err
+	}
+	sends := map[int]int{}
+	var until postgres.LSN
+	return e.until(ctx, func() (bool, error) {
+		now, err := senders(ctx, session)
+		if err != nil {
+			return false, err
+		}
+		if until == 0 {
+			if !haveSentTwice(old, now, sends) {
+				return false, nil
+			}
+			if until, err = askLSN(ctx, session, "SELECT pg_current_wal_insert_lsn()"); err != nil {
+				return false, err
+			}
+		}
+		if flushed(now, rule, until) < rule.Acks {
+			return false, nil
+		}
+		e.noteRule(ctx, l, func(s *election.Server) { s.Settled = true })
+		return true, nil
+	})
+}
+
+// haveSentTwice reports whether each of the old senders that is still there was seen to send twice.
+// It counts in sends, and keeps in old what each had sent last.
+func haveSentTwice(old, now map[int]sender, sends map[int]int) bool {
+	all := true
+	for pid, before := range old {
+		current, isThere := now[pid]
+		if !isThere || before.backup {
+			continue
+		}
+		if current.sent > before.sent {
+			sends[pid]++
+			old[pid] = current
+		}
+		all = all && sends[pid] >= 2
+	}
+	return all
+}
+
+// flushed returns how many members of the rule have flushed all up to there.
+func flushed(now map[int]sender, rule election.Rule, until postgres.LSN) int {
+	count := 0
+	for _, member := range rule.Set {
+		for _, s := range now {
+			if s.isMember && s.member == member && s.flushed >= until {
+				count++
+				break
+			}
+		}
+	}
+	return count
+}
+
+// commit commits one heartbeat under the rule, however long its members let it wait.
+func (e *Engine) commit(ctx context.Context, l *life) error {
+	// A commit whose wait was cancelled succeeds, with a warning.
+	warned := false
+	session, err := e.connectNoticing(ctx, func(*pgconn.PgConn, *pgconn.Notice) { warned = true })
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if _, err := session.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		return fmt.Errorf("preparing a session: %w", err)
+	}
+	if _, err := session.Exec(ctx, heartbeat); err != nil {
+		return fmt.Errorf("writing a heartbeat: %w", err)
+	}
+	if warned {
+		return errors.New("the heartbeat was cancelled")
+	}
+	e.noteRule(ctx, l, func(s *election.Server) { s.Committed = true })
+	return nil
+}
+
+// heartbeat is a write that leaves nothing behind but its record in the log.
+const heartbeat = "SELECT pg_logical_emit_message(true, 'mainstay', '')"
+
+// hurry makes heartbeats come more often, until the returned function is called.
+func (e *Engine) hurry(l *life) func() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.fast++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		l.fast--
+	}
+}
+
+// beat writes heartbeats that wait for the local disk only, and notes since when one waits. It has
+// a session of its own, which it keeps.
+func (e *Engine) beat(l *life) {
+	var session *pgx.Conn
+	defer func() {
+		if session != nil {
+			disconnect(session)
+		}
+	}()
+	for l.ctx.Err() == nil {
+		e.setUnflushed(l, e.Clock.Now())
+		for {
+			var err error
+			if session, err = e.beatOnce(l.ctx, session); err == nil || l.ctx.Err() != nil {
+				break
+			}
+			if e.pause(l.ctx, fastBeat) != nil {
+				return
+			}
+		}
+		e.setUnflushed(l, time.Time{})
+		// Whoever begins to wait for heartbeats does not wait for the end of this pause.
+		for end := e.Clock.Now().Add(beatEvery); e.Clock.Now().Before(end); {
+			if e.pause(l.ctx, fastBeat) != nil {
+				return
+			}
+			if e.hurries(l) {
+				break
+			}
+		}
+	}
+}
+
+func (e *Engine) hurries(l *life) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.fast > 0
+}
+
+func (e *Engine) setUnflushed(l *life, since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == l {
+		e.unflushed = since
+	}
+}
+
+// beatOnce writes one heartbeat, and returns the session for the next; nil after an error.
+func (e *Engine) beatOnce(ctx context.Context, session *pgx.Conn) (*pgx.Conn, error) {
+	if session == nil {
+		made, err := e.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := made.Exec(ctx, "SET statement_timeout = 0; SET synchronous_commit = local"); err != nil {
+			disconnect(made)
+			return nil, err
+		}
+		session = made
+	}
+	if _, err := session.Exec(ctx, heartbeat); err != nil {
+		disconnect(session)
+		return nil, err
+	}
+	return session, nil
+}

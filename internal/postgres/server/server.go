@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// Options say where a server has its files and how it is reached.
+type Options struct {
+	// Data is the data directory. It and Run are absolute.
+	Data string
+	// Run is a directory of this instance alone, not on the volume, mode 0700: the socket, the
+	// configuration, and the keys for the stream. Its path has at most 80 bytes.
+	Run string
+	// Listen is the address for clients and members, "*" for all; Port is the same for all members.
+	Listen string
+	Port   int
+	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt. The common name
+	// of the certificate is postgres.CertificatePrefix and the pod's name.
+	Certificates string
+	// Me returns the member that the data of Data are: it changes when they are made anew.
+	Me func() election.Member
+	// Parameters are the user's settings. Those that the safety of the data rests on are ours.
+	Parameters []postgres.Setting
+	// Environment is that of the server's processes, with a PATH to its binaries.
+	Environment []string
+	// Log is written the server's log, line by line.
+	Log io.Writer
+	// Supervisor starts and kills the processes.
+	Supervisor *supervise.Supervisor
+	Clock      clock.Clock
+}
+
+// Engine is PostgreSQL as an engine of an instance.
+type Engine struct {
+	postgres.Positions
+	Options
+
+	changed chan struct{}
+
+	mu   sync.Mutex
+	life *life
+	// before is the last life, also after its end.
+	before   *life
+	observed engine.Observation
+	// unflushed is the start of the oldest heartbeat that the local disk has not taken.
+	unflushed time.Time
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// life is one life of the server process.
+type life struct {
+	// major is the version of the data.
+	major int
+	pid   int
+	// ctx ends with the process.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// exited is closed when the process and all that it has started are gone.
+	exited chan struct{}
+	// wrote is what the configuration files say now; touched by one operation at a time.
+	wrote configuration
+	// told ends the settling of the rule that was told before.
+	told context.CancelFunc
+	// fast is how many wait for heartbeats, so that these come more often. Guarded by Engine.mu.
+	fast int
+}
+
+// errNotRunning is returned by an operation on a server that does not run.
+var errNotRunning = errors.New("the server does not run: start it first")
+
+// New returns an engine. It starts nothing.
+func New(options Options) *Engine {
+	e := &Engine{Options: options, changed: make(chan struct{}, 1)}
+	e.observed.Server.State = e.atRest()
+	return e
+}
+
+// Changed implements [engine.Engine].
+func (e *Engine) Changed() <-chan struct{} { return e.changed }
+
+// Observe implements [engine.Engine].
+func (e *Engine) Observe() engine.Observation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	observed := e.observed
+	observed.UnflushedSince = e.unflushed
+	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
+	return observed
+}
+
+// note changes what Observe returns, if l still is the life of the server.
+func (e *Engine) note(l *life, change func(*engine.Observation)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != l {
+		return
+	}
+	change(&e.observed)
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Kill implements [engine.Engine].
+func (e *Engine) Kill() {
+	e.Supervisor.KillAll()
+	e.forget(nil, "")
+}
+
+// forget notes that the life is over, whichever it is if l is nil, and why if that is worth
+// telling.
+func (e *Engine) forget(l *life, problem string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l != nil && e.life != l {
+		return
+	}
+	if e.life != nil {
+		e.life.cancel()
+	}
+	e.life = nil
+	e.unflushed = time.Time{}
+	e.observed = engine.Observation{Server: election.Server{State: e.atRest()}, Problem: problem}
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// current returns the life of the server that runs.
+func (e *Engine) current() (*life, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == nil {
+		return nil, errNotRunning
+	}
+	return e.life, nil
+}
+
+// server returns what was observed last.
+func (e *Engine) server() election.Server {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.observed.Server
+}
+
+// within returns a context that ends with both the operation and the life.
+func (l *life) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(l.ctx, cancel)
+	return both, func() { stop(); cancel() }
+}
+
+// until calls done again and again until it is true or fails, or the context ends.
+func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
+	for {
+		if is, err := done(); is || err != nil {
+			return err
+		}
+		if err := e.pause(ctx, lookEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for that long, or until the context ends.
+func (e *Engine) pause(ctx context.Context, long time.Duration) error {
+	timer := e.Clock.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}

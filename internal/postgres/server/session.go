@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Bounds of a session of ours. Whatever hangs longer is a server that does not answer.
+const (
+	connectTimeout   = 2 * time.Second
+	statementTimeout = 5 * time.Second
+)
+
+// connect opens a session over the socket. A server that does not accept it within connectTimeout
+// counts as one that does not answer.
+func (e *Engine) connect(ctx context.Context) (*pgx.Conn, error) {
+	return e.connectNoticing(ctx, nil)
+}
+
+// connectNoticing opens a session and passes on what the server warns of.
+func (e *Engine) connectNoticing(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig("host=localhost user=postgres dbname=postgres sslmode=disable")
+	if err != nil {
+		return nil, fmt.Errorf("describing a session: %w", err)
+	}
+	config.Host, config.Port = e.Run, uint16(e.Port)
+	config.OnNotice = notice
+	config.Fallbacks, config.ConnectTimeout = nil, connectTimeout
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	config.RuntimeParams = map[string]string{
+		"application_name": "mainstay", "lock_timeout": "2s", "search_path": "pg_catalog", "synchronous_commit": "on",
+		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10), "idle_in_transaction_session_timeout": "10s",
+		"default_transaction_read_only": "off",
+	}
+	session, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return session, nil
+}
+
+// disconnect ends a session without waiting for a server that hangs.
+func disconnect(session *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = session.Close(ctx)
+}
+
+// ask runs a query for one row in a session of its own.
+func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout+statementTimeout)
+	defer cancel()
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if err := session.QueryRow(ctx, query).Scan(into...); err != nil {
+		return fmt.Errorf("asking the server: %w", err)
+	}
+	return nil
+}
+
+// tell runs a statement in a session of its own, without a bound but the context's.
+func (e *Engine) tell(ctx context.Context, statement string) error {
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if _, err := session.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		return fmt.Errorf("preparing a session: %w", err)
+	}
+	if _, err := session.Exec(ctx, statement); err != nil {
+		return fmt.Errorf("telling the server to %.20s: %w", statement, err)
+	}
+	return nil
+}

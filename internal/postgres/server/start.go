@@ -1,0 +1,270 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// standbySignal is the file that makes a server start as a standby.
+const standbySignal = "standby.signal"
+
+// clean kills what is left, and removes what an earlier life left of a source, a promotion or a
+// process. It returns the version of the data.
+func (e *Engine) clean(ctx context.Context) (int, error) {
+	e.Kill()
+	e.mu.Lock()
+	before := e.before
+	e.mu.Unlock()
+	if before != nil {
+		select {
+		case <-before.exited:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
+		}
+	}
+	if err := e.removeKeys(); err != nil {
+		return 0, err
+	}
+	major, err := readMajor(e.Data)
+	if err != nil {
+		return 0, err
+	}
+	files, err := historyFiles(e.Data)
+	if err != nil {
+		return 0, err
+	}
+	var planted []string
+	for _, number := range postgres.Unfounded(files) {
+		planted = append(planted, postgres.HistoryName(number))
+	}
+	if err := remove(filepath.Join(e.Data, "pg_wal"), planted...); err != nil {
+		return 0, err
+	}
+	// We hold the volume's lock, and nothing that we started runs: no other server uses the data.
+	return major, remove(e.Data, "postmaster.pid", "promote", "recovery.signal")
+}
+
+// Start implements [engine.Engine].
+func (e *Engine) Start(ctx context.Context) error {
+	major, err := e.clean(ctx)
+	if err != nil {
+		return err
+	}
+	return e.startStandby(ctx, major, configuration{clients: true})
+}
+
+func (e *Engine) startStandby(ctx context.Context, major int, c configuration) error {
+	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
+		return err
+	}
+	if err := e.configure(major, c); err != nil {
+		return err
+	}
+	l, err := e.launch(major, c, election.Standby)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	if err := e.answers(ctx, l, true); err != nil {
+		e.Kill()
+		return fmt.Errorf("starting the server as a standby: %w", err)
+	}
+	go e.watchStandby(l)
+	return nil
+}
+
+// answers waits until the server answers. It is an error if it is a standby and should not be, or
+// the other way round.
+func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
+	var last error
+	err := e.until(ctx, func() (bool, error) {
+		var recovers bool
+		last = e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers)
+		if last == nil && standby && !recovers {
+			return false, errors.New("the server is no standby, although it was started as one")
+		}
+		return last == nil && recovers == standby, nil
+	})
+	if err != nil && l.ctx.Err() != nil {
+		<-l.exited
+		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
+	}
+	if err != nil && last != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+// Resume implements [engine.Engine]. Nobody but us may connect until it is sure that commits wait
+// for the rule.
+func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
+	major, err := e.clean(ctx)
+	if err != nil {
+		return err
+	}
+	if err := remove(e.Data, standbySignal); err != nil {
+		return err
+	}
+	c := configuration{rule: rule, leads: true}
+	if err := e.configure(major, c); err != nil {
+		return err
+	}
+	l, err := e.launch(major, c, election.Promoting)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	err = e.answers(ctx, l, false)
+	if err == nil {
+		err = e.proveFlag(ctx)
+	}
+	var timeline uint32
+	if err == nil {
+		timeline, err = e.ownTimeline(ctx)
+	}
+	if err == nil {
+		err = e.lead(ctx, l, timeline)
+	}
+	if err != nil {
+		e.Kill()
+		return fmt.Errorf("starting the server as the leader that it was: %w", err)
+	}
+	return nil
+}
+
+// ownTimeline returns the timeline on which a leader writes.
+func (e *Engine) ownTimeline(ctx context.Context) (uint32, error) {
+	var file string
+	if err := e.ask(ctx, "SELECT pg_walfile_name(pg_current_wal_insert_lsn())", &file); err != nil {
+		return 0, err
+	}
+	timeline, err := strconv.ParseUint(fmt.Sprintf("%.8s", file), 16, 32)
+	if err != nil {
+		return 0, fmt.Errorf("the server writes %.40q, which names no timeline", file)
+	}
+	return uint32(timeline), nil
+}
+
+// lead opens a server that was promoted for members and clients, and begins to measure it.
+func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
+	history, err := e.history(timeline)
+	if err != nil {
+		return err
+	}
+	c := l.wrote
+	c.leads, c.clients, c.source = true, true, nil
+	if err := e.reload(ctx, l, c); err != nil {
+		return err
+	}
+	e.note(l, func(o *engine.Observation) {
+		o.Server.State, o.Server.Timeline, o.Server.History = election.Leading, timeline, history
+		o.Server.Final, o.Server.Source, o.Connected, o.Lag = false, election.Source{}, false, 0
+	})
+	go e.watchLeader(l, timeline)
+	go e.beat(l)
+	l.settleAnew(e, c.rule, false)
+	return nil
+}
+
+// Promote implements [engine.Engine].
+func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if l.wrote.source != nil {
+		return errors.New("promoting: the server still has a source")
+	}
+	if err := e.plant(timeline); err != nil {
+		return err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
+	err = e.ask(ctx, "SELECT pg_promote(false)", new(bool))
+	if err == nil {
+		err = e.answers(ctx, l, false)
+	}
+	var came uint32
+	if err == nil {
+		came, err = e.ownTimeline(ctx)
+	}
+	if err == nil && came != timeline {
+		err = fmt.Errorf("the server came up on timeline %d", came)
+	}
+	if err == nil {
+		err = e.lead(ctx, l, timeline)
+	}
+	if err != nil {
+		e.Kill()
+		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
+	}
+	// Until then pg_control says the old timeline, and who rewinds from here would be misled.
+	go func() { _ = e.tell(l.ctx, "CHECKPOINT") }()
+	return nil
+}
+
+// plant makes the server's next timeline the claimed one.
+func (e *Engine) plant(timeline uint32) error {
+	files, err := historyFiles(e.Data)
+	if err != nil {
+		return err
+	}
+	missing, err := postgres.Numbers(files, timeline)
+	if err != nil {
+		return fmt.Errorf("claiming a timeline: %w", err)
+	}
+	for _, number := range missing {
+		path := filepath.Join(e.Data, "pg_wal", postgres.HistoryName(number))
+		if err := writeDurably(path+".new", []byte(postgres.Planted())); err != nil {
+			return fmt.Errorf("claiming a timeline: %w", err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return fmt.Errorf("claiming a timeline: %w", err)
+		}
+	}
+	return syncDirectory(filepath.Join(e.Data, "pg_wal"))
+}
+
+// StopCleanly implements [engine.Engine].
+func (e *Engine) StopCleanly(ctx context.Context) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
+	l.told()
+	if err := l.signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	select {
+	case <-l.exited:
+	case <-ctx.Done():
+		e.Kill()
+		return fmt.Errorf("stopping the server cleanly: %w", context.Cause(ctx))
+	}
+	data, err := e.Inspect()
+	if err != nil {
+		return err
+	}
+	if data.Position == "" {
+		return errors.New("stopping the server cleanly: its control file does not say so")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == nil {
+		e.observed.Server.Clean, e.observed.Server.Position = true, data.Position
+	}
+	return nil
+}

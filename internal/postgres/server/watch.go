@@ -1,0 +1,262 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// watchEvery is how often a server is measured.
+const watchEvery = 250 * time.Millisecond
+
+// nearBytes is how far behind a member may be that is about to have all.
+const nearBytes = 16 << 20
+
+// fresh is how old the last report of a standby may be, which comes every second, by this server's
+// clock.
+const fresh = 2500 * time.Millisecond
+
+// waitsForWAL are the wait events of a startup process that has replayed all that there is. The
+// last one is that of PostgreSQL 12.
+var waitsForWAL = []string{"RecoveryRetrieveRetryInterval", "RecoveryWalStream", "RecoveryWalAll"}
+
+// standbyLook is what was found at a standby.
+type standbyLook struct {
+	received, replayed postgres.LSN
+	// waits is at how many looks on end the startup process waited for the log, and nothing moved.
+	waits     int
+	connected bool
+	lag       time.Duration
+}
+
+func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
+	var received, replayed, event, status string
+	var lag float64
+	err := session.QueryRow(ctx, `SELECT coalesce(pg_last_wal_receive_lsn()::text, '0/0'), coalesce(pg_last_wal_replay_lsn()::text, '0/0'),
+		coalesce((SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup' LIMIT 1), ''),
+		coalesce((SELECT status FROM pg_stat_wal_receiver LIMIT 1), ''),
+		coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8`).
+		Scan(&received, &replayed, &event, &status, &lag)
+	if err != nil {
+		return fmt.Errorf("measuring the standby: %w", err)
+	}
+	before := *s
+	if s.received, err = postgres.ParseLSN(received); err != nil {
+		return err
+	}
+	if s.replayed, err = postgres.ParseLSN(replayed); err != nil {
+		return err
+	}
+	s.waits++
+	if !slices.Contains(waitsForWAL, event) || before.received != s.received || before.replayed != s.replayed {
+		s.waits = 0
+	}
+	s.connected, s.lag = status == "streaming", 0
+	if s.replayed < s.received && lag > 0 {
+		s.lag = time.Duration(lag * float64(time.Second))
+	}
+	return nil
+}
+
+// position returns the end of what is on the disk.
+func (s *standbyLook) position(history election.History) (election.Position, error) {
+	end := max(s.received, s.replayed)
+	if end == 0 {
+		return "", nil
+	}
+	timeline, err := postgres.TimelineAt(history, end)
+	if err != nil {
+		return "", err
+	}
+	return postgres.Position(timeline, end), nil
+}
+
+// watchStandby measures a standby until it leads or ends.
+func (e *Engine) watchStandby(l *life) {
+	var session *pgx.Conn
+	look := &standbyLook{}
+	for e.server().State != election.Leading && l.ctx.Err() == nil {
+		var err error
+		if session == nil {
+			session, err = e.connect(l.ctx)
+		}
+		if err == nil {
+			err = e.measureStandby(l, look, session)
+		}
+		if err != nil && session != nil {
+			disconnect(session)
+			session = nil
+		}
+		if e.pause(l.ctx, watchEvery) != nil {
+			break
+		}
+	}
+	if session != nil {
+		disconnect(session)
+	}
+}
+
+func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
+	defer cancel()
+	if err := look.take(ctx, session); err != nil {
+		return err
+	}
+	history, err := e.followed()
+	if err != nil {
+		return err
+	}
+	position, err := look.position(history)
+	if err != nil {
+		return err
+	}
+	e.note(l, func(o *engine.Observation) {
+		if o.Server.State != election.Standby {
+			return
+		}
+		o.Connected, o.Lag = look.connected, look.lag
+		if !o.Server.Final {
+			o.Server.Position = position
+			o.Server.Final = o.Server.Source == election.Source{} && look.waits >= 2
+		}
+	})
+	return nil
+}
+
+// sender is a process that sends to a standby.
+type sender struct {
+	member        election.Member
+	isMember      bool
+	sent, flushed postgres.LSN
+	// backup is true while it sends a backup: then it acknowledges nothing.
+	backup, streams bool
+	// fresh is true if the standby has reported lately.
+	fresh bool
+}
+
+// senders returns the processes that send, by their number.
+func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
+	rows, err := session.Query(ctx, `SELECT pid, application_name, state, coalesce(sent_lsn::text, '0/0'), coalesce(flush_lsn::text, '0/0'),
+		coalesce(extract(epoch FROM clock_timestamp() - reply_time), 3600)::float8 FROM pg_stat_replication`)
+	if err != nil {
+		return nil, fmt.Errorf("asking who receives: %w", err)
+	}
+	found := map[int]sender{}
+	var pid int
+	var name, state, sent, flushed string
+	var age float64
+	_, err = pgx.ForEachRow(rows, []any{&pid, &name, &state, &sent, &flushed, &age}, func() error {
+		s := sender{backup: state == "backup", streams: state == "streaming", fresh: age < fresh.Seconds()}
+		s.member, s.isMember = postgres.ParseApplicationName(name)
+		var err error
+		if s.sent, err = postgres.ParseLSN(sent); err != nil {
+			return err
+		}
+		if s.flushed, err = postgres.ParseLSN(flushed); err != nil {
+			return err
+		}
+		found[pid] = s
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking who receives: %w", err)
+	}
+	return found, nil
+}
+
+// askLSN runs a query for one place in the log.
+func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN, error) {
+	var text string
+	if err := session.QueryRow(ctx, strings.Replace(query, "()", "()::text", 1)).Scan(&text); err != nil {
+		return 0, fmt.Errorf("asking for a place in the log: %w", err)
+	}
+	return postgres.ParseLSN(text)
+}
+
+// watchLeader measures a leader until it ends.
+func (e *Engine) watchLeader(l *life, timeline uint32) {
+	var session *pgx.Conn
+	for l.ctx.Err() == nil {
+		var err error
+		if session == nil {
+			session, err = e.connect(l.ctx)
+		}
+		if err == nil {
+			err = e.measureLeader(l, timeline, session)
+		}
+		if err != nil && session != nil {
+			disconnect(session)
+			session = nil
+		}
+		if e.pause(l.ctx, watchEvery) != nil {
+			break
+		}
+	}
+	if session != nil {
+		disconnect(session)
+	}
+}
+
+func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
+	defer cancel()
+	end, err := askLSN(ctx, session, "SELECT pg_current_wal_flush_lsn()")
+	if err != nil {
+		return err
+	}
+	now, err := senders(ctx, session)
+	if err != nil {
+		return err
+	}
+	at := e.Clock.Now()
+	e.note(l, func(o *engine.Observation) {
+		o.Server.Position = postgres.Position(timeline, end)
+		kept := o.Receivers
+		o.Receivers = nil
+		for _, s := range now {
+			if s.isMember && s.flushed != 0 {
+				o.Receivers = append(o.Receivers, receiver(s, kept, at, end))
+			}
+		}
+		slices.SortFunc(o.Receivers, func(a, b engine.Receiver) int { return strings.Compare(a.Member.Name, b.Member.Name) })
+		o.Problem = shortage(o.Server.Rule, o.Receivers, at)
+	})
+	return nil
+}
+
+// receiver is what is told of a member that receives.
+func receiver(s sender, known []engine.Receiver, at time.Time, end postgres.LSN) engine.Receiver {
+	r := engine.Receiver{Member: s.member, FlushedAt: at, Near: s.streams && s.flushed+nearBytes >= end}
+	if s.fresh {
+		return r
+	}
+	r.FlushedAt = time.Time{}
+	for _, before := range known {
+		if before.Member == s.member {
+			r.FlushedAt = before.FlushedAt
+		}
+	}
+	return r
+}
+
+// shortage says that commits wait because too few members receive; "" if enough do.
+func shortage(rule election.Rule, receivers []engine.Receiver, at time.Time) string {
+	count := 0
+	for _, r := range receivers {
+		if slices.Contains(rule.Set, r.Member) && at.Sub(r.FlushedAt) < 2*fresh {
+			count++
+		}
+	}
+	if count >= rule.Acks {
+		return ""
+	}
+	return fmt.Sprintf("commits wait: %d of %d members that they need receive", count, rule.Acks)
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Setting is one parameter of the server, or of a connection.
+type Setting struct{ Name, Value string }
+
+// Limits of a setting. The server reads lines of any length; nothing that is meant is longer.
+const maxSettingBytes = 8 << 10
+
+// settingName is what the server accepts as the name of a parameter; those of extensions have a
+// dot.
+var settingName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?$`)
+
+// checkSetting refuses what could end a line or a quoted value early. Its error does not contain
+// the value, which may be secret.
+func checkSetting(s Setting) error {
+	switch {
+	case !settingName.MatchString(s.Name):
+		return fmt.Errorf("%.80q is no name of a parameter: want lower case letters, digits, _ and at most one dot", s.Name)
+	case len(s.Value) > maxSettingBytes:
+		return fmt.Errorf("%s: has %d bytes: must have at most %d", s.Name, len(s.Value), maxSettingBytes)
+	case !utf8.ValidString(s.Value):
+		return fmt.Errorf("%s: is no UTF-8", s.Name)
+	case strings.ContainsFunc(s.Value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("%s: has a control character: must be one line", s.Name)
+	}
+	return nil
+}
+
+// Configuration returns the text of postgresql.conf: one line for each setting. Of two settings
+// with the same name the last one counts.
+func Configuration(settings []Setting) (string, error) {
+	var text strings.Builder
+	for _, setting := range settings {
+		if err := checkSetting(setting); err != nil {
+			return "", err
+		}
+		text.WriteString(setting.Name + " = '" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(setting.Value) + "'\n")
+	}
+	return text.String(), nil
+}
+
+// Connection returns a connection string of libpq from the settings that have a value.
+func Connection(settings []Setting) (string, error) {
+	var parts []string
+	for _, setting := range settings {
+		if err := checkSetting(setting); err != nil {
+			return "", err
+		}
+		if setting.Value != "" {
+			parts = append(parts, setting.Name+"='"+strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(setting.Value)+"'")
+		}
+	}
+	return strings.Join(parts, " "), nil
+}
+
+const (
+	// ReplicationRole is the role as which instances replicate and clone.
+	ReplicationRole = "mainstay_replication"
+	// CertificateRole is a role whose members log in with a client certificate that names them, and
+	// not by a password.
+	CertificateRole = "mainstay_certificate"
+	// CertificatePrefix stands before the pod's name in the common name of an instance's
+	// certificate.
+	CertificatePrefix = "mainstay-instance:"
+)
+
+// Access returns the text of pg_hba.conf. The socket is in a directory that only our own user may
+// enter. Others need TLS: users by password or certificate, instances by certificate. Nobody
+// receives from a server that does not lead. While clients is false, only the socket is served.
+func Access(clients, leads bool) string {
+	lines := []string{"local all postgres trust"}
+	if leads {
+		lines = append(lines, "hostssl replication "+ReplicationRole+" all cert map=mainstay")
+	}
+	lines = append(lines, "host replication all all reject", "host all postgres all reject", "host all "+ReplicationRole+" all reject")
+	if clients {
+		lines = append(lines, "hostssl all +"+CertificateRole+" all cert", "hostssl all all all scram-sha-256")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Identities returns the text of pg_ident.conf: whose certificate is that of an instance
+// replicates.
+func Identities() string {
+	return `mainstay "/^` + CertificatePrefix + `[a-z0-9.-]+$" ` + ReplicationRole + "\n"
+}

@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// planted is the content of a history file that only occupies its number. A server that is promoted
+// takes the first number without a file (findNewestTimeLine of the server's timeline.c), so these
+// let it take the claimed one. It follows none of them: they name no parent.
+const planted = "# mainstay: this timeline is counted, not followed\n"
+
+// Planted returns the content of a history file that only occupies its number.
+func Planted() string { return planted }
+
+// IsPlanted reports whether a history file only occupies its number.
+func IsPlanted(content string) bool { return content == planted }
+
+var historyName = regexp.MustCompile(`^[0-9A-F]{8}\.history$`)
+
+// HistoryName returns the name of a timeline's history file in pg_wal.
+func HistoryName(timeline uint32) string { return fmt.Sprintf("%08X.history", timeline) }
+
+// ParseHistoryName returns the timeline whose history a file in pg_wal is.
+func ParseHistoryName(name string) (uint32, bool) {
+	if !historyName.MatchString(name) {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(name[:8], 16, 32)
+	return uint32(number), err == nil && number > 1
+}
+
+// Numbers returns, of the timelines with a history file (true if it is planted), which must be
+// planted so that a promotion takes the claimed one.
+func Numbers(files map[uint32]bool, claimed uint32) ([]uint32, error) {
+	if claimed > maxTimelines {
+		return nil, fmt.Errorf("timeline %d was claimed: at most %d are accepted", claimed, maxTimelines)
+	}
+	var missing []uint32
+	for number := uint32(2); number < claimed; number++ {
+		if _, exists := files[number]; !exists {
+			missing = append(missing, number)
+		}
+	}
+	for number := range files {
+		if number >= claimed {
+			return nil, fmt.Errorf("timeline %d was claimed, but the data already know timeline %d", claimed, number)
+		}
+	}
+	return missing, nil
+}
+
+// Unfounded returns the planted files that a server must not find when it starts: those above every
+// real history, for it would try to follow the highest. Those below connect it to a real one.
+func Unfounded(files map[uint32]bool) []uint32 {
+	highest := HighestReal(files)
+	var found []uint32
+	for number, isPlanted := range files {
+		if isPlanted && number > highest {
+			found = append(found, number)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// HighestReal returns the highest timeline with a history file that is not planted; 1 if there is
+// none, for timeline 1 has no history.
+func HighestReal(files map[uint32]bool) uint32 {
+	highest := uint32(1)
+	for number, isPlanted := range files {
+		if !isPlanted {
+			highest = max(highest, number)
+		}
+	}
+	return highest
+}
+
+// TimelineAt returns the timeline to which the end of the data belongs, if they are part of the
+// history: where one was left, the end belongs to that.
+func TimelineAt(history election.History, end LSN) (uint32, error) {
+	for part := range strings.FieldsSeq(string(history)) {
+		if !strings.Contains(part, ":") {
+			number, err := strconv.ParseUint(part, 10, 32)
+			if err != nil || number == 0 {
+				return 0, fmt.Errorf("%.40q is no timeline", part)
+			}
+			return uint32(number), nil
+		}
+		timeline, until, err := parsePosition(part)
+		if err != nil {
+			return 0, err
+		}
+		if end <= until {
+			return timeline, nil
+		}
+	}
+	return 0, fmt.Errorf("the history %.80q has no end", history)
+}
