@@ -1,0 +1,219 @@
+// Package cluster is what an instance reads and writes of the API server: the Lease with the
+// record, the EndpointSlice of the primary, its own Pod, and the ConfigMap with its settings. Every
+// call is one attempt: what is tried again, and when, the election decides.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// Options say which instance of which database this is.
+type Options struct {
+	Namespace, Database, Pod string
+	// Address and Port are published when this instance leads.
+	Address string
+	Port    int32
+	Clock   clock.PassiveClock
+}
+
+// Cluster is one instance's access to the API server. Its methods may be called by several
+// goroutines.
+type Cluster struct {
+	Options
+	leases    coordinationclient.LeaseInterface
+	endpoints discoveryclient.EndpointSliceInterface
+	pods      coreclient.PodInterface
+	settings  coreclient.ConfigMapInterface
+}
+
+// New returns the access with a configuration. It connects to nothing.
+func New(config *rest.Config, options Options) (*Cluster, error) {
+	coordination, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	discovery, err := discoveryclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	core, err := coreclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return &Cluster{
+		Options: options, leases: coordination.Leases(options.Namespace), endpoints: discovery.EndpointSlices(options.Namespace),
+		pods: core.Pods(options.Namespace), settings: core.ConfigMaps(options.Namespace),
+	}, nil
+}
+
+var _ instance.Cluster = (*Cluster)(nil)
+
+// SettingsName is the name of the ConfigMap with the settings of a database's instances.
+func SettingsName(database string) string { return database + "-instances" }
+
+// WriteServiceName is the name of the Service, and of its EndpointSlice, that leads to the primary.
+func WriteServiceName(database string) string { return database + "-rw" }
+
+// Read implements [instance.Cluster].
+func (c *Cluster) Read(ctx context.Context) election.ReadResult {
+	lease, err := c.leases.Get(ctx, c.Database, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return election.ReadResult{}
+	case err != nil:
+		return election.ReadResult{Failed: true}
+	}
+	result := election.ReadResult{Version: lease.ResourceVersion}
+	if result.Record, err = election.Decode(lease.Annotations[api.AnnotationRecord]); err != nil {
+		result.Record, result.Damaged = election.Record{}, true
+	}
+	return result
+}
+
+// Write implements [instance.Cluster].
+func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string) {
+	lease, err := c.NewLease(write.Record)
+	if err != nil {
+		return election.Unanswered, "" // It can't be written; the record is as it was.
+	}
+	if write.Version == "" {
+		lease, err = c.leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		lease, err = c.update(ctx, lease, write.Version)
+	}
+	switch {
+	case err == nil:
+		return election.Done, lease.ResourceVersion
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
+		return election.Conflict, ""
+	}
+	return election.Unanswered, ""
+}
+
+// update patches the Lease, so that what others wrote there stays. The version makes it fail if the
+// Lease is not what was read.
+func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease, version string) (*coordinationv1.Lease, error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": version, "annotations": lease.Annotations},
+		"spec":     lease.Spec,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the Lease: %w", err)
+	}
+	return c.leases.Patch(ctx, c.Database, types.MergePatchType, patch, metav1.PatchOptions{})
+}
+
+// NewLease returns the Lease with a record. Its own fields are for people: nothing is decided by
+// them.
+func (c *Cluster) NewLease(record election.Record) (*coordinationv1.Lease, error) {
+	text, err := record.Encode()
+	if err != nil {
+		return nil, err
+	}
+	holder := record.Holder.Member.Name
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Database, Annotations: map[string]string{api.AnnotationRecord: text}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+	if terms := int32(min(record.Term, 1<<30)); terms > 0 { //nolint:gosec // it is not larger
+		lease.Spec.LeaseTransitions = &terms
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: c.Clock.Now()}
+	}
+	return lease, nil
+}
+
+// Publish implements [instance.Cluster]. The term in the EndpointSlice and the version of what was
+// read keep an earlier leader from replacing a later one.
+func (c *Cluster) Publish(ctx context.Context, term uint64) error {
+	wanted := c.endpointSlice(term)
+	live, err := c.endpoints.Get(ctx, wanted.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = c.endpoints.Create(ctx, wanted, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if there, err := strconv.ParseUint(live.Annotations[api.AnnotationTerm], 10, 64); err == nil && there > term {
+		return fmt.Errorf("the EndpointSlice %s is of term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
+	}
+	wanted.ResourceVersion, wanted.OwnerReferences = live.ResourceVersion, live.OwnerReferences
+	_, err = c.endpoints.Update(ctx, wanted, metav1.UpdateOptions{})
+	return err
+}
+
+// endpointSlice leads the write Service to this instance.
+func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
+	family := discoveryv1.AddressTypeIPv4
+	if ip := net.ParseIP(c.Address); ip != nil && ip.To4() == nil {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	ready, protocol := true, corev1.ProtocolTCP
+	service := WriteServiceName(c.Database)
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: service,
+			Labels:      map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "instance.database." + api.Domain},
+			Annotations: map[string]string{api.AnnotationTerm: strconv.FormatUint(term, 10)},
+		},
+		AddressType: family,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{c.Address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: c.Namespace, Name: c.Pod},
+		}},
+		Ports: []discoveryv1.EndpointPort{{Port: &c.Port, Protocol: &protocol}},
+	}
+}
+
+// Report implements [instance.Cluster].
+func (c *Cluster) Report(ctx context.Context, report instance.Report) error {
+	text, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("encoding what this instance is: %w", err)
+	}
+	var role any // null removes the label.
+	if report.Role != instance.NoRole {
+		role = string(report.Role)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{api.AnnotationInstance: string(text)},
+		"labels":      map[string]any{api.LabelRole: role},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding what this instance is: %w", err)
+	}
+	_, err = c.pods.Patch(ctx, c.Pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// requestTimeout is for how long the client waits for an answer at most, whatever the context says.
+const requestTimeout = 5 * time.Second
+
+// Configure sets what every access of an instance has: its name, and no waiting in the client.
+func Configure(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "mainstay-instance"
+	config.QPS = -1 // The election paces its calls; a failover must not wait here.
+	return config
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch follows the Lease and the ConfigMap with the settings until the context ends. lease is
+// called with each version of the Lease, and settings with the data of the ConfigMap, when they are
+// met and when they change. Neither is called for an object that is deleted: what was known last
+// counts.
+func (c *Cluster) Watch(ctx context.Context, lease func(version string), settings func(data map[string]string)) error {
+	leases := c.follow(c.Database, &coordinationv1.Lease{}, lister{
+		func(options metav1.ListOptions) (runtime.Object, error) { return c.leases.List(ctx, options) },
+		func(options metav1.ListOptions) (watch.Interface, error) { return c.leases.Watch(ctx, options) },
+	}, func(object any) {
+		if found, ok := object.(*coordinationv1.Lease); ok {
+			lease(found.ResourceVersion)
+		}
+	})
+	configs := c.follow(SettingsName(c.Database), &corev1.ConfigMap{}, lister{
+		func(options metav1.ListOptions) (runtime.Object, error) { return c.settings.List(ctx, options) },
+		func(options metav1.ListOptions) (watch.Interface, error) { return c.settings.Watch(ctx, options) },
+	}, func(object any) {
+		if found, ok := object.(*corev1.ConfigMap); ok {
+			settings(found.Data)
+		}
+	})
+	go leases.Run(ctx.Done())
+	configs.Run(ctx.Done())
+	return ctx.Err()
+}
+
+// Settings reads the data of the ConfigMap once.
+func (c *Cluster) Settings(ctx context.Context) (map[string]string, error) {
+	found, err := c.settings.Get(ctx, SettingsName(c.Database), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the settings: %w", err)
+	}
+	return found.Data, nil
+}
+
+// lister lists and watches objects of one kind.
+type lister struct {
+	list  func(metav1.ListOptions) (runtime.Object, error)
+	watch func(metav1.ListOptions) (watch.Interface, error)
+}
+
+// follow returns what lists and watches one object, again and again with growing pauses.
+func (c *Cluster) follow(name string, kind runtime.Object, of lister, met func(any)) cache.Controller {
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+				options.FieldSelector = one
+				return of.list(options)
+			},
+			WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
+				options.FieldSelector = one
+				return of.watch(options)
+			},
+		},
+		ObjectType: kind,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: met, UpdateFunc: func(_, object any) { met(object) },
+		},
+	})
+	return controller
+}

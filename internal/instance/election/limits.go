@@ -1,0 +1,89 @@
+package election
+
+import "fmt"
+
+// Limits of what a message may say, so that one of a broken or hostile peer costs little. Ours are
+// far below: a name is that of a pod, an incarnation has 16 characters.
+const (
+	maxName        = 253
+	maxIncarnation = 64
+	maxSystem      = 64
+	maxVersion     = 256
+	maxPosition    = 64 << 10
+	maxHistory     = 256 << 10
+)
+
+// checkLength returns an error if a text of a message is too long.
+func checkLength(field, text string, most int) error {
+	if len(text) > most {
+		return fmt.Errorf("%s: Too long: %d bytes: may have at most %d", field, len(text), most)
+	}
+	return nil
+}
+
+func (m Member) check(field string) error {
+	if m.Name == "" {
+		return fmt.Errorf("%s.name: Required value", field)
+	}
+	if err := checkLength(field+".name", m.Name, maxName); err != nil {
+		return err
+	}
+	return checkLength(field+".incarnation", m.Incarnation, maxIncarnation)
+}
+
+func (p Promised) check(field string) error {
+	if p == (Promised{}) {
+		return nil
+	}
+	return p.Candidate.check(field + ".candidate")
+}
+
+// firstOf returns the first error.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check returns an error that names the field if the message is one that no instance sends. It says
+// nothing about whose message it is.
+func (p Ping) Check() error {
+	if len(p.Free) > maxSet {
+		return fmt.Errorf("free: Too many: %d: must have at most %d items", len(p.Free), maxSet)
+	}
+	for i, member := range p.Free {
+		if err := member.check(fmt.Sprintf("free[%d]", i)); err != nil {
+			return err
+		}
+	}
+	return firstOf(p.Leader.check("leader"), checkLength("system", p.System, maxSystem),
+		checkLength("history", string(p.History), maxHistory), checkLength("version", p.Version, maxVersion))
+}
+
+// Check is that of [Ping.Check], for the answer.
+func (p Pong) Check() error {
+	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition))
+}
+
+// Check is that of [Ping.Check], for a question.
+func (a Ask) Check() error {
+	return firstOf(a.Member.check("member"), checkLength("system", a.System, maxSystem))
+}
+
+// Check is that of [Ping.Check], for the answer.
+func (a AskReply) Check() error {
+	return firstOf(a.Member.check("member"), a.Promised.check("promised"), checkLength("position", string(a.Position), maxPosition))
+}
+
+// Check is that of [Ping.Check], for a request.
+func (p PromiseRequest) Check() error {
+	return firstOf(p.Candidate.check("candidate"), checkLength("system", p.System, maxSystem))
+}
+
+// Check is that of [Ping.Check], for the answer.
+func (p PromiseReply) Check() error {
+	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition))
+}

@@ -1,0 +1,185 @@
+// Package peers lets the instances of a database talk to each other: mutual TLS 1.3, HTTP/2, and
+// JSON of limited size. It carries what the election says, and decides nothing.
+package peers
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// maxMessageBytes is how long a message may be: a history of timelines is the longest part.
+const maxMessageBytes = 512 << 10
+
+// The paths of the messages.
+const (
+	pingPath    = "/v1/ping"
+	askPath     = "/v1/ask"
+	promisePath = "/v1/promise"
+)
+
+// Client sends messages to other instances. It keeps a connection to each.
+type Client struct {
+	certificates *Certificates
+	// address returns the host and port of a pod.
+	address func(pod string) string
+
+	mu    sync.Mutex
+	peers map[string]*http.Client
+}
+
+var _ instance.Peers = (*Client)(nil)
+
+// NewClient returns a client that connects to nothing yet.
+func NewClient(certificates *Certificates, address func(pod string) string) *Client {
+	return &Client{certificates: certificates, address: address, peers: map[string]*http.Client{}}
+}
+
+// deadAfter is after how long without a byte a connection is asked whether it lives, and after as
+// long without an answer it is closed: a peer that went away without a word must not be waited for.
+const deadAfter = 2 * time.Second
+
+// to returns the client for a pod.
+func (c *Client) to(pod string) *http.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.peers[pod]; found != nil {
+		return found
+	}
+	made := &http.Client{
+		Transport: &http.Transport{
+			ForceAttemptHTTP2: true,
+			HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
+			DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: deadAfter}, Config: c.certificates.client(pod)}
+				return dialer.DialContext(ctx, network, c.address(pod))
+			},
+			MaxConnsPerHost: 1,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c.peers[pod] = made
+	return made
+}
+
+// Close ends all connections.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, peer := range c.peers {
+		peer.CloseIdleConnections()
+	}
+}
+
+// Ping implements [instance.Peers].
+func (c *Client) Ping(ctx context.Context, to string, ping election.Ping) (election.Pong, error) {
+	var pong election.Pong
+	if err := c.send(ctx, to, pingPath, ping, &pong); err != nil {
+		return election.Pong{}, err
+	}
+	return pong, fromPeer(to, pong.Member, pong.Check())
+}
+
+// Ask implements [instance.Peers].
+func (c *Client) Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error) {
+	var reply election.AskReply
+	if err := c.send(ctx, to, askPath, ask, &reply); err != nil {
+		return election.AskReply{}, err
+	}
+	return reply, fromPeer(to, reply.Member, reply.Check())
+}
+
+// Promise implements [instance.Peers].
+func (c *Client) Promise(ctx context.Context, to string, request election.PromiseRequest) (election.PromiseReply, error) {
+	var reply election.PromiseReply
+	if err := c.send(ctx, to, promisePath, request, &reply); err != nil {
+		return election.PromiseReply{}, err
+	}
+	return reply, fromPeer(to, reply.Member, reply.Check())
+}
+
+// fromPeer returns an error if an answer is not one of the peer, or the error of its check.
+func fromPeer(peer string, member election.Member, check error) error {
+	if member.Name != peer {
+		return fmt.Errorf("%s answers in the name of %.100q", peer, member.Name)
+	}
+	return check
+}
+
+// send sends a message and reads the answer.
+func (c *Client) send(ctx context.Context, to, path string, message, answer any) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("sending to %s: %w", to, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.to(to).Do(request)
+	if err != nil {
+		return fmt.Errorf("sending to %s: %w", to, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxMessageBytes+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the answer of %s: %w", to, err)
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s answers %s: %.300s", to, response.Status, strings.TrimSpace(string(text)))
+	}
+	return decode(text, answer)
+}
+
+// decode reads a message. What it does not know is ignored: a newer peer may say more.
+func decode(text []byte, into any) error {
+	if len(text) > maxMessageBytes {
+		return fmt.Errorf("the message has more than %d bytes", maxMessageBytes)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading a message: %w", err)
+	}
+	return nil
+}
+
+// pauseBetween is the time between two attempts to connect to a port that may refuse.
+const pauseBetween = 300 * time.Millisecond
+
+// Refused implements [instance.Peers].
+func (c *Client) Refused(ctx context.Context, name string) bool {
+	if !c.refuses(ctx, name) {
+		return false
+	}
+	timer := time.NewTimer(pauseBetween)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return c.refuses(ctx, name)
+	}
+}
+
+func (c *Client) refuses(ctx context.Context, name string) bool {
+	dialer := net.Dialer{Timeout: deadAfter}
+	connection, err := dialer.DialContext(ctx, "tcp", c.address(name))
+	if err == nil {
+		_ = connection.Close()
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}

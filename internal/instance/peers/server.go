@@ -1,0 +1,200 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// Handler answers the messages of other instances: an instance.Instance does.
+type Handler interface {
+	HandlePing(ctx context.Context, ping election.Ping) (election.Pong, bool)
+	HandleAsk(ctx context.Context, ask election.Ask) (election.AskReply, bool)
+	HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error)
+}
+
+// Limits of the server. Who has no certificate gets a handshake, and no more than that.
+const (
+	maxConnections = 128
+	// maxRequests is how many requests of one peer are answered at once.
+	maxRequests = 8
+	headerTime  = 3 * time.Second
+	idleTime    = 2 * time.Minute
+	headerBytes = 8 << 10
+	// promiseTime is how long a promise may take: a server has to stop receiving.
+	promiseTime = 10 * time.Second
+)
+
+// Serve answers messages on a listener until the context ends.
+func Serve(ctx context.Context, listener net.Listener, certificates *Certificates, handler Handler) error {
+	s := &server{handler: handler, busy: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+pingPath, s.ping)
+	mux.HandleFunc("POST "+askPath, s.ask)
+	mux.HandleFunc("POST "+promisePath, s.promise)
+	served := &http.Server{
+		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		WriteTimeout: promiseTime + headerTime,
+		HTTP2:        &http.HTTP2Config{MaxConcurrentStreams: 2 * maxRequests},
+		BaseContext:  func(net.Listener) context.Context { return ctx },
+		TLSConfig: &tls.Config{
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return certificates.server(), nil },
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // Not reached, but needed to serve.
+				own, _ := certificates.current()
+				return &own, nil
+			},
+			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // What strangers do to the port is not worth a line each.
+	}
+	stop := context.AfterFunc(ctx, func() { _ = served.Close() })
+	defer stop()
+	err := served.ServeTLS(netutil.LimitListener(listener, maxConnections), "", "")
+	if errors.Is(err, http.ErrServerClosed) {
+		return ctx.Err()
+	}
+	return fmt.Errorf("serving the other instances: %w", err)
+}
+
+type server struct {
+	handler Handler
+	mu      sync.Mutex
+	busy    map[string]int
+}
+
+func (s *server) ping(w http.ResponseWriter, r *http.Request) {
+	var ping election.Ping
+	s.serve(w, r, &ping, func() (any, error) {
+		if err := from(r, ping.Leader, ping.Check); err != nil {
+			return nil, err
+		}
+		pong, ok := s.handler.HandlePing(r.Context(), ping)
+		return pong, ours(ok)
+	})
+}
+
+func (s *server) ask(w http.ResponseWriter, r *http.Request) {
+	var ask election.Ask
+	s.serve(w, r, &ask, func() (any, error) {
+		if err := from(r, ask.Member, ask.Check); err != nil {
+			return nil, err
+		}
+		reply, ok := s.handler.HandleAsk(r.Context(), ask)
+		return reply, ours(ok)
+	})
+}
+
+func (s *server) promise(w http.ResponseWriter, r *http.Request) {
+	var request election.PromiseRequest
+	s.serve(w, r, &request, func() (any, error) {
+		if err := from(r, request.Candidate, request.Check); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), promiseTime)
+		defer cancel()
+		return s.handler.HandlePromise(ctx, request)
+	})
+}
+
+// refusal is an answer that is not the one that was asked for.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func ours(ok bool) error {
+	if !ok {
+		return &refusal{http.StatusConflict, "this instance has no data of that database, or is ending"}
+	}
+	return nil
+}
+
+// from checks that a message is one of ours, and comes from the member that it names.
+func from(r *http.Request, member election.Member, check func() error) error {
+	if err := check(); err != nil {
+		return &refusal{http.StatusBadRequest, err.Error()}
+	}
+	if pod := podOf(r.TLS.PeerCertificates[0]); pod != member.Name {
+		return &refusal{http.StatusForbidden, fmt.Sprintf("the certificate is that of %.100q, the message is in the name of %.100q", pod, member.Name)}
+	}
+	return nil
+}
+
+// podOf returns the pod whose certificate it is; "" if it is none of an instance.
+func podOf(certificate *x509.Certificate) string {
+	name := certificate.Subject.CommonName
+	if len(name) <= len(CertificatePrefix) || name[:len(CertificatePrefix)] != CertificatePrefix {
+		return ""
+	}
+	return name[len(CertificatePrefix):]
+}
+
+// serve reads a message and writes the answer.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answer func() (any, error)) {
+	pod := podOf(r.TLS.PeerCertificates[0])
+	if pod == "" {
+		write(w, &refusal{http.StatusForbidden, "the certificate is none of an instance"}, nil)
+		return
+	}
+	if !s.enter(pod) {
+		write(w, &refusal{http.StatusTooManyRequests, fmt.Sprintf("%d requests of this instance are being answered", maxRequests)}, nil)
+		return
+	}
+	defer s.leave(pod)
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessageBytes))
+	if err == nil {
+		err = decode(text, message)
+	}
+	if err != nil {
+		write(w, &refusal{http.StatusBadRequest, fmt.Sprintf("%.300s", err)}, nil)
+		return
+	}
+	answered, err := answer()
+	write(w, err, answered)
+}
+
+func (s *server) enter(pod string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[pod] >= maxRequests {
+		return false
+	}
+	s.busy[pod]++
+	return true
+}
+
+func (s *server) leave(pod string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[pod]--; s.busy[pod] == 0 {
+		delete(s.busy, pod)
+	}
+}
+
+func write(w http.ResponseWriter, err error, answer any) {
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		http.Error(w, refused.text, refused.code)
+	case err != nil:
+		http.Error(w, fmt.Sprintf("%.300s", err), http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // The peer has gone otherwise.
+	}
+}

@@ -1,0 +1,125 @@
+// Package program is the command line of the program in a database pod, and what it connects: the
+// server, the volume, the other instances and the API server.
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/install"
+	"github.com/mainstay-platform/mainstay/internal/kit/logging"
+	"github.com/mainstay-platform/mainstay/internal/version"
+)
+
+// Command returns the program mainstay-instance with its subcommands. environment is that of the
+// process, as "name=value".
+func Command(logs io.Writer, environment []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mainstay-instance",
+		Short:         "Run the server of a database in its pod",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(installCommand(), runCommand(logs, environment))
+	return root
+}
+
+func installCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "install DIRECTORY",
+		Short: "Copy this program to a directory, with a passwd and a group for who runs it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			itself, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("finding this program: %w", err)
+			}
+			return install.Install(itself, arguments[0], os.Getuid(), os.Getgid())
+		},
+	}
+}
+
+// options are the flags of run. What may change while it runs is in the ConfigMap.
+type options struct {
+	logging logging.Options
+	// database, namespace, pod and podUID say which instance this is.
+	database, namespace, pod, podUID string
+	engine                           string
+	volume, run, certificates        string
+	// listen is the address of the server and of the peers, advertise the one that is published.
+	listen, advertise string
+	port, peerPort    int
+	probes            string
+	hosts             map[string]string
+	kubeconfig        string
+}
+
+// PostgreSQL is the engine that there is.
+const PostgreSQL = "postgresql"
+
+func runCommand(logs io.Writer, environment []string) *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run the server, and let it lead, follow or stop as the election decides",
+		Long: "Run the server, and let it lead, follow or stop as the election decides. SIGTERM hands over, if this " +
+			"instance leads, and ends. Everything else than these flags is read from the ConfigMap DATABASE-instances.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger, err := o.logging.Logger(logs)
+			if err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			return run(command.Context(), o, environment, logger)
+		},
+	}
+	flags := command.Flags()
+	o.logging.AddFlags(flags)
+	flags.StringVar(&o.database, "database", "", "name of the database: the Lease has it, and the EndpointSlice and the ConfigMap begin with it")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of all of them")
+	flags.StringVar(&o.pod, "pod", "", "name of this pod")
+	flags.StringVar(&o.podUID, "pod-uid", "", "uid of this pod")
+	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL)
+	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
+	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
+	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
+	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
+	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
+	flags.IntVar(&o.port, "port", 5432, "port of the server")
+	flags.IntVar(&o.peerPort, "peer-port", 8443, "port for the other instances")
+	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes and the metrics")
+	flags.StringToStringVar(&o.hosts, "hosts", nil,
+		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-instances.NAMESPACE.svc")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")
+	return command
+}
+
+// check returns an error that names the first flag that is missing.
+func (o options) check() error {
+	for flag, value := range map[string]string{
+		"database": o.database, "namespace": o.namespace, "pod": o.pod, "pod-uid": o.podUID, "advertise": o.advertise,
+	} {
+		if value == "" {
+			return fmt.Errorf("--%s: Required value", flag)
+		}
+	}
+	if o.engine != PostgreSQL {
+		return fmt.Errorf("--engine: Unsupported value: %q: must be %s", o.engine, PostgreSQL)
+	}
+	return nil
+}
+
+// host returns where another pod is reached.
+func (o options) host(pod string) string {
+	if host, named := o.hosts[pod]; named {
+		return host
+	}
+	return pod + "." + o.database + "-instances." + o.namespace + ".svc"
+}

@@ -1,0 +1,41 @@
+package program
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance"
+)
+
+type fixed instance.Status
+
+func (f fixed) Status() instance.Status { return instance.Status(f) }
+
+func TestProbes(t *testing.T) {
+	now := time.Now()
+	primary := fixed{Turn: now, Report: instance.Report{Role: instance.Primary, State: "Leading", Term: 7, Full: 45}}
+	waiting := fixed{Turn: now.Add(-time.Minute), Report: instance.Report{State: "Standby"}, WaitsFor: "a leader"}
+	for _, c := range []struct {
+		of       fixed
+		path     string
+		wantCode int
+		wantText string
+	}{
+		{primary, "/livez", http.StatusOK, "ok"},
+		{primary, "/readyz", http.StatusOK, "primary"},
+		{primary, "/metrics", http.StatusOK, "mainstay_instance_term 7"},
+		{primary, "/metrics", http.StatusOK, "mainstay_instance_volume_full_percent 45"},
+		{waiting, "/livez", http.StatusInternalServerError, "nothing was decided for 1m"},
+		{waiting, "/readyz", http.StatusServiceUnavailable, "Standby: waiting for a leader"},
+		{waiting, "/other", http.StatusNotFound, ""},
+	} {
+		answer := httptest.NewRecorder()
+		probes(c.of).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
+		if answer.Code != c.wantCode || !strings.Contains(answer.Body.String(), c.wantText) {
+			t.Errorf("%s: %d %q, want %d %q", c.path, answer.Code, answer.Body, c.wantCode, c.wantText)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/peers"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/instance/volume"
+	"github.com/mainstay-platform/mainstay/internal/postgres/server"
+)
+
+// run runs an instance until it was asked to end and has ended, or can't go on.
+func run(asked context.Context, o options, environment []string, logger logr.Logger) error {
+	access, err := connect(o)
+	if err != nil {
+		return err
+	}
+	settings, err := awaitSettings(asked, access, logger)
+	if err != nil {
+		return err
+	}
+	parts, err := assemble(o, environment, logger)
+	if err != nil {
+		return err
+	}
+	defer parts.close()
+	config, err := settings.config(o.pod)
+	if err != nil {
+		return err
+	}
+	i, err := instance.New(instance.Options{
+		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: parts.engine, Cluster: access, Peers: parts.client,
+		Host: o.host, Config: config, Log: logger,
+	})
+	if err != nil {
+		return err
+	}
+	parts.member = i.Member
+	return runAll(asked, o, i, access, parts)
+}
+
+// runAll runs the instance with all that serves it. When the instance ends, everything does.
+func runAll(asked context.Context, o options, i *instance.Instance, access *cluster.Cluster, parts *parts) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.listen, strconv.Itoa(o.peerPort)))
+	if err != nil {
+		return fmt.Errorf("listening for the other instances: %w", err)
+	}
+	probed, err := net.Listen("tcp", o.probes)
+	if err != nil {
+		return fmt.Errorf("listening for the probes: %w", err)
+	}
+	group, ctx := errgroup.WithContext(context.WithoutCancel(asked))
+	ctx, end := context.WithCancel(ctx)
+	defer context.AfterFunc(asked, func() { i.Stop(ctx) })()
+	group.Go(func() error {
+		defer end()
+		return i.Run(ctx)
+	})
+	group.Go(func() error { return peers.Serve(ctx, listener, parts.certificates, i) })
+	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
+	group.Go(func() error {
+		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {
+			configure(ctx, i, o.pod, data, parts.log)
+		})
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// configure follows a change of the settings. What can't be read changes nothing.
+func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, logger logr.Logger) {
+	settings, err := ParseSettings(data[SettingsKey])
+	if err == nil {
+		var config instance.Config
+		if config, err = settings.config(pod); err == nil {
+			i.Configure(ctx, config)
+			return
+		}
+	}
+	logger.Error(err, "the settings can't be read: those before are kept")
+}
+
+// serveProbes answers the kubelet until the context ends.
+func serveProbes(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	const limit = 5 * time.Second
+	served := &http.Server{Handler: handler, ReadHeaderTimeout: limit, WriteTimeout: limit, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = served.Close() })
+	defer stop()
+	if err := served.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the probes: %w", err)
+	}
+	return ctx.Err()
+}
+
+// connect returns the access to the API server. It connects to nothing yet.
+func connect(o options) (*cluster.Cluster, error) {
+	var config *rest.Config
+	var err error
+	if o.kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		config, err = rest.InClusterConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server: %w", err)
+	}
+	return cluster.New(cluster.Configure(config), cluster.Options{
+		Namespace: o.namespace, Database: o.database, Pod: o.pod, Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
+		Clock: clock.RealClock{},
+	})
+}
+
+// awaitSettings reads the settings, again and again until they are there and can be read: without
+// them it is not known who else there is.
+func awaitSettings(ctx context.Context, access *cluster.Cluster, logger logr.Logger) (Settings, error) {
+	const pause = time.Second
+	said := ""
+	for {
+		settings, err := readSettings(ctx, access)
+		if err == nil {
+			return settings, nil
+		}
+		if text := err.Error(); text != said {
+			said = text
+			logger.Info("waiting for the settings", "error", text)
+		}
+		select {
+		case <-ctx.Done():
+			return Settings{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func readSettings(ctx context.Context, access *cluster.Cluster) (Settings, error) {
+	const limit = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	data, err := access.Settings(ctx)
+	if err != nil {
+		return Settings{}, err
+	}
+	return ParseSettings(data[SettingsKey])
+}
+
+// parts are what an instance is made of, and has to be closed.
+type parts struct {
+	volume       *volume.Volume
+	supervisor   *supervise.Supervisor
+	engine       *server.Engine
+	certificates *peers.Certificates
+	client       *peers.Client
+	member       func() election.Member
+	log          logr.Logger
+}
+
+// assemble opens the volume and prepares the rest. It starts nothing.
+func assemble(o options, environment []string, logger logr.Logger) (*parts, error) {
+	p := &parts{log: logger, member: func() election.Member { return election.Member{Name: o.pod} }}
+	var err error
+	if p.certificates, err = peers.LoadCertificates(o.certificates); err != nil {
+		return nil, err
+	}
+	if p.volume, err = volume.Open(o.volume); err != nil {
+		return nil, err
+	}
+	if p.supervisor, err = supervise.New(p.volume.Lock(), clock.RealClock{}); err != nil {
+		return nil, errors.Join(err, p.volume.Close())
+	}
+	p.client = peers.NewClient(p.certificates, func(pod string) string { return net.JoinHostPort(o.host(pod), strconv.Itoa(o.peerPort)) })
+	listen := o.listen
+	if listen == "" {
+		listen = "*"
+	}
+	p.engine = server.New(server.Options{
+		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
+		Me: func() election.Member { return p.member() }, Environment: environment, Log: os.Stdout,
+		Supervisor: p.supervisor, Clock: clock.RealClock{},
+	})
+	return p, nil
+}
+
+func (p *parts) close() {
+	p.engine.Kill()
+	p.client.Close()
+	p.supervisor.Close()
+	if err := p.volume.Close(); err != nil {
+		p.log.Error(err, "closing the volume")
+	}
+}

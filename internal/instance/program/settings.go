@@ -1,0 +1,107 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+)
+
+// SettingsKey is the key of the ConfigMap under which an instance finds its Settings, as JSON.
+const SettingsKey = "instance.json"
+
+// Settings are what the manager tells all instances of a database. An instance follows a change
+// while it runs.
+type Settings struct {
+	// Pods are the names of all instances that there shall be: 1 to 5.
+	Pods []string `json:"pods"`
+	// Durability is Required, Preferred or Asynchronous; empty is Required.
+	Durability string `json:"durability,omitempty"`
+	// FailoverAfter is for how long a leader must be silent before another stands, as 11s: from 5s
+	// to 5m; empty is 11s.
+	FailoverAfter string `json:"failoverAfter,omitempty"`
+	// AcceptLoss is the term of a record that may be replaced although acknowledged writes may be
+	// lost, by the word of a user; 0 is none.
+	AcceptLoss uint64 `json:"acceptLoss,omitempty"`
+	// SwitchFrom is the term whose leader shall hand over, to the pod SwitchTo if that can be; 0 is
+	// none.
+	SwitchFrom uint64 `json:"switchFrom,omitempty"`
+	SwitchTo   string `json:"switchTo,omitempty"`
+}
+
+// The limits of settings.
+const (
+	maxSettingsBytes = 4 << 10
+	maxPods          = 5
+	shortestAfter    = 5 * time.Second
+	longestAfter     = 5 * time.Minute
+	defaultAfter     = 11 * time.Second
+)
+
+var durabilities = map[string]election.Durability{
+	"": election.Required, "Required": election.Required, "Preferred": election.Preferred, "Asynchronous": election.Asynchronous,
+}
+
+// podName is what Kubernetes takes for the name of a pod (RFC 1123).
+var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// ParseSettings reads the settings of an instance. Its errors name the field, what was found, and
+// what is accepted.
+func ParseSettings(text string) (Settings, error) {
+	var settings Settings
+	if err := bounded.Unmarshal([]byte(text), maxSettingsBytes, &settings); err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", SettingsKey, err)
+	}
+	if _, err := settings.config(""); err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", SettingsKey, err)
+	}
+	return settings, nil
+}
+
+// config returns what the settings mean for the instance of a pod.
+func (s Settings) config(pod string) (instance.Config, error) {
+	if len(s.Pods) == 0 || len(s.Pods) > maxPods {
+		return instance.Config{}, fmt.Errorf("pods: has %d names: must be 1 to %d", len(s.Pods), maxPods)
+	}
+	for i, name := range s.Pods {
+		if !podName.MatchString(name) || slices.Contains(s.Pods[:i], name) {
+			return instance.Config{}, fmt.Errorf("pods[%d]: Invalid value: %.100q: must be the name of a pod, each once", i, name)
+		}
+	}
+	durability, known := durabilities[s.Durability]
+	if !known {
+		return instance.Config{}, fmt.Errorf("durability: Unsupported value: %.100q: must be Required, Preferred or Asynchronous", s.Durability)
+	}
+	after, err := s.after()
+	if err != nil {
+		return instance.Config{}, err
+	}
+	if s.SwitchTo != "" && !slices.Contains(s.Pods, s.SwitchTo) {
+		return instance.Config{}, fmt.Errorf("switchTo: Invalid value: %.100q: must be one of pods", s.SwitchTo)
+	}
+	return instance.Config{
+		Election:   election.Config{Instances: len(s.Pods), Durability: durability, After: after, AcceptLoss: s.AcceptLoss},
+		Others:     slices.DeleteFunc(slices.Clone(s.Pods), func(name string) bool { return name == pod }),
+		SwitchFrom: s.SwitchFrom, SwitchTo: s.SwitchTo,
+	}, nil
+}
+
+func (s Settings) after() (time.Duration, error) {
+	if s.FailoverAfter == "" {
+		return defaultAfter, nil
+	}
+	const most = 20 // bytes
+	after, err := time.Duration(0), errors.New("too long")
+	if len(s.FailoverAfter) <= most {
+		after, err = time.ParseDuration(s.FailoverAfter)
+	}
+	if err != nil || after < shortestAfter || after > longestAfter {
+		return 0, fmt.Errorf("failoverAfter: Invalid value: %.100q: must be a duration from %s to %s", s.FailoverAfter, shortestAfter, longestAfter)
+	}
+	return after, nil
+}

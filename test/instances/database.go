@@ -1,0 +1,304 @@
+package instances
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+	"github.com/mainstay-platform/mainstay/test/testenv"
+)
+
+// The ports of every instance, each on an address of its own.
+const (
+	serverPort = 5432
+	peerPort   = 8443
+)
+
+// name is that of every database: each is in a namespace of its own.
+const name = "db"
+
+// Database is some instances on this machine.
+type Database struct {
+	t         testing.TB
+	server    *testenv.Server
+	namespace string
+	// block is the second number of all addresses, 127.BLOCK.0.0.
+	block int
+	// root is the file system of the image, and directory that of this database in it, as the
+	// instances see it.
+	root, directory string
+	authority       *Authority
+	Pods            []*Pod
+	cleanups        []func()
+}
+
+// Pod is one instance with its volume.
+type Pod struct {
+	Name    string
+	Address string
+	uid     string
+	d       *Database
+	process *Process
+	// API is the way to the API server, and Links are those to this pod, by who uses them.
+	API   *proxy.Proxy
+	Links map[string]*Link
+}
+
+var blocks atomic.Int32
+
+// New starts a database with some instances. Its first one initialises it. It ends with the test.
+func New(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
+	t.Helper()
+	d := &Database{t: t, server: server, namespace: server.Namespace(t), block: 1 + int(blocks.Add(1))%250, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT")}
+	binary := os.Getenv("MAINSTAY_INSTANCE")
+	if d.root == "" || binary == "" {
+		t.Fatal("MAINSTAY_POSTGRESQL_ROOT and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both")
+	}
+	t.Cleanup(d.end)
+	d.must(d.prepare(binary))
+	for i := range instances {
+		pod := fmt.Sprintf("%s-%d", name, i)
+		settings.Pods = append(settings.Pods, pod)
+		d.Pods = append(d.Pods, &Pod{Name: pod, Address: fmt.Sprintf("127.%d.0.%d", d.block, i+1), d: d, Links: map[string]*Link{}})
+	}
+	d.must(d.create(t.Context(), settings))
+	for _, pod := range d.Pods {
+		d.must(d.furnish(pod))
+	}
+	for _, pod := range d.Pods {
+		pod.Start()
+	}
+	return d
+}
+
+func (d *Database) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// prepare makes the folder of the database, with the program.
+func (d *Database) prepare(binary string) error {
+	outside, err := os.MkdirTemp(filepath.Join(d.root, "tmp"), "db-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the database: %w", err)
+	}
+	d.directory = "/tmp/" + filepath.Base(outside)
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return fmt.Errorf("reading the program: %w", err)
+	}
+	if d.authority, err = NewAuthority(); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(outside, 0o755), os.WriteFile(d.outside("mainstay-instance"), content, 0o755))
+}
+
+// outside returns the path of a file of the database as this test sees it.
+func (d *Database) outside(elements ...string) string {
+	return filepath.Join(append([]string{d.root, d.directory}, elements...)...)
+}
+
+// create writes what the manager would: the settings, and the Lease that says who initialises.
+func (d *Database) create(ctx context.Context, settings program.Settings) error {
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return fmt.Errorf("encoding the settings: %w", err)
+	}
+	lease, err := firstLease(d.namespace, name, d.Pods[0].Name)
+	if err != nil {
+		return err
+	}
+	objects := []client.Object{lease, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name + "-instances"}, Data: map[string]string{program.SettingsKey: string(text)},
+	}}
+	for _, object := range objects {
+		if err := d.server.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %s: %w", object.GetName(), err)
+		}
+	}
+	for _, pod := range d.Pods {
+		object := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: pod.Name},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "database", Image: "database"}}},
+		}
+		if err := d.server.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating the pod %s: %w", pod.Name, err)
+		}
+		pod.uid = string(object.UID)
+	}
+	return nil
+}
+
+// furnish gives a pod its folders, certificates, and ways to the API server and the others.
+func (d *Database) furnish(pod *Pod) error {
+	for _, folder := range []string{"volume", "run", "certificates"} {
+		path := d.outside(pod.Name, folder)
+		if err := errors.Join(os.MkdirAll(path, 0o700), os.Chown(path, user, user)); err != nil {
+			return fmt.Errorf("making a folder of %s: %w", pod.Name, err)
+		}
+	}
+	if err := d.authority.Issue(d.outside(pod.Name, "certificates"), pod.Name); err != nil {
+		return err
+	}
+	way, err := proxy.New(d.server.Config, proxy.Plan{})
+	if err != nil {
+		return fmt.Errorf("making a way to the API server: %w", err)
+	}
+	pod.API = way
+	d.cleanups = append(d.cleanups, way.Close)
+	for i, from := range d.Pods {
+		if from != pod {
+			pod.Links[from.Name] = NewLink(d.linkAddress(i, pod), pod.Address, serverPort, peerPort)
+			d.cleanups = append(d.cleanups, pod.Links[from.Name].Shut)
+		}
+	}
+	owned := os.Chown(d.outside(pod.Name), user, user)
+	for _, file := range []string{"tls.crt", "tls.key", "ca.crt"} {
+		owned = errors.Join(owned, os.Chown(d.outside(pod.Name, "certificates", file), user, user),
+			os.Chmod(d.outside(pod.Name, "certificates", file), 0o600))
+	}
+	return errors.Join(owned, writeKubeconfig(d.outside(pod.Name, "kubeconfig"), way.Connect()))
+}
+
+// linkAddress is where the instance with that index reaches another one.
+func (d *Database) linkAddress(from int, to *Pod) string {
+	return strings.Replace(to.Address, ".0.", fmt.Sprintf(".%d.", from+1), 1)
+}
+
+// writeKubeconfig writes how to connect to an API server.
+func writeKubeconfig(path string, config *rest.Config) error {
+	made := clientcmdapi.NewConfig()
+	made.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, InsecureSkipTLSVerify: config.Insecure}
+	made.AuthInfos["u"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
+	made.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	made.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*made, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return os.Chown(path, user, user)
+}
+
+// Start starts the program of a pod.
+func (p *Pod) Start() {
+	p.d.t.Helper()
+	var hosts []string
+	for i, from := range p.d.Pods {
+		if from != p {
+			continue
+		}
+		for _, to := range p.d.Pods {
+			if to != p {
+				hosts = append(hosts, to.Name+"="+p.d.linkAddress(i, to))
+			}
+		}
+	}
+	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
+	process, err := start(p.d.root, p.d.outside(p.Name, "log"), []string{"PATH=" + os.Getenv("MAINSTAY_POSTGRESQL_PATH"), "HOME=/tmp"},
+		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
+		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
+		"--listen="+p.Address, "--advertise="+p.Address, "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
+		"--hosts="+strings.Join(hosts, ","), "--log-format=text")
+	p.d.must(err)
+	p.process = process
+	for _, link := range p.Links {
+		p.d.must(link.Open())
+	}
+	go func() {
+		<-process.ended
+		for _, link := range p.Links {
+			link.Shut()
+		}
+	}()
+}
+
+// Kill ends the program and all its processes at once, as a lost container does.
+func (p *Pod) Kill() { p.process.Kill() }
+
+// Running reports whether the program runs.
+func (p *Pod) Running() bool {
+	select {
+	case <-p.process.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Isolate cuts a pod off from all others and the API server, or connects it again.
+func (p *Pod) Isolate(cut bool) {
+	for _, other := range p.d.Pods {
+		if other != p {
+			p.Links[other.Name].Cut(cut)
+			other.Links[p.Name].Cut(cut)
+		}
+	}
+	if cut {
+		p.API.Pause()
+	} else {
+		p.API.Resume()
+	}
+}
+
+// end ends all instances, and shows their logs if the test failed.
+func (d *Database) end() {
+	for _, pod := range d.Pods {
+		if pod.process != nil {
+			pod.process.Kill()
+		}
+		if d.t.Failed() {
+			log, _ := os.ReadFile(d.outside(pod.Name, "log"))
+			d.t.Logf("log of %s:\n%s", pod.Name, log[max(0, len(log)-20_000):])
+		}
+	}
+	for _, cleanup := range d.cleanups {
+		cleanup()
+	}
+	_ = os.RemoveAll(d.outside())
+}
+
+// Published returns the address that the write Service leads to, "" if there is none.
+func (d *Database) Published(ctx context.Context) string {
+	var slices discoveryv1.EndpointSliceList
+	if err := d.server.Client.List(ctx, &slices, client.InNamespace(d.namespace)); err != nil {
+		return ""
+	}
+	for _, slice := range slices.Items {
+		for _, endpoint := range slice.Endpoints {
+			return endpoint.Addresses[0]
+		}
+	}
+	return ""
+}
+
+// Await waits until something is so, and fails the test if that takes longer than the limit.
+func (d *Database) Await(what string, limit time.Duration, isSo func() bool) time.Duration {
+	d.t.Helper()
+	begun := time.Now()
+	for ; !isSo(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > limit {
+			d.t.Fatalf("no %s in %s", what, limit)
+		}
+	}
+	return time.Since(begun)
+}
