@@ -58,6 +58,18 @@ const (
 	// it.
 	AnnotationRotated = Domain + "/rotated"
 
+	// AnnotationRecord, on the Lease of a database, is the record of who leads and where the
+	// acknowledged writes are, with a checksum. Only the database's instances write it.
+	AnnotationRecord = "database." + Domain + "/record"
+	// AnnotationTerm, on the EndpointSlice of a database's primary, is the term in which it leads. A
+	// lower term never replaces a higher.
+	AnnotationTerm = "database." + Domain + "/term"
+	// AnnotationInstance, on the pod of a database, is what its instance is, as JSON.
+	AnnotationInstance = "database." + Domain + "/instance"
+	// LabelRole, on the pod of a database, is primary or replica, while it takes connections as
+	// that.
+	LabelRole = "database." + Domain + "/role"
+
 	// LabelOwner, on a pod, is the name of our resource that it belongs to.
 	LabelOwner = Domain + "/owner"
 	// LabelOwnerKind, on a pod, is the kind of that resource, in lower case.

@@ -93,7 +93,7 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 
 // Write implements [instance.Cluster].
 func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string) {
-	lease, err := c.NewLease(write.Record)
+	lease, err := NewLease(c.Namespace, c.Database, write.Record, c.Clock.Now())
 	if err != nil {
 		return election.Unanswered, "" // It can't be written; the record is as it was.
 	}
@@ -124,21 +124,21 @@ func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease, versi
 	return c.leases.Patch(ctx, c.Database, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
-// NewLease returns the Lease with a record. Its own fields are for people: nothing is decided by
-// them.
-func (c *Cluster) NewLease(record election.Record) (*coordinationv1.Lease, error) {
+// NewLease returns the Lease of a database with a record. Its own fields are for people: nothing is
+// decided by them.
+func NewLease(namespace, database string, record election.Record, now time.Time) (*coordinationv1.Lease, error) {
 	text, err := record.Encode()
 	if err != nil {
 		return nil, err
 	}
 	holder := record.Holder.Member.Name
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Database, Annotations: map[string]string{api.AnnotationRecord: text}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: database, Annotations: map[string]string{api.AnnotationRecord: text}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 	if terms := int32(min(record.Term, 1<<30)); terms > 0 { //nolint:gosec // it is not larger
 		lease.Spec.LeaseTransitions = &terms
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: c.Clock.Now()}
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: now}
 	}
 	return lease, nil
 }
@@ -206,9 +206,6 @@ func (c *Cluster) Report(ctx context.Context, report instance.Report) error {
 	_, err = c.pods.Patch(ctx, c.Pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
-
-// requestTimeout is for how long the client waits for an answer at most, whatever the context says.
-const requestTimeout = 5 * time.Second
 
 // Configure sets what every access of an instance has: its name, and no waiting in the client.
 func Configure(config *rest.Config) *rest.Config {
