@@ -20,6 +20,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/program"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 	"github.com/mainstay-platform/mainstay/test/testenv"
@@ -97,7 +99,12 @@ func (d *Database) must(err error) {
 
 // prepare makes the folder of the database, with the program.
 func (d *Database) prepare(binary string) error {
-	outside, err := os.MkdirTemp(filepath.Join(d.root, "tmp"), "db-")
+	shared := filepath.Join(d.root, "tmp")
+	err := errors.Join(os.MkdirAll(shared, 0o755), os.Chmod(shared, 0o777|os.ModeSticky))
+	if err != nil {
+		return fmt.Errorf("making a folder for databases: %w", err)
+	}
+	outside, err := os.MkdirTemp(shared, "db-")
 	if err != nil {
 		return fmt.Errorf("making a folder for the database: %w", err)
 	}
@@ -123,7 +130,7 @@ func (d *Database) create(ctx context.Context, settings program.Settings) error 
 	if err != nil {
 		return fmt.Errorf("encoding the settings: %w", err)
 	}
-	lease, err := firstLease(d.namespace, name, d.Pods[0].Name)
+	lease, err := cluster.NewLease(d.namespace, name, election.Record{Initialise: d.Pods[0].Name}, time.Now())
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func start(root, logFile string, environment []string, program ...string) (*Proc
 	}
 	script := `mount --make-rprivate / && mkdir -p "$1/proc" "$1/dev" && mount -t proc proc "$1/proc" && ` +
 		`mount --rbind /dev "$1/dev" && root=$1 && shift && ` +
-		`exec chroot --userspec=` + strconv.Itoa(user) + `:` + strconv.Itoa(user) + ` --groups= "$root" "$@"`
+		`exec /usr/sbin/chroot --userspec=` + strconv.Itoa(user) + `:` + strconv.Itoa(user) + ` --groups= "$root" "$@"`
 	command := exec.Command("/bin/sh", append([]string{"-c", script, "sh", root}, program...)...)
 	command.Env, command.Stdout, command.Stderr = environment, log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
