@@ -5,20 +5,32 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // patchStatus stores the status of after if it differs from that of before, and reports whether it
-// wrote. The two are the same object: as it was read, and with its new status. It fails with a
-// conflict if the object has changed since it was read, for then the status describes something
-// else and must be computed again.
+// wrote: it does not for an object that was deleted since it was read. The two are the same object:
+// as it was read, and with its new status. It fails with a conflict if the object has changed since
+// it was read, for then the status describes something else and must be computed again.
 func patchStatus(ctx context.Context, c client.StatusClient, manager string, before, after client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Status().Patch(ctx, after, patch, client.FieldOwner(manager)); err != nil {
+	switch err := c.Status().Patch(ctx, after, patch, client.FieldOwner(manager)); {
+	case err == nil:
+		return true, nil
+	case isMissing(err):
+		return false, nil
+	default:
 		return false, fmt.Errorf("writing the status: %w", err)
 	}
-	return true, nil
+}
+
+// isMissing reports whether the API server does not have the object of a request, as opposed to its
+// resource. The cache may have an object for a moment longer: its deletion is about to arrive.
+func isMissing(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
