@@ -124,7 +124,8 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
 	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
-		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(deployment)), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(app, deployment, result)),
+			rolling: true}
 	}
 	if found := summarizeRollout(app, observed, deployment); found != nil {
 		return *found
@@ -151,9 +152,13 @@ func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
 		plan.Join(refs), exist, it, it, plan.AdoptCommand(refs, "WebApp/"+app.Name))}
 }
 
-// deploying returns what is being done to a Deployment; nil means that there is none.
-func deploying(deployment *appsv1.Deployment) string {
-	if deployment == nil {
+// deploying returns what is being done to a Deployment; nil means that there is none, or that it is
+// being adopted.
+func deploying(app *msappsv1.WebApp, deployment *appsv1.Deployment, result plan.Result) string {
+	switch {
+	case deployment == nil && result.Changed(Ref(app, "Deployment")):
+		return "the Deployment is being adopted: its pods are replaced where the pod template differs"
+	case deployment == nil:
 		return "the Deployment is being created"
 	}
 	return "the Deployment is being updated: its pods are replaced where the pod template has changed"

@@ -179,6 +179,12 @@ var statusCases = map[string]statusCase{
 		phase: "Pending", message: "the Deployment is being created",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
+	"a Deployment that was just adopted was not made": {
+		result: plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"},
+			Operation: plan.Adopted}}},
+		phase: "Pending", message: "the Deployment is being adopted: its pods are replaced where the pod template differs",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
 	"a Deployment that was just made is as nobody has acted upon it": {
 		observed: Observed{}, result: plan.Result{Changes: []plan.Change{{
 			Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}, Operation: plan.Created,
