@@ -7,8 +7,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
@@ -188,7 +190,8 @@ func shown(ref plan.Ref, path fieldpath.Path, content any) string {
 	return ""
 }
 
-// writers are the managed fields of an object, the latest first, without those of our manager.
+// writers are the managed fields of an object, the latest first, without those of our manager. What
+// was written through the subresource scale has no time, and comes last.
 type writers struct {
 	entries []metav1.ManagedFieldsEntry
 	// ours is when our manager wrote last.
@@ -202,21 +205,25 @@ func writersOf(object plan.Object, manager string) writers {
 		switch {
 		case entry.Manager == manager && entry.Subresource == "":
 			w.ours = entry.Time
-		case entry.Time != nil:
+		default:
 			w.entries = append(w.entries, entry)
 		}
 	}
 	slices.SortFunc(w.entries, func(a, b metav1.ManagedFieldsEntry) int {
-		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Manager, b.Manager))
+		return cmp.Or(timeOf(b).Compare(timeOf(a)), cmp.Compare(a.Manager, b.Manager))
 	})
 	return w
+}
+
+func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
+	return ptr.Deref(entry.Time, metav1.Time{}).Time
 }
 
 // last returns the manager that wrote the object itself last, at or after our last write; empty if
 // there is none.
 func (w writers) last() string {
 	for _, entry := range w.entries {
-		if entry.Manager != naming.ManagerHandover && entry.Subresource == "" && !entry.Time.Before(w.ours) {
+		if entry.Manager != naming.ManagerHandover && entry.Subresource == "" && entry.Time != nil && !entry.Time.Before(w.ours) {
 			return entry.Manager
 		}
 	}
@@ -257,5 +264,8 @@ func (r *run) observeChange(ctx context.Context, task task, existing plan.Found)
 	if err != nil {
 		return plan.Revert{}, ""
 	}
-	return undone, writersOf(live, r.manager).last()
+	if by = writersOf(live, r.manager).last(); by == "" && len(undone.Fields) > 0 {
+		by = undone.Fields[0].By
+	}
+	return undone, by
 }

@@ -99,6 +99,28 @@ func TestReverts(t *testing.T) {
 	}
 }
 
+// TestRevertsOfAScale: the API server records no time for what kubectl scale and autoscalers write.
+func TestRevertsOfAScale(t *testing.T) {
+	r := testRenderer(t)
+	wanted := mustRender(t, r, deployment())
+	live := applied(t, r, wanted)
+	changedBy(t, live, "kubectl", fieldpath.MakePathOrDie("spec", "replicas"))
+	live.Spec.Replicas = new(int32(5))
+	entries := live.GetManagedFields()
+	entries[len(entries)-1].Subresource, entries[len(entries)-1].Time = "scale", nil
+	got, err := r.reverts(task{rendered: wanted}, live, "mainstay/webapp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []plan.RevertedField{{Path: "spec.replicas", Change: plan.FieldChanged, From: "2", To: "5", By: "kubectl"}}
+	if diff := cmp.Diff(want, got.Fields); diff != "" {
+		t.Error(diff)
+	}
+	if last := writersOf(live, "mainstay/webapp").last(); last != "" {
+		t.Errorf("%s is said to have written last", last)
+	}
+}
+
 // TestRevertsOfData: of a ConfigMap, also keys that someone added are named, and no value is.
 func TestRevertsOfData(t *testing.T) {
 	r := testRenderer(t)
