@@ -62,6 +62,7 @@ func TestInstrumentation(t *testing.T) {
 		})
 	}
 	t.Run("governed", func(t *testing.T) { instrumentationIsGoverned(t, s) })
+	t.Run("exempt", func(t *testing.T) { instrumentationOfExempt(t, s) })
 	t.Run("bad input", func(t *testing.T) { badInstrumentations(t, s) })
 	t.Run("follows", func(t *testing.T) { injectionFollows(t, s) })
 }

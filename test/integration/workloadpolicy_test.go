@@ -52,8 +52,14 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 // otherUser returns a client of a user who is not the manager, with its warnings.
 func otherUser(t *testing.T) (client.Client, *warnings) {
 	t.Helper()
+	return otherUserOf(t, cluster.Config)
+}
+
+// otherUserOf is otherUser for the API server of a config.
+func otherUserOf(t *testing.T, config *rest.Config) (client.Client, *warnings) {
+	t.Helper()
 	seen := &warnings{}
-	config := rest.CopyConfig(cluster.Config)
+	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:masters"}}
 	config.WarningHandler = seen
 	return clientOf(t, config), seen
