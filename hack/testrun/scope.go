@@ -35,7 +35,7 @@ var areas = []area{
 		name: "webapp", folders: []string{"internal/kinds/webapp", "api/apps"}, scenarios: []string{"webapp"},
 		files: []string{"webapp_test.go", "children_test.go", "ownership_test.go", "status_test.go", "refusal_test.go", "fields_test.go",
 			"monitors_test.go"},
-		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "unschedulable"},
+		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "never"},
 	},
 	{
 		name: "appconfig", folders: []string{"internal/kinds/appconfig", "internal/render"}, files: []string{"appconfig_test.go"},

@@ -73,7 +73,7 @@ var users = []test{
 	{"the default policy in production", testPolicyInProduction},
 	{"nginx as root on port 80", testNginxAsRootOnPort80},
 	{"restricted profile", testRestrictedProfile},
-	{"unschedulable", testUnschedulable},
+	{"pods that are never started", testNeverStarted},
 }
 
 // TestMainstay runs all tests in order. They share the installed operator, and the tests that

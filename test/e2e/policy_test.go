@@ -114,6 +114,7 @@ func testPolicyOfPlainWorkloads(t *testing.T) {
 	kubectl(t, "-n", ns, "rollout", "status", "deployment/good", "--timeout=3m")
 	_, err := tryKubectl(t, "-n", ns, "scale", "deployment/good", "--replicas=4")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 4: must be at most 3")))
+	testAgentWithoutLimits(t, ns, "good")
 	_, err = tryKubectl(t, "-n", ns, "set", "image", "deployment/old", "web=docker.io/mainstay/demo-web:2.0")
 	g.Expect(err).NotTo(gomega.HaveOccurred(), "another image is not worse")
 	kubectl(t, "-n", ns, "rollout", "status", "deployment/old", "--timeout=3m")
@@ -123,6 +124,20 @@ func testPolicyOfPlainWorkloads(t *testing.T) {
 		_, err := tryKubectl(t, "-n", ns, "run", "bare", "--image="+demo, "--dry-run=server")
 		return err
 	}).Should(gomega.Succeed())
+}
+
+// testAgentWithoutLimits checks that an agent whose init container has no limits is kept out of a
+// Deployment of a namespace where limits are required, and that its owner is refused nothing.
+func testAgentWithoutLimits(t *testing.T, ns, name string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	apply(t, ns, strings.Replace(instrumentation(agent1, "[{deployment: "+name+"}]"), "agent: {", "agent: {resources: {}, ", 1))
+	await(t, ns, "instrumentation/tracing", "PolicyViolation")
+	g.Expect(read(t, ns, "instrumentation/tracing", `{.status.conditions[?(@.type=="PolicyViolation")].message}`)).To(gomega.HavePrefix(
+		"Deployment/" + name + ": spec.agent.resources.limits[cpu]: Required value: must be more than 0"))
+	kubectl(t, "-n", ns, "rollout", "restart", "deployment/"+name)
+	g.Expect(template(t, ns, "deployment/"+name)).NotTo(gomega.ContainSubstring("injected"))
+	kubectl(t, "-n", ns, "delete", "instrumentation", "tracing", "--timeout=4m")
 }
 
 // testWebhooksDown removes the Service of the webhooks while the manager runs.

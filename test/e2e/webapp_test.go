@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -30,9 +31,10 @@ const demo, demo2 = "docker.io/mainstay/demo-web:1.0", "docker.io/mainstay/demo-
 func testLifeOfAWebApp(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "life")
-	apply(t, ns, webapp("shop", demo, "replicas: 2", "env: [{name: MESSAGE, value: welcome}]"))
+	apply(t, ns, webapp("shop", demo, "replicas: 2", "env: [{name: MESSAGE, value: welcome}]", "metrics: {path: /healthz}"))
 	waitReady(t, ns, "shop")
 	awaitAnswer(t, serviceURL(t, ns, "shop"), "welcome")
+	testScrapedByAnnotations(t, ns, "shop")
 	table := kubectl(t, "-n", ns, "get", "webapp")
 	g.Expect(strings.Fields(table)).To(gomega.Equal([]string{
 		"NAME", "READY", "REPLICAS", "URL", "PHASE", "AGE",
@@ -70,6 +72,23 @@ func testLifeOfAWebApp(t *testing.T) {
 	}).Should(gomega.Equal([]string{"default"}), "a deletion leaves only the namespace's own objects")
 }
 
+// testScrapedByAnnotations checks that a cluster without the Prometheus Operator has annotations of
+// the Service for spec.metrics, and that each pod answers a scrape as they say. The pods have none.
+func testScrapedByAnnotations(t *testing.T, ns, name string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	annotation := func(key string) string {
+		return read(t, ns, "service/"+name, `{.metadata.annotations.prometheus\.io/`+key+`}`)
+	}
+	g.Expect(annotation("scrape")).To(gomega.Equal("true"))
+	for _, pod := range pods(t, ns, "app="+name) {
+		g.Expect(pod.Annotations).NotTo(gomega.HaveKey("prometheus.io/scrape"))
+		answer, err := fetch(t.Context(), "http://"+net.JoinHostPort(pod.Status.PodIP, annotation("port"))+annotation("path"))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(answer).To(gomega.HavePrefix("ok"))
+	}
+}
+
 func testBadImageAndRecovery(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "bad-image")
@@ -96,10 +115,20 @@ func testCrashLoop(t *testing.T) {
 	waitReady(t, ns, "shop")
 }
 
-func testUnschedulable(t *testing.T) {
+// testNeverStarted checks what is said about pods that no node takes, or can start: by the words of
+// a real scheduler, kubelet and container runtime.
+func testNeverStarted(t *testing.T) {
 	g := gomega.NewWithT(t)
-	ns := namespace(t, "unschedulable")
-	apply(t, ns, webapp("shop", demo, "replicas: 1", `resources: {requests: {cpu: "500"}}`))
+	ns := namespace(t, "never-started")
+	apply(t, ns, webapp("shop", demo, "replicas: 1", `resources: {requests: {cpu: "500"}}`)+"---\n"+
+		webapp("tiny", demo, "replicas: 1", "resources: {limits: {memory: 1Mi}}")+"---\n"+
+		webapp("nope", demo, "replicas: 1", "command: [/bin/nope]"))
+	says := func(name string) func() (string, error) {
+		return reading(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`)
+	}
+	g.Eventually(says("nope")).Should(gomega.HavePrefix(`ContainerConfigError: 1 of 1 pods: container webapp can't be started: exec: "/bin/nope": `))
+	g.Eventually(says("tiny")).Should(gomega.HavePrefix(
+		"SandboxError: 1 of 1 pods: the memory limit is too low to start the pod: raise resources.limits.memory ("))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("Unschedulable"))
 	g.Expect(read(t, ns, "webapp/shop", `{.status.conditions[?(@.type=="Ready")].message}`)).To(gomega.ContainSubstring("Insufficient cpu"))
 	g.Expect(read(t, ns, "webapp/shop", "{.status.phase}")).To(gomega.Equal("Pending"))
@@ -111,13 +140,19 @@ func testMissingReferencesHeal(t *testing.T) {
 	apply(t, ns, webapp("env", demo, "replicas: 1", "envFrom: [{configMapRef: {name: settings}}]"))
 	apply(t, ns, webapp("files", demo, "replicas: 1", "volumes: [{name: s, configMap: {name: settings}}]",
 		"volumeMounts: [{name: s, mountPath: /settings}]"))
+	apply(t, ns, webapp("data", demo, "replicas: 1", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]",
+		"volumeMounts: [{name: d, mountPath: /data}]"))
 	g.Eventually(readyReason(t, ns, "env")).Should(gomega.Equal("ContainerConfigError"))
 	g.Eventually(readyReason(t, ns, "files")).Should(gomega.Equal("VolumeError"))
 	for _, name := range []string{"env", "files"} {
 		// The kubelet may first report that its own cache of ConfigMaps is not ready.
 		g.Eventually(reading(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].message}`)).Should(gomega.ContainSubstring(`configmap "settings" not found`))
 	}
+	g.Eventually(reading(t, ns, "webapp/data", `{.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`)).
+		Should(gomega.Equal("VolumeError: 1 of 1 pods: there is no PersistentVolumeClaim data in this namespace"))
 	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=A=1")
+	apply(t, ns, "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n"+
+		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 8Mi}}}\n")
 	// The kubelet retries a volume after up to two minutes.
 	awaitAll(t, ns, "webapps", 5*time.Minute)
 }
