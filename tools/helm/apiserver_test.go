@@ -311,7 +311,7 @@ func TestNotesOfRemoval(t *testing.T) {
 				t.Errorf("%s: %q must come before the deletion of the definitions: %t: %s", values, command, slices.Contains(want, command), notes)
 			}
 		}
-		if !found || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
+		if !found || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "Injected agents stay") != (want != nil) {
 			t.Errorf("%s: %s", values, notes)
 		}
 	}
