@@ -151,7 +151,21 @@ func testQuickstart(t *testing.T) {
 		"kubectl get webapp shop -o wide": {says: "ImagePullFailed", before: func() {
 			g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("ImagePullFailed"))
 		}},
-		"kubectl describe webapp shop":            {says: "ImagePullFailed"},
+		"kubectl describe webapp shop":                      {says: "ImagePullFailed"},
+		"kubectl wait --for=condition=Ready appconfig/shop": {before: func() { await(t, ns, "appconfig/shop", "Ready") }, says: "condition met"},
+		"kubectl get appconfig shop -o wide": {says: "RolledBack", before: func() {
+			g.Eventually(reading(t, ns, "appconfig/shop", `{.status.conditions[?(@.type=="Ready")].reason}`)).Should(gomega.Equal("RolledBack"))
+		}},
+		"kubectl get configmonitor feature-flags": {says: "UpToDate", before: func() {
+			g.Eventually(reading(t, ns, "configmonitor/feature-flags", "{.status.lastRestart}")).ShouldNot(gomega.BeEmpty())
+			await(t, ns, "configmonitor/feature-flags", "Ready")
+		}},
+		"kubectl wait --for=condition=Ready instrumentation/demo": {before: func() { instrumented(t, ns, "instrumentation/demo", 1) }},
+		"kubectl get instrumentation demo":                        {says: "Injected"},
+		"kubectl delete webapp nginx legacy": {before: func() {
+			g.Eventually(func() []string { return names(t, ns, "services") }).Should(gomega.ConsistOf("legacy", "nginx"),
+				"shop is gone, and legacy adopted")
+		}},
 		"kubectl scale webapp shop --replicas=11": {says: `spec.replicas: Invalid value: 11: must be at most 10 (policy "default", rule "*.maxReplicas")`, fails: true},
 		"kubectl get platformpolicies":            {says: "default"},
 		"kubectl get webapp legacy -o wide": {says: "Conflict", before: func() {
@@ -177,8 +191,7 @@ func testQuickstart(t *testing.T) {
 		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
 		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
 	}
-	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.ConsistOf("legacy", "legacy", "nginx",
-		"nginx"), "shop is gone, and legacy adopted")
+	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.BeEmpty(), "nothing of the page is left")
 }
 
 // testInstallation runs the commands of the pages from installation to removal, twice: for all

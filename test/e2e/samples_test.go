@@ -48,8 +48,10 @@ func testSamples(t *testing.T) {
 		}
 		await(t, ns, object, "Ready")
 	}
-	remove(t, ns, "instrumentation/tracing")
-	awaitGone(t, ns, "instrumentation/tracing", within)
+	for _, object := range []string{"instrumentation/tracing", "instrumentation/demo"} {
+		remove(t, ns, object)
+		awaitGone(t, ns, object, within)
+	}
 }
 
 // testChangedAtOnce changes the configuration, the agent and the image of one WebApp in one
