@@ -41,6 +41,22 @@ func ParseApplicationName(name string) (election.Member, bool) {
 	return election.Member{Name: found[1], Incarnation: found[3]}, true
 }
 
+// SlotPrefix begins the names of the slots of members.
+const SlotPrefix = "mainstay_"
+
+// SlotName returns the name of the slot through which a member receives. A slot serves one
+// connection at a time, so that a member whose old connection is not gone yet counts once.
+func SlotName(member election.Member) (string, error) {
+	if _, err := ApplicationName(member); err != nil {
+		return "", err
+	}
+	name := SlotPrefix + strings.ReplaceAll(member.Incarnation, "-", "_")
+	if len(name) > maxNameBytes {
+		return "", fmt.Errorf("the incarnation has %d characters: must have at most %d", len(member.Incarnation), maxNameBytes-len(SlotPrefix))
+	}
+	return name, nil
+}
+
 // Synchronous returns the value of synchronous_standby_names for a rule: never `*` nor FIRST, so
 // that exactly the members of the rule count. It is empty for a rule that waits for nobody.
 func Synchronous(rule election.Rule) (string, error) {

@@ -21,6 +21,8 @@ var settingName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0
 // the value, which may be secret.
 func checkSetting(s Setting) error {
 	switch {
+	case strings.HasPrefix(s.Name, "include"):
+		return fmt.Errorf("%s: must not be set: it would include a file", s.Name)
 	case !settingName.MatchString(s.Name):
 		return fmt.Errorf("%.80q is no name of a parameter: want lower case letters, digits, _ and at most one dot", s.Name)
 	case len(s.Value) > maxSettingBytes:

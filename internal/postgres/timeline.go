@@ -35,11 +35,14 @@ func ParseHistoryName(name string) (uint32, bool) {
 	return uint32(number), err == nil && number > 1
 }
 
+// maxClaimed is the highest timeline that can be claimed: each number below it is a file.
+const maxClaimed = 100_000
+
 // Numbers returns, of the timelines with a history file (true if it is planted), which must be
 // planted so that a promotion takes the claimed one.
 func Numbers(files map[uint32]bool, claimed uint32) ([]uint32, error) {
-	if claimed > maxTimelines {
-		return nil, fmt.Errorf("timeline %d was claimed: at most %d are accepted", claimed, maxTimelines)
+	if claimed > maxClaimed {
+		return nil, fmt.Errorf("timeline %d was claimed: at most %d are accepted", claimed, maxClaimed)
 	}
 	var missing []uint32
 	for number := uint32(2); number < claimed; number++ {
@@ -62,6 +65,22 @@ func Unfounded(files map[uint32]bool) []uint32 {
 	var found []uint32
 	for number, isPlanted := range files {
 		if isPlanted && number > highest {
+			found = append(found, number)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// Above returns the timelines above the one of a position, if one of them is not planted.
+func Above(files map[uint32]bool, position election.Position) []uint32 {
+	timeline, _, err := parsePosition(string(position))
+	if err != nil || HighestReal(files) <= timeline {
+		return nil
+	}
+	var found []uint32
+	for number := range files {
+		if number > timeline {
 			found = append(found, number)
 		}
 	}

@@ -104,12 +104,25 @@ func (s *Supervisor) Wait(command *exec.Cmd) error {
 	return err
 }
 
-// KillAll kills every descendant of this program by SIGKILL. It returns when none is left that runs
-// code: a process that the kernel can't end, because its disk hangs, is not waited for.
-func (s *Supervisor) KillAll() {
+// KillAll kills every descendant of this program by SIGKILL, and returns the new number of Kills.
+// It returns when none is left that runs code: a process that the kernel can't end, because its
+// disk hangs, is not waited for.
+func (s *Supervisor) KillAll() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kills++
+	s.sweep()
+	return s.kills
+}
+
+// Sweep does what KillAll does to what runs now. What was to be started before may be started.
+func (s *Supervisor) Sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+}
+
+func (s *Supervisor) sweep() {
 	since := map[int]time.Time{}
 	for {
 		left := false

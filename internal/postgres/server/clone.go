@@ -48,6 +48,9 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
+	if names, err := os.ReadDir(directory); err != nil || len(names) > 0 {
+		return errors.Join(err, fmt.Errorf("%s is not empty", directory))
+	}
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return err

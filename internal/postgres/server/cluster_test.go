@@ -44,6 +44,7 @@ const (
 type cluster struct {
 	t         *testing.T
 	root      string
+	authority *authority
 	instances []*instance
 }
 
@@ -70,8 +71,7 @@ func newCluster(t *testing.T) *cluster {
 	check(t, os.Chmod(base, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
 	copyFile(t, os.Args[0], filepath.Join(base, "instance"))
-	c := &cluster{t: t, root: root}
-	authority := newAuthority(t)
+	c := &cluster{t: t, root: root, authority: newAuthority(t)}
 	for number := range 3 {
 		i := &instance{t: t, name: fmt.Sprintf("db-%d", number), host: fmt.Sprintf("127.0.0.%d", number+2)}
 		home := filepath.Join(base, i.name)
@@ -79,7 +79,7 @@ func newCluster(t *testing.T) *cluster {
 		for _, name := range []string{"", "volume", "run", "certificates"} {
 			check(t, os.Mkdir(filepath.Join(home, name), 0o700))
 		}
-		authority.sign(t, filepath.Join(home, "certificates"), i)
+		c.authority.sign(t, filepath.Join(home, "certificates"), i)
 		check(t, filepath.Walk(home, func(path string, _ os.FileInfo, err error) error {
 			check(t, err)
 			return os.Chown(path, testUser, testUser)
@@ -191,6 +191,14 @@ func (i *instance) member() election.Member {
 	return answer.Me
 }
 
+// pid is the number of the server's process.
+func (i *instance) pid() int {
+	i.t.Helper()
+	answer, err := i.try(Call{Do: "observe"})
+	check(i.t, err)
+	return answer.Pid
+}
+
 // session opens a session of a client.
 func (i *instance) session() *pgx.Conn {
 	i.t.Helper()
@@ -260,10 +268,14 @@ func newAuthority(t *testing.T) *authority {
 }
 
 func (a *authority) sign(t *testing.T, directory string, i *instance) {
+	a.signAs(t, directory, i, postgres.CertificatePrefix+i.name)
+}
+
+func (a *authority) signAs(t *testing.T, directory string, i *instance, name string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: postgres.CertificatePrefix + i.name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(i.host)},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

@@ -84,6 +84,12 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	slot := ""
+	if c.source != nil {
+		if slot, err = postgres.SlotName(e.Me()); err != nil {
+			return "", err
+		}
+	}
 	keep := postgres.Setting{Name: "wal_keep_size", Value: strconv.Itoa(keepWAL) + "MB"}
 	if major < 13 {
 		keep = postgres.Setting{Name: "wal_keep_segments", Value: strconv.Itoa(keepWAL / 16)}
@@ -98,7 +104,7 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 		{Name: "ssl_key_file", Value: filepath.Join(e.Certificates, "tls.key")},
 		{Name: "ssl_ca_file", Value: filepath.Join(e.Certificates, "ca.crt")}, {Name: "ssl_min_protocol_version", Value: "TLSv1.2"},
 		{Name: "synchronous_commit", Value: "on"}, {Name: "synchronous_standby_names", Value: names},
-		{Name: "primary_conninfo", Value: source}, {Name: "primary_slot_name", Value: ""}, {Name: "restore_command", Value: ""},
+		{Name: "primary_conninfo", Value: source}, {Name: "primary_slot_name", Value: slot}, {Name: "restore_command", Value: ""},
 		{Name: "max_wal_senders", Value: "20"}, {Name: "max_replication_slots", Value: "20"}, keep,
 		{Name: "wal_sender_timeout", Value: streamTimeout}, {Name: "wal_receiver_timeout", Value: streamTimeout},
 		{Name: "wal_receiver_status_interval", Value: "1s"}, {Name: "wal_retrieve_retry_interval", Value: retryEvery},

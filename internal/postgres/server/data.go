@@ -41,14 +41,13 @@ func (e *Engine) Inspect() (engine.Data, error) {
 }
 
 func inspect(directory string) (engine.Data, error) {
-	names, err := os.ReadDir(directory)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
+	if err := checkOwner(directory); errors.Is(err, os.ErrNotExist) {
 		return engine.Data{}, nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return engine.Data{}, err
 	}
-	if err := checkOwner(directory); err != nil {
+	names, err := os.ReadDir(directory)
+	if err != nil || len(names) == 0 {
 		return engine.Data{}, err
 	}
 	major, err := readMajor(directory)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // writeFile writes a file whole and durably: whoever reads it finds the old content or the new.
@@ -36,6 +38,20 @@ func syncDirectory(path string) error {
 	}
 	if err := errors.Join(directory.Sync(), directory.Close()); err != nil {
 		return fmt.Errorf("flushing the directory %s: %w", path, err)
+	}
+	return nil
+}
+
+// removeSlots removes the slots of members from data that no server uses.
+func removeSlots(data string) error {
+	paths, err := filepath.Glob(filepath.Join(data, "pg_replslot", postgres.SlotPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing the slots of an earlier life: %w", err)
+		}
 	}
 	return nil
 }

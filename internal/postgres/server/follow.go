@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // reload lets the server use another configuration. It returns when a new session sees it, so that
@@ -54,8 +57,10 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	if l.wrote.leads || l.wrote.source != nil {
 		return errors.New("following: the server leads, or has a source")
 	}
-	ctx, cancel := l.within(ctx)
-	defer cancel()
+	unreached, err := e.unreached()
+	if err != nil {
+		return err
+	}
 	c := l.wrote
 	c.source = &from
 	source := election.Source{Leader: from.Leader, Term: from.Term}
@@ -63,9 +68,11 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	if err := e.writeKeys(from.Term); err != nil {
 		return err
 	}
-	if l.major < 13 {
-		return e.restart(ctx, l, c)
+	if l.major < 13 || len(unreached) > 0 {
+		return e.restart(ctx, l, c, unreached...)
 	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
 	if err := e.reload(ctx, l, c); err != nil {
 		return fmt.Errorf("following %s: %w", from.Leader.Name, err)
 	}
@@ -82,13 +89,13 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	if err := e.removeKeys(); err != nil {
 		return err
 	}
-	ctx, cancel := l.within(ctx)
-	defer cancel()
 	c := l.wrote
 	c.source = nil
 	if l.major < 13 {
 		return e.restart(ctx, l, c)
 	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
 	if err := e.reload(ctx, l, c); err != nil {
 		return fmt.Errorf("taking the source away: %w", err)
 	}
@@ -105,12 +112,12 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 func (e *Engine) endReceivers(ctx context.Context, l *life) error {
 	gone := 0
 	return e.until(ctx, func() (bool, error) {
-		receivers := l.receivers()
+		receivers, maybeMore := l.receivers()
 		for _, pid := range receivers {
 			// It may have ended meanwhile.
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
-		if len(receivers) > 0 {
+		if len(receivers) > 0 || maybeMore {
 			gone = 0
 			return false, l.ctx.Err()
 		}
@@ -154,10 +161,29 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	})
 }
 
-// restart stops a standby and starts it with another configuration, for versions that read their
-// source only then.
-func (e *Engine) restart(ctx context.Context, l *life, c configuration) error {
-	source := e.server().Source
+// unreached returns the history files of timelines on which we have no data: a promotion of ours
+// that was killed before it wrote, or a leader that we heard of and received nothing from. A server
+// that has met such a file follows that timeline, and no other, until it starts without.
+func (e *Engine) unreached() ([]string, error) {
+	server := e.server()
+	if !server.Final {
+		return nil, errors.New("following: it is not known where the data end")
+	}
+	files, err := historyFiles(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, number := range postgres.Above(files, server.Position) {
+		names = append(names, postgres.HistoryName(number))
+	}
+	return names, nil
+}
+
+// restart stops a standby and starts it with another configuration, and without those history
+// files.
+func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreached ...string) error {
+	source, began := e.server().Source, e.Supervisor.Kills()
 	stop, cancel := context.WithTimeout(ctx, stopStandby)
 	defer cancel()
 	if err := l.signal(syscall.SIGINT); err != nil {
@@ -167,8 +193,15 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration) error {
 	case <-l.exited:
 	case <-stop.Done():
 	}
-	e.Kill()
-	if err := e.startStandby(context.WithoutCancel(ctx), l.major, c); err != nil {
+	kills := e.kill()
+	if kills != began+1 {
+		return supervise.ErrKilled
+	}
+	<-l.exited
+	if err := remove(filepath.Join(e.Data, "pg_wal"), unreached...); err != nil {
+		return err
+	}
+	if err := e.startStandby(ctx, kills, l.major, c); err != nil {
 		return err
 	}
 	next, err := e.current()
@@ -182,5 +215,5 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration) error {
 	return e.settlePosition(ctx, next)
 }
 
-// stopStandby is how long a standby of PostgreSQL 12 may take to stop by itself.
+// stopStandby is how long a standby may take to stop by itself, before it is killed.
 const stopStandby = 5 * time.Second

@@ -3,11 +3,17 @@
 package server
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 func isLeading(o engine.Observation) bool {
@@ -20,8 +26,7 @@ func (c *cluster) begin(timeline uint32) (a, b, d *instance) {
 	t.Helper()
 	a, b, d = c.instances[0], c.instances[1], c.instances[2]
 	a.do(Call{Do: "initialise"})
-	a.do(Call{Do: "start"})
-	a.wait("final", func(o engine.Observation) bool { return o.Server.Final })
+	a.start()
 	a.do(Call{Do: "rule", Rule: election.Rule{Leader: a.member()}})
 	if answer := a.do(Call{Do: "promote", Timeline: timeline}); answer.Observed.Server.Timeline != timeline {
 		t.Fatalf("got timeline %d", answer.Observed.Server.Timeline)
@@ -32,8 +37,7 @@ func (c *cluster) begin(timeline uint32) (a, b, d *instance) {
 	check(t, a.write(1, 5*time.Second))
 	for _, i := range []*instance{b, d} {
 		i.do(Call{Do: "clone", From: a.upstream(1)})
-		i.do(Call{Do: "start"})
-		i.do(Call{Do: "follow", From: a.upstream(1)})
+		i.following(a, 1)
 	}
 	a.wait("sending", func(o engine.Observation) bool {
 		return len(o.Receivers) == 2 && o.Receivers[0].Near && o.Receivers[1].Near
@@ -52,10 +56,214 @@ func rule(leader *instance, others ...*instance) election.Rule {
 	return made
 }
 
-func TestServers(t *testing.T) {
-	a, _, _ := newCluster(t).begin(7)
-	check(t, a.write(2, 5*time.Second))
-	if got := a.numbers(); len(got) != 2 {
-		t.Errorf("got %v", got)
+// start starts a server and returns its position.
+func (i *instance) start() election.Position {
+	i.t.Helper()
+	i.do(Call{Do: "start"})
+	i.wait("final", func(o engine.Observation) bool { return o.Server.Final })
+	return i.observe().Server.Position
+}
+
+// following starts a server and lets it receive.
+func (i *instance) following(leader *instance, term uint64) {
+	i.t.Helper()
+	i.start()
+	i.follow(leader, term)
+}
+
+// follow lets a server receive.
+func (i *instance) follow(leader *instance, term uint64) {
+	i.t.Helper()
+	leader.do(Call{Do: "know", From: i.upstream(0)})
+	i.do(Call{Do: "follow", From: leader.upstream(term)})
+}
+
+// final takes the source away and returns the position.
+func (i *instance) final() election.Position {
+	i.t.Helper()
+	answer := i.do(Call{Do: "unfollow"})
+	if !answer.Observed.Server.Final || answer.Observed.Server.Source != (election.Source{}) {
+		i.t.Fatalf("got %+v", answer.Observed.Server)
 	}
+	return answer.Observed.Server.Position
+}
+
+// has fails the test if a number that was acknowledged is missing.
+func (i *instance) has(count int) {
+	i.t.Helper()
+	found := i.numbers()
+	for number := 1; number <= count; number++ {
+		if !slices.Contains(found, int32(number)) {
+			i.t.Errorf("%s: %d was acknowledged and is not there: %v", i.name, number, found)
+		}
+	}
+}
+
+// TestWriting: commits wait for the rule's members, and only for them.
+func TestWriting(t *testing.T) {
+	a, b, d := newCluster(t).begin(7)
+	check(t, a.write(2, 5*time.Second))
+	b.do(Call{Do: "kill"})
+	check(t, a.write(3, 10*time.Second))
+	d.do(Call{Do: "kill"})
+	if err := a.write(4, 2*time.Second); err == nil {
+		t.Error("a commit was acknowledged that no member has")
+	}
+	a.wait("short of members, with a disk that works", func(o engine.Observation) bool {
+		return strings.Contains(o.Problem, "commits wait: 0 of 1") && o.UnflushedSince.IsZero()
+	})
+	a.do(Call{Do: "rule", Rule: election.Rule{Leader: a.member()}})
+	a.wait("leading alone", isLeading)
+	check(t, a.write(5, 5*time.Second))
+	a.do(Call{Do: "rule", Rule: rule(a, b)})
+	if err := a.write(6, 2*time.Second); err == nil {
+		t.Error("a commit was acknowledged under the new rule that no member has")
+	}
+	if o := a.observe(); o.Server.Settled || o.Server.Committed {
+		t.Errorf("got %+v", o.Server)
+	}
+	b.following(a, 1)
+	a.wait("leading with one", isLeading)
+	check(t, a.write(7, 5*time.Second))
+	end := a.observe().Server.Position
+	b.wait("at the leader's end", func(o engine.Observation) bool {
+		return postgres.Positions{}.Compare(o.Server.Position, end) != election.Behind
+	})
+	if position := b.final(); (postgres.Positions{}).Compare(position, end) == election.Behind {
+		t.Errorf("got %s, behind %s", position, end)
+	}
+	if err := a.write(8, 2*time.Second); err == nil {
+		t.Error("a commit was acknowledged after its member left")
+	}
+}
+
+// TestHandingOver: a clean stop, a crash and a resumption lose nothing, on claimed timelines.
+func TestHandingOver(t *testing.T) {
+	a, b, d := newCluster(t).begin(7)
+	check(t, a.write(2, 5*time.Second))
+	check(t, syscall.Kill(a.pid(), syscall.SIGKILL))
+	a.wait("stopped", func(o engine.Observation) bool { return o.Server.State == election.Stopped })
+	if o := a.observe(); !strings.Contains(o.Problem, "the server ended (signal: killed)") {
+		t.Errorf("got %q", o.Problem)
+	}
+	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
+	a.wait("leading again", isLeading)
+	check(t, a.write(3, 5*time.Second))
+	a.has(3)
+	a.wait("sending to both", func(o engine.Observation) bool { return len(o.Receivers) == 2 })
+
+	stopped := a.do(Call{Do: "stop"}).Observed.Server
+	if !stopped.Clean || stopped.State != election.Stopped {
+		t.Fatalf("got %+v", stopped)
+	}
+	for _, i := range []*instance{b, d} {
+		if position := i.final(); (postgres.Positions{}).Compare(position, stopped.Position) != election.Equal {
+			t.Errorf("%s has %s after a clean stop at %s", i.name, position, stopped.Position)
+		}
+	}
+	b.do(Call{Do: "rule", Rule: rule(b, a, d)})
+	b.do(Call{Do: "promote", Timeline: 12})
+	history := b.observe().Server.History
+	if position := a.start(); !(postgres.Positions{}).Holds(history, position) {
+		t.Errorf("%s is no part of %s", position, history)
+	}
+	a.follow(b, 2)
+	d.follow(b, 2)
+	b.wait("leading", isLeading)
+	b.wait("sending to both", func(o engine.Observation) bool { return len(o.Receivers) == 2 })
+	check(t, b.write(4, 5*time.Second))
+	a.has(3)
+
+	b.do(Call{Do: "kill"})
+	first, second := a.final(), d.final()
+	next, other := a, d
+	if (postgres.Positions{}).Compare(first, second) == election.Behind {
+		next, other = d, a
+	}
+	next.do(Call{Do: "rule", Rule: rule(next, other, b)})
+	next.do(Call{Do: "promote", Timeline: 13})
+	other.follow(next, 3)
+	next.wait("leading", isLeading)
+	check(t, next.write(5, 5*time.Second))
+	next.has(5)
+}
+
+// TestDyingInBetween: who is killed in the middle of a promotion, or of a change of timelines,
+// starts again and follows.
+func TestDyingInBetween(t *testing.T) {
+	a, b, d := newCluster(t).begin(3)
+	leader, standby, timeline, term, written := a, b, uint32(3), uint64(1), 1
+	others := func(leader *instance) []*instance {
+		return slices.DeleteFunc([]*instance{a, b, d}, func(i *instance) bool { return i == leader })
+	}
+	for round := range 4 {
+		leader.do(Call{Do: "stop"})
+		standby.final()
+		third := others(leader)[0]
+		if third == standby {
+			third = others(leader)[1]
+		}
+		third.final()
+		timeline += 3
+		standby.do(Call{Do: "rule", Rule: rule(standby, others(standby)...)})
+		killed := make(chan error, 1)
+		go func() {
+			_, err := standby.try(Call{Do: "promote", Timeline: timeline})
+			killed <- err
+		}()
+		<-time.After(time.Duration(round*7) * time.Millisecond)
+		standby.do(Call{Do: "kill"})
+		t.Logf("round %d: the promotion ended with %v", round, <-killed)
+		standby.start()
+
+		timeline, term = timeline+3, term+1
+		third.do(Call{Do: "rule", Rule: rule(third, others(third)...)})
+		history := third.do(Call{Do: "promote", Timeline: timeline}).Observed.Server.History
+		for _, i := range others(third) {
+			if position := i.start(); !(postgres.Positions{}).Holds(history, position) {
+				t.Logf("%s: %s is no part of %s", i.name, position, history)
+				i.do(Call{Do: "clone", From: third.upstream(term)})
+				i.start()
+			}
+			i.follow(third, term)
+			<-time.After(time.Duration(round*40) * time.Millisecond)
+			i.do(Call{Do: "kill"})
+			i.following(third, term)
+		}
+		third.do(Call{Do: "rule", Rule: rule(third, others(third)...)})
+		third.wait("leading", isLeading)
+		third.wait("sending to both", func(o engine.Observation) bool {
+			return len(o.Receivers) == 2 && o.Receivers[0].Near && o.Receivers[1].Near
+		})
+		written++
+		check(t, third.write(written, 5*time.Second))
+		third.has(written)
+		leader, standby = third, others(third)[round%2]
+	}
+}
+
+// TestTimelineWithoutData: a standby whose promotion was killed after it had written its history,
+// and before anything else, follows the one that was promoted instead.
+func TestTimelineWithoutData(t *testing.T) {
+	a, b, d := newCluster(t).begin(3)
+	a.do(Call{Do: "stop"})
+	position := b.final()
+	d.final()
+	b.do(Call{Do: "kill"})
+	_, fork, _ := strings.Cut(string(position), ":")
+	content := "1\t0/1740000\tno recovery target specified\n\n3\t" + fork + "\tno recovery target specified\n"
+	log := filepath.Join(filepath.Dir(b.run), "volume", "data", "pg_wal")
+	for name, content := range map[string]string{"00000004.history": postgres.Planted(), "00000005.history": content} {
+		check(t, os.WriteFile(filepath.Join(log, name), []byte(content), 0o600))
+		check(t, os.Chown(filepath.Join(log, name), testUser, testUser))
+	}
+	d.do(Call{Do: "rule", Rule: rule(d, a, b)})
+	d.do(Call{Do: "promote", Timeline: 8})
+	if found := b.start(); found != position {
+		t.Errorf("got %s, want %s", found, position)
+	}
+	b.follow(d, 2)
+	d.wait("leading", isLeading)
+	check(t, d.write(2, 5*time.Second))
+	b.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "8:") })
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/rpc"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +52,8 @@ type Instance struct {
 
 	mu sync.Mutex
 	me election.Member
+	// known are the members by their pods' names, as they would be known from pongs.
+	known map[string]election.Member
 }
 
 // Call is one operation of an engine.
@@ -82,10 +86,11 @@ func serveInstance(content string) error {
 	if err != nil {
 		return err
 	}
-	i := &Instance{settings: s, me: election.Member{Name: s.Pod}}
+	i := &Instance{settings: s, me: election.Member{Name: s.Pod}, known: map[string]election.Member{}}
 	i.readMember()
 	i.engine = New(Options{
-		Data: filepath.Join(s.Volume, "data"), Run: s.Run, Listen: s.Listen, Port: s.Port, Certificates: s.Certificates, Me: i.member,
+		Data: filepath.Join(s.Volume, "data"), Run: s.Run, Listen: s.Listen, Port: s.Port, Certificates: s.Certificates,
+		Me: i.member, Members: i.members,
 		Environment: []string{"PATH=" + s.Path, "LD_LIBRARY_PATH=" + s.Libraries, "LC_ALL=C"}, Log: os.Stderr,
 		Supervisor: supervisor, Clock: clock.RealClock{},
 	})
@@ -105,6 +110,12 @@ func (i *Instance) member() election.Member {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.me
+}
+
+func (i *Instance) members() []election.Member {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Values(i.known))
 }
 
 func (i *Instance) readMember() {
@@ -148,6 +159,10 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		err = i.engine.StopCleanly(ctx)
 	case "kill":
 		i.engine.Kill()
+	case "know":
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.known[call.From.Leader.Name] = call.From.Leader
 	case "observe":
 	default:
 		err = fmt.Errorf("there is no operation %q", call.Do)

@@ -28,18 +28,18 @@ const maxProblem = 300
 const lookEvery = 20 * time.Millisecond
 
 // launch starts the server's process and watches over it.
-func (e *Engine) launch(major int, wrote configuration, state election.ServerState) (*life, error) {
-	kills := e.Supervisor.Kills()
+func (e *Engine) launch(kills uint64, major int, wrote configuration, state election.ServerState) (*life, error) {
 	arguments := []string{"-D", e.Data}
 	for _, setting := range e.fixed(major) {
 		arguments = append(arguments, "-c", setting.Name+"="+setting.Value)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, told: func() {}}
-	output := &lines{to: e.Log}
+	l := &life{
+		major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, told: func() {}, output: &lines{to: e.Log},
+	}
 	command, err := e.command("postgres", arguments...)
 	if err == nil {
-		err = e.spawn(kills, output, command)
+		err = e.spawn(kills, l.output, command)
 	}
 	if err != nil {
 		cancel()
@@ -50,7 +50,7 @@ func (e *Engine) launch(major int, wrote configuration, state election.ServerSta
 	e.life, e.before = l, l
 	e.observed = engine.Observation{Server: election.Server{State: state, Rule: wrote.rule}}
 	e.mu.Unlock()
-	go e.attend(l, command, output)
+	go e.attend(l, command)
 	return l, nil
 }
 
@@ -99,7 +99,7 @@ func (e *Engine) lookPath(name string) (string, error) {
 
 // attend waits for the end of the server's process. What it has started may outlive it for a while,
 // and even write: that is killed before the server counts as stopped.
-func (e *Engine) attend(l *life, command *exec.Cmd, output *lines) {
+func (e *Engine) attend(l *life, command *exec.Cmd) {
 	err := e.Supervisor.Wait(command)
 	defer close(l.exited)
 	e.mu.Lock()
@@ -108,10 +108,10 @@ func (e *Engine) attend(l *life, command *exec.Cmd, output *lines) {
 	if !isCurrent {
 		return
 	}
-	e.Supervisor.KillAll()
+	e.Supervisor.Sweep()
 	problem := ""
 	if err != nil {
-		problem = fmt.Sprintf("the server ended (%v): %s", err, output.last())
+		problem = fmt.Sprintf("the server ended (%v): %s", err, l.output.last())
 	}
 	e.forget(l, problem)
 }
@@ -129,15 +129,18 @@ func (l *life) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// receivers returns the processes that receive, or may be about to, and whether there are none.
-func (l *life) receivers() []int {
-	var found []int
+// receivers returns the processes that receive, and whether there may be more: processes that have
+// just been started, and have not said yet what they do.
+func (l *life) receivers() (receive []int, maybeMore bool) {
 	for pid, title := range supervise.Children(l.pid) {
-		if strings.Contains(title, "walreceiver") || !strings.HasPrefix(title, "postgres: ") {
-			found = append(found, pid)
+		switch what, isSaid := strings.CutPrefix(title, "postgres: "); {
+		case !isSaid:
+			maybeMore = true
+		case strings.HasPrefix(what, "walreceiver"):
+			receive = append(receive, pid)
 		}
 	}
-	return found
+	return receive, maybeMore
 }
 
 // lines passes a log on, and keeps its last line that says why a server ended.
@@ -146,6 +149,15 @@ type lines struct {
 
 	mu   sync.Mutex
 	said string
+	// answers is true once the server answers. From then on only a panic says why it ended.
+	answers bool
+}
+
+// quieten notes that the server answers.
+func (l *lines) quieten() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers, l.said = true, ""
 }
 
 // copy passes on what is read until the end. What is too long of a line is dropped.
@@ -171,7 +183,7 @@ func (l *lines) pass(line string) {
 	defer l.mu.Unlock()
 	_, _ = io.WriteString(l.to, line+"\n")
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
-		if _, said, found := strings.Cut(line, level); found {
+		if _, said, found := strings.Cut(line, level); found && (!l.answers || level == "PANIC:") {
 			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
 		}
 	}

@@ -30,15 +30,17 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	defer cancel()
 	l.told()
 	c := l.wrote
-	fromNobody := len(c.rule.Set) == 0
 	c.rule = rule
+	if c.leads && len(rule.Set) == 0 {
+		e.setFlag(l, false)
+	}
 	e.note(l, func(o *engine.Observation) { o.Server.Settled, o.Server.Committed = false, false })
 	if err := e.reload(ctx, l, c); err != nil {
 		return fmt.Errorf("telling the server its rule: %w", err)
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.Rule = rule })
 	if c.leads {
-		l.settleAnew(e, rule, fromNobody)
+		l.settleAnew(e, rule)
 	}
 	return nil
 }
@@ -47,24 +49,55 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 // for that when it re-reads the configuration, which it does at the top of its loop, before it
 // looks for a request. It was sent the signal before the session was accepted that saw the setting;
 // so a request that it finds in a later round than the first comes after that.
-func (e *Engine) proveFlag(ctx context.Context) error {
+func (e *Engine) proveFlag(ctx context.Context, l *life) error {
+	e.mu.Lock()
+	has := l.hasFlag
+	e.mu.Unlock()
+	if has {
+		return nil
+	}
 	for range 2 {
 		if err := e.tell(ctx, "CHECKPOINT"); err != nil {
 			return err
 		}
 	}
-	return nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	// Another rule that was told meanwhile has cancelled this.
+	l.hasFlag = ctx.Err() == nil
+	return ctx.Err()
+}
+
+// seeFlag returns when commits will ask, on a standby that was started with names to wait for. The
+// checkpointer sets the flag before its loop, in which alone it waits for work or writes.
+func (e *Engine) seeFlag(ctx context.Context, l *life) error {
+	err := e.until(ctx, func() (bool, error) {
+		var loops bool
+		err := e.ask(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE backend_type = 'checkpointer' AND wait_event_type IN ('Activity', 'Timeout', 'IO'))`, &loops)
+		return loops, err
+	})
+	if err == nil {
+		e.setFlag(l, true)
+	}
+	return err
+}
+
+func (e *Engine) setFlag(l *life, has bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.hasFlag = has
 }
 
 // settleAnew finds out, in the background, when the rule counts for everything that is
 // acknowledged, and when a heartbeat was committed under it.
-func (l *life) settleAnew(e *Engine, rule election.Rule, fromNobody bool) {
+func (l *life) settleAnew(e *Engine, rule election.Rule) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.told = cancel
 	go func() {
 		done := e.hurry(l)
 		defer done()
-		for e.settle(ctx, l, rule, fromNobody) != nil {
+		for e.settle(ctx, l, rule) != nil {
 			if e.pause(ctx, fastBeat) != nil {
 				return
 			}
@@ -92,15 +125,13 @@ func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Se
 // before it sends the next time: so it has, when it was seen to send twice since a session saw the
 // rule. Once all have, what is written later is acknowledged by the new rule only; what was written
 // before must be flushed by the rule's members.
-func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule, fromNobody bool) error {
-	if fromNobody && len(rule.Set) > 0 {
-		if err := e.proveFlag(ctx); err != nil {
-			return err
-		}
-	}
+func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule) error {
 	if len(rule.Set) == 0 {
 		e.noteRule(ctx, l, func(s *election.Server) { s.Settled = true })
 		return nil
+	}
+	if err := e.proveFlag(ctx, l); err != nil {
+		return err
 	}
 	session, err := e.connect(ctx)
 	if err != nil {

@@ -30,6 +30,8 @@ type Options struct {
 	Certificates string
 	// Me returns the member that the data of Data are: it changes when they are made anew.
 	Me func() election.Member
+	// Members returns the members that may receive from this server, as they are known now.
+	Members func() []election.Member
 	// Parameters are the user's settings. Those that the safety of the data rests on are ours.
 	Parameters []postgres.Setting
 	// Environment is that of the server's processes, with a PATH to its binaries.
@@ -71,6 +73,11 @@ type life struct {
 	exited chan struct{}
 	// wrote is what the configuration files say now; touched by one operation at a time.
 	wrote configuration
+	// output passes its log on.
+	output *lines
+	// hasFlag is true while commits are known to ask whether they have to wait. It is guarded by
+	// Engine.mu.
+	hasFlag bool
 	// told ends the settling of the rule that was told before.
 	told context.CancelFunc
 	// fast is how many wait for heartbeats, so that these come more often. Guarded by Engine.mu.
@@ -116,8 +123,14 @@ func (e *Engine) note(l *life, change func(*engine.Observation)) {
 
 // Kill implements [engine.Engine].
 func (e *Engine) Kill() {
-	e.Supervisor.KillAll()
+	e.kill()
+}
+
+// kill does so, and returns the number of kills, with which processes may be started afterwards.
+func (e *Engine) kill() uint64 {
+	kills := e.Supervisor.KillAll()
 	e.forget(nil, "")
+	return kills
 }
 
 // forget notes that the life is over, whichever it is if l is nil, and why if that is worth

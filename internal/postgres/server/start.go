@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -19,8 +20,11 @@ const standbySignal = "standby.signal"
 
 // clean kills what is left, and removes what an earlier life left of a source, a promotion or a
 // process. It returns the version of the data.
-func (e *Engine) clean(ctx context.Context) (int, error) {
-	e.Kill()
+func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error) {
+	began := e.Supervisor.Kills()
+	if kills = e.kill(); kills != began+1 {
+		return 0, 0, supervise.ErrKilled
+	}
 	e.mu.Lock()
 	before := e.before
 	e.mu.Unlock()
@@ -28,54 +32,61 @@ func (e *Engine) clean(ctx context.Context) (int, error) {
 		select {
 		case <-before.exited:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
+			return 0, 0, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
 		}
 	}
 	if err := e.removeKeys(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	major, err := readMajor(e.Data)
-	if err != nil {
-		return 0, err
+	if major, err = readMajor(e.Data); err != nil {
+		return 0, 0, err
 	}
 	files, err := historyFiles(e.Data)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var planted []string
 	for _, number := range postgres.Unfounded(files) {
 		planted = append(planted, postgres.HistoryName(number))
 	}
 	if err := remove(filepath.Join(e.Data, "pg_wal"), planted...); err != nil {
-		return 0, err
+		return 0, 0, err
+	}
+	// What they keep of the log is not needed before we lead, and they are made anew then.
+	if err := removeSlots(e.Data); err != nil {
+		return 0, 0, err
 	}
 	// We hold the volume's lock, and nothing that we started runs: no other server uses the data.
-	return major, remove(e.Data, "postmaster.pid", "promote", "recovery.signal")
+	return kills, major, remove(e.Data, "postmaster.pid", "promote", "recovery.signal")
 }
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(ctx context.Context) error {
-	major, err := e.clean(ctx)
+	kills, major, err := e.clean(ctx)
 	if err != nil {
 		return err
 	}
-	return e.startStandby(ctx, major, configuration{clients: true})
+	return e.startStandby(ctx, kills, major, configuration{clients: true})
 }
 
-func (e *Engine) startStandby(ctx context.Context, major int, c configuration) error {
+func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
 	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
 		return err
 	}
 	if err := e.configure(major, c); err != nil {
 		return err
 	}
-	l, err := e.launch(major, c, election.Standby)
+	l, err := e.launch(kills, major, c, election.Standby)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	if err := e.answers(ctx, l, true); err != nil {
+	err = e.answers(ctx, l, true)
+	if err == nil {
+		err = e.seeFlag(ctx, l)
+	}
+	if err != nil {
 		e.Kill()
 		return fmt.Errorf("starting the server as a standby: %w", err)
 	}
@@ -102,13 +113,14 @@ func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
 	if err != nil && last != nil {
 		return fmt.Errorf("%w: %w", err, last)
 	}
+	l.output.quieten()
 	return err
 }
 
 // Resume implements [engine.Engine]. Nobody but us may connect until it is sure that commits wait
 // for the rule.
 func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
-	major, err := e.clean(ctx)
+	kills, major, err := e.clean(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,15 +131,15 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	if err := e.configure(major, c); err != nil {
 		return err
 	}
-	l, err := e.launch(major, c, election.Promoting)
+	l, err := e.launch(kills, major, c, election.Promoting)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	err = e.answers(ctx, l, false)
-	if err == nil {
-		err = e.proveFlag(ctx)
+	if err == nil && len(rule.Set) > 0 {
+		err = e.proveFlag(ctx, l)
 	}
 	var timeline uint32
 	if err == nil {
@@ -164,6 +176,9 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	}
 	c := l.wrote
 	c.leads, c.clients, c.source = true, true, nil
+	if len(c.rule.Set) == 0 {
+		e.setFlag(l, false)
+	}
 	if err := e.reload(ctx, l, c); err != nil {
 		return err
 	}
@@ -173,7 +188,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	})
 	go e.watchLeader(l, timeline)
 	go e.beat(l)
-	l.settleAnew(e, c.rule, false)
+	l.settleAnew(e, c.rule)
 	return nil
 }
 

@@ -95,13 +95,21 @@ func (e *Engine) watchStandby(l *life) {
 			disconnect(session)
 			session = nil
 		}
-		if e.pause(l.ctx, watchEvery) != nil {
+		if e.pause(l.ctx, e.restfulness()) != nil {
 			break
 		}
 	}
 	if session != nil {
 		disconnect(session)
 	}
+}
+
+// restfulness is how long a standby is not measured: an election waits for its final position.
+func (e *Engine) restfulness() time.Duration {
+	if server := e.server(); (server.Source == election.Source{}) && !server.Final {
+		return lookEvery
+	}
+	return watchEvery
 }
 
 func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) error {
@@ -210,6 +218,9 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 	defer cancel()
 	end, err := askLSN(ctx, session, "SELECT pg_current_wal_flush_lsn()")
 	if err != nil {
+		return err
+	}
+	if err := e.keepSlots(ctx, session, end); err != nil {
 		return err
 	}
 	now, err := senders(ctx, session)

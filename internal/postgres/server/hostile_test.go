@@ -1,0 +1,186 @@
+//go:build instances
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// dial connects over TCP with those settings, and a certificate if there is one.
+func (i *instance) dial(t *testing.T, certificates, text string) (*pgconn.PgConn, error) {
+	t.Helper()
+	config, err := pgconn.ParseConfig(fmt.Sprintf("host=%s port=%d connect_timeout=5 %s", i.host, testPort, text))
+	check(t, err)
+	if certificates != "" {
+		content, err := os.ReadFile(filepath.Join(certificates, "ca.crt"))
+		check(t, err)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(content)
+		pair, err := tls.LoadX509KeyPair(filepath.Join(certificates, "tls.crt"), filepath.Join(certificates, "tls.key"))
+		check(t, err)
+		config.TLSConfig = &tls.Config{RootCAs: roots, ServerName: i.host, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	connection, err := pgconn.ConnectConfig(t.Context(), config)
+	if err == nil {
+		t.Cleanup(func() { _ = connection.Close(context.Background()) })
+	}
+	return connection, err
+}
+
+// TestAccess: instances replicate from the leader by certificate, users come by password and TLS,
+// and nobody else comes.
+func TestAccess(t *testing.T) {
+	c := newCluster(t)
+	a, b, d := c.begin(2)
+	_, err := a.session().Exec(t.Context(), "CREATE ROLE app LOGIN REPLICATION PASSWORD 'secret'; GRANT ALL ON SCHEMA public TO app")
+	check(t, err)
+	own := filepath.Join(filepath.Dir(d.run), "certificates")
+	foreign, other := t.TempDir(), t.TempDir()
+	newAuthority(t).sign(t, foreign, d)
+	c.authority.signAs(t, other, d, "somebody")
+	replicate := "replication=yes user=" + postgres.ReplicationRole
+	for _, test := range []struct {
+		name, certificates, text, want string
+		to                             *instance
+	}{
+		{"a user", own, "user=app password=secret dbname=postgres", "", a},
+		{"a reader at a standby", own, "user=app password=secret dbname=postgres", "", b},
+		{"an instance", own, replicate, "", a},
+		{"without TLS", "", "sslmode=disable user=app password=secret dbname=postgres", "no encryption", a},
+		{"a wrong password", own, "user=app password=wrong dbname=postgres", "password authentication failed", a},
+		{"the superuser", own, "user=postgres dbname=postgres", "rejects connection", a},
+		{"the role of instances in a database", own, "dbname=postgres user=" + postgres.ReplicationRole, "rejects connection", a},
+		{"a user who replicates", own, "replication=yes user=app password=secret", "rejects", a},
+		{"an instance at a standby", own, replicate, "rejects", b},
+		{"another certificate", other, replicate, "certificate authentication failed", a},
+		{"a foreign certificate", foreign, replicate, "tls: ", a},
+	} {
+		_, err := test.to.dial(t, test.certificates, test.text)
+		said := strings.ReplaceAll(fmt.Sprint(err), "SSL off", "no encryption")
+		if err == nil != (test.want == "") || err != nil && !strings.Contains(said, test.want) {
+			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
+		}
+	}
+	slot, err := postgres.SlotName(b.member())
+	check(t, err)
+	session, err := a.dial(t, own, replicate)
+	check(t, err)
+	if _, err := session.Exec(t.Context(), "START_REPLICATION SLOT "+slot+" PHYSICAL 0/3000000 TIMELINE 2").ReadAll(); err == nil ||
+		!strings.Contains(err.Error(), "is active") {
+		t.Errorf("a second connection of one member: got %v", err)
+	}
+}
+
+// TestAlterSystem: what the safety of the data rests on can't be changed in the server for long.
+func TestAlterSystem(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	session := a.session()
+	for _, setting := range []string{"fsync", "synchronous_standby_names"} {
+		if _, err := session.Exec(t.Context(), "ALTER SYSTEM SET "+setting+" = ''"); err != nil {
+			_, err = session.Exec(t.Context(), "ALTER SYSTEM SET "+setting+" = 'off'")
+			t.Logf("%s: %v", setting, err)
+		}
+	}
+	a.do(Call{Do: "rule", Rule: rule(a, b, d)})
+	a.wait("leading under its rule", isLeading)
+	for setting, want := range map[string]string{"fsync": "on", "synchronous_standby_names": "ANY 1 ("} {
+		var got string
+		check(t, a.session().QueryRow(t.Context(), "SHOW "+setting).Scan(&got))
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %s", setting, got)
+		}
+	}
+}
+
+// stopAll sends a signal to a server's processes, so that they stop or go on.
+func stopAll(pid int, signal syscall.Signal) {
+	_ = syscall.Kill(pid, signal)
+	for child := range supervise.Children(pid) {
+		_ = syscall.Kill(child, signal)
+	}
+}
+
+// TestFrozen: a server that does nothing any more is found by its heartbeat, and killed.
+func TestFrozen(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	pid := a.pid()
+	stopAll(pid, syscall.SIGSTOP)
+	a.wait("not flushing", func(o engine.Observation) bool {
+		return !o.UnflushedSince.IsZero() && time.Since(o.UnflushedSince) > 3*time.Second
+	})
+	stopAll(pid, syscall.SIGCONT)
+	a.wait("flushing", func(o engine.Observation) bool { return o.UnflushedSince.IsZero() })
+	stopAll(pid, syscall.SIGSTOP)
+	began := time.Now()
+	a.do(Call{Do: "kill"})
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the kill took %s", took)
+	}
+	if left := supervise.Children(a.cmd.Process.Pid); len(left) != 0 {
+		t.Errorf("%v run still", left)
+	}
+}
+
+// TestKillInBetween: whatever is under way, nothing runs after a kill.
+func TestKillInBetween(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	a.do(Call{Do: "kill"})
+	for _, call := range []Call{{Do: "start"}, {Do: "resume", Rule: rule(a, b, d)}, {Do: "stop"}, {Do: "initialise"}} {
+		for round := 1; round < 6; round++ {
+			ended := make(chan error, 1)
+			go func() {
+				_, err := a.try(call)
+				ended <- err
+			}()
+			<-time.After(time.Duration(round) * 15 * time.Millisecond)
+			a.do(Call{Do: "kill"})
+			left := supervise.Children(a.cmd.Process.Pid)
+			if err := <-ended; len(left) != 0 {
+				t.Errorf("%s, round %d: %v run still; %v", call.Do, round, left, err)
+			}
+			a.do(Call{Do: "kill"})
+		}
+	}
+	a.do(Call{Do: "inspect"})
+	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
+	a.has(1)
+}
+
+// TestForeignData: what is no data of ours is left as it is, and named.
+func TestForeignData(t *testing.T) {
+	a := newCluster(t).instances[0]
+	data := filepath.Join(filepath.Dir(a.run), "volume", "data")
+	check(t, os.Mkdir(data, 0o700))
+	check(t, os.WriteFile(filepath.Join(data, "photo.jpg"), nil, 0o600))
+	refused := func(what, want string) {
+		t.Helper()
+		if _, err := a.try(Call{Do: "inspect"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", what, err, want)
+		}
+	}
+	refused("of another owner", "belongs to user 0")
+	check(t, os.Chown(data, testUser, testUser))
+	refused("no database", "no PG_VERSION")
+	check(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("9.6\n"), 0o644))
+	refused("an old version", `"9.6": 12 to 18`)
+	check(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("17\n"), 0o644))
+	refused("half made", "pg_control is missing")
+	if names, err := os.ReadDir(data); err != nil || len(names) != 2 {
+		t.Errorf("got %v, %v", names, err)
+	}
+}

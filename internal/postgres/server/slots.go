@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// slot is what a slot of a member keeps.
+type slot struct {
+	active bool
+	keeps  postgres.LSN
+}
+
+// keepSlots makes a slot for each member, and drops those of members that are no more, or that keep
+// more of the log than a standby may lack: such a member has to be made anew.
+func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
+	found, err := slots(ctx, session)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, member := range e.Members() {
+		name, err := postgres.SlotName(member)
+		if err != nil || member == e.Me() {
+			// A peer without data has no name yet, and receives nothing.
+			continue
+		}
+		wanted[name] = true
+		if _, exists := found[name]; !exists {
+			if _, err := session.Exec(ctx, "SELECT pg_create_physical_replication_slot("+quote(name)+")"); err != nil {
+				return fmt.Errorf("making the slot of %s: %w", member.Name, err)
+			}
+		}
+	}
+	for name, s := range found {
+		tooFar := s.keeps != 0 && s.keeps+keepWAL<<20 < end
+		if s.active || wanted[name] && !tooFar {
+			continue
+		}
+		if _, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")"); err != nil {
+			return fmt.Errorf("dropping a slot: %w", err)
+		}
+	}
+	return nil
+}
+
+// slots returns the slots of members.
+func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
+	rows, err := session.Query(ctx, "SELECT slot_name::text, active, coalesce(restart_lsn::text, '0/0') FROM pg_replication_slots"+
+		" WHERE slot_type = 'physical' AND starts_with(slot_name::text, "+quote(postgres.SlotPrefix)+")")
+	if err != nil {
+		return nil, fmt.Errorf("asking for the slots: %w", err)
+	}
+	found := map[string]slot{}
+	var name, keeps string
+	var s slot
+	_, err = pgx.ForEachRow(rows, []any{&name, &s.active, &keeps}, func() error {
+		var err error
+		s.keeps, err = postgres.ParseLSN(keeps)
+		found[name] = s
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking for the slots: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// TestNumbers: which history files a promotion needs, and which a start must not find.
+func TestNumbers(t *testing.T) {
+	const real, counted = false, true
+	for _, test := range []struct {
+		files   map[uint32]bool
+		claimed uint32
+		want    string
+	}{
+		{nil, 2, "plant [], unfounded [], highest 1"},
+		{nil, 5, "plant [2 3 4], unfounded [], highest 1"},
+		{map[uint32]bool{2: counted, 3: counted, 4: real}, 7, "plant [5 6], unfounded [], highest 4"},
+		{map[uint32]bool{2: real, 3: counted, 5: counted}, 6, "plant [4], unfounded [3 5], highest 2"},
+		{map[uint32]bool{5: real}, 5, "timeline 5 was claimed, but the data already know timeline 5"},
+		{nil, 1 << 30, "timeline 1073741824 was claimed: at most 100000 are accepted"},
+	} {
+		missing, err := Numbers(test.files, test.claimed)
+		got := fmt.Sprintf("plant %v, unfounded %v, highest %d", missing, Unfounded(test.files), HighestReal(test.files))
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%+v: got %s", test, got)
+		}
+	}
+}
+
+func TestAbove(t *testing.T) {
+	files := map[uint32]bool{2: true, 3: false, 4: true, 5: false}
+	for timeline, want := range map[uint32]string{3: "[4 5]", 5: "[]", 6: "[]"} {
+		if got := fmt.Sprint(Above(files, Position(timeline, 1))); got != want {
+			t.Errorf("above %d: got %s", timeline, got)
+		}
+	}
+	if got := Above(files, "unknown"); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestTimelineAt(t *testing.T) {
+	full, err := History(4, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, want := range map[LSN]uint32{0x2000000: 1, 0x3000000: 1, 0x3000001: 2, 0x5000000: 2, 0x5000001: 4} {
+		if got, err := TimelineAt(full, end); err != nil || got != want {
+			t.Errorf("%s: got %d, %v, want %d", end, got, err, want)
+		}
+	}
+	for _, damaged := range []string{"", "x", "1:zz 2", "1:0/1"} {
+		if got, err := TimelineAt(election.History(damaged), 5); err == nil {
+			t.Errorf("%q: got %d", damaged, got)
+		}
+	}
+}
+
+// TestPlanted: a planted history is one, and is read as one without parents.
+func TestPlanted(t *testing.T) {
+	if got, err := History(5, Planted()); err != nil || got != "5" || !IsPlanted(Planted()) || IsPlanted(history) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for name, want := range map[string]uint32{"0000000A.history": 10, "00000001.history": 0, "0000000a.history": 0, "0000000A.partial": 0} {
+		if got, isHistory := ParseHistoryName(name); isHistory != (want != 0) || isHistory && got != want {
+			t.Errorf("%s: got %d, %t", name, got, isHistory)
+		}
+	}
+	if got := HistoryName(10); got != "0000000A.history" {
+		t.Errorf("got %s", got)
+	}
+}
