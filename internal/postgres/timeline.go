@@ -39,14 +39,17 @@ func ParseHistoryName(name string) (uint32, bool) {
 const maxClaimed = 100_000
 
 // Numbers returns, of the timelines with a history file (true if it is planted), which must be
-// planted so that a promotion takes the claimed one.
-func Numbers(files map[uint32]bool, claimed uint32) ([]uint32, error) {
+// planted so that a promotion takes the claimed one. So must those that are no part of the own
+// history: nothing on them was acknowledged, and a standby that receives all files from here would
+// take one of them for its own if it was interrupted.
+func Numbers(files map[uint32]bool, own election.History, claimed uint32) ([]uint32, error) {
 	if claimed > maxClaimed {
 		return nil, fmt.Errorf("timeline %d was claimed: at most %d are accepted", claimed, maxClaimed)
 	}
 	var missing []uint32
 	for number := uint32(2); number < claimed; number++ {
-		if _, exists := files[number]; !exists {
+		isPlanted, exists := files[number]
+		if !exists || !isPlanted && !contains(own, number) {
 			missing = append(missing, number)
 		}
 	}
@@ -56,6 +59,17 @@ func Numbers(files map[uint32]bool, claimed uint32) ([]uint32, error) {
 		}
 	}
 	return missing, nil
+}
+
+// contains reports whether a timeline is part of a history.
+func contains(history election.History, timeline uint32) bool {
+	number := strconv.FormatUint(uint64(timeline), 10)
+	for part := range strings.FieldsSeq(string(history)) {
+		if name, _, _ := strings.Cut(part, ":"); name == number {
+			return true
+		}
+	}
+	return false
 }
 
 // Unfounded returns the planted files that a server must not find when it starts: those above every

@@ -9,7 +9,7 @@ import (
 
 // TestNumbers: which history files a promotion needs, and which a start must not find.
 func TestNumbers(t *testing.T) {
-	const real, counted = false, true
+	const followed, counted = false, true
 	for _, test := range []struct {
 		files   map[uint32]bool
 		claimed uint32
@@ -17,12 +17,13 @@ func TestNumbers(t *testing.T) {
 	}{
 		{nil, 2, "plant [], unfounded [], highest 1"},
 		{nil, 5, "plant [2 3 4], unfounded [], highest 1"},
-		{map[uint32]bool{2: counted, 3: counted, 4: real}, 7, "plant [5 6], unfounded [], highest 4"},
-		{map[uint32]bool{2: real, 3: counted, 5: counted}, 6, "plant [4], unfounded [3 5], highest 2"},
-		{map[uint32]bool{5: real}, 5, "timeline 5 was claimed, but the data already know timeline 5"},
+		{map[uint32]bool{2: counted, 3: counted, 4: followed}, 7, "plant [5 6], unfounded [], highest 4"},
+		{map[uint32]bool{2: followed, 3: counted, 5: counted}, 6, "plant [4], unfounded [3 5], highest 2"},
+		{map[uint32]bool{2: followed, 3: followed, 4: followed}, 6, "plant [3 5], unfounded [], highest 4"},
+		{map[uint32]bool{5: followed}, 5, "timeline 5 was claimed, but the data already know timeline 5"},
 		{nil, 1 << 30, "timeline 1073741824 was claimed: at most 100000 are accepted"},
 	} {
-		missing, err := Numbers(test.files, test.claimed)
+		missing, err := Numbers(test.files, "1:0/1 2:0/2 4", test.claimed)
 		got := fmt.Sprintf("plant %v, unfounded %v, highest %d", missing, Unfounded(test.files), HighestReal(test.files))
 		if err != nil {
 			got = err.Error()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,6 +30,11 @@ const maxEntries = 50_000_000
 // (https://www.postgresql.org/docs/current/protocol-replication.html). The log that makes the copy
 // consistent is part of it.
 func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.mu.Lock()
+	e.abort = cancel
+	e.mu.Unlock()
 	if err := e.clone(ctx, directory, from, progress); err != nil {
 		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
 	}
@@ -119,6 +125,11 @@ func (b *backup) begin() error {
 	version, err := strconv.Atoi(major)
 	if err != nil {
 		return fmt.Errorf("the leader has the version %.40q, which is unknown", major)
+	}
+	// A slot of this connection keeps the log that the copy needs, however long that takes.
+	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT mainstayclone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())
+	if _, err := b.source.Exec(b.ctx, slot).ReadAll(); err != nil {
+		return fmt.Errorf("reserving the log: %w", err)
 	}
 	command := "BASE_BACKUP LABEL 'mainstay' PROGRESS FAST WAL"
 	if b.framed = version >= 15; b.framed {

@@ -22,8 +22,16 @@ const (
 	retryEvery    = "200ms"
 )
 
-// keepWAL is how much of the log is kept for a standby that was away, and for clones.
-const keepWAL = 1024 // MB
+// keepWAL is how many MB of the log are kept for a standby that was away.
+const keepWAL = 1024
+
+// keeps returns how many MB of the log are kept.
+func (e *Engine) keeps() int {
+	if e.KeepWAL > 0 {
+		return e.KeepWAL
+	}
+	return keepWAL
+}
 
 // configuration is all that decides what the server waits for, from whom it receives, and who may
 // connect.
@@ -90,9 +98,9 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 			return "", err
 		}
 	}
-	keep := postgres.Setting{Name: "wal_keep_size", Value: strconv.Itoa(keepWAL) + "MB"}
+	keep := postgres.Setting{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"}
 	if major < 13 {
-		keep = postgres.Setting{Name: "wal_keep_segments", Value: strconv.Itoa(keepWAL / 16)}
+		keep = postgres.Setting{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}
 	}
 	defaults := []postgres.Setting{
 		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},

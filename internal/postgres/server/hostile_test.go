@@ -161,6 +161,34 @@ func TestKillInBetween(t *testing.T) {
 	a.has(1)
 }
 
+// TestDamagedData: what the server says is what is told.
+func TestDamagedData(t *testing.T) {
+	a := newCluster(t).instances[0]
+	a.do(Call{Do: "initialise"})
+	data := filepath.Join(filepath.Dir(a.run), "volume", "data")
+	check(t, os.Chmod(data, 0o755))
+	if _, err := a.try(Call{Do: "start"}); err == nil || !strings.Contains(err.Error(), "has invalid permissions") {
+		t.Errorf("got %v", err)
+	}
+	check(t, os.Chmod(data, 0o700))
+	segments, err := filepath.Glob(filepath.Join(data, "pg_wal", "0000*"))
+	check(t, err)
+	for _, segment := range segments {
+		check(t, os.Remove(segment))
+	}
+	if _, err := a.try(Call{Do: "start", Within: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "deadline exceeded: LOG:  ") {
+		t.Errorf("got %v", err)
+	}
+	control := filepath.Join(data, "global", "pg_control")
+	content, err := os.ReadFile(control)
+	check(t, err)
+	content[40]++
+	check(t, os.WriteFile(control, content, 0o600))
+	if _, err := a.try(Call{Do: "inspect"}); err == nil || !strings.Contains(err.Error(), "does not fit its checksum") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestForeignData: what is no data of ours is left as it is, and named.
 func TestForeignData(t *testing.T) {
 	a := newCluster(t).instances[0]

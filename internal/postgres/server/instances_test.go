@@ -106,6 +106,13 @@ func TestWriting(t *testing.T) {
 	b.do(Call{Do: "kill"})
 	check(t, a.write(3, 10*time.Second))
 	d.do(Call{Do: "kill"})
+	b.start()
+	b.do(Call{Do: "follow", From: engine.Upstream{Leader: a.member(), Term: 1, Host: "127.0.0.9"}})
+	b.wait("receiving nothing", func(o engine.Observation) bool {
+		return strings.Contains(o.Problem, "receives nothing from db-0: could not connect to the primary server") &&
+			strings.Contains(o.Problem, "Connection refused")
+	})
+	b.do(Call{Do: "kill"})
 	if err := a.write(4, 2*time.Second); err == nil {
 		t.Error("a commit was acknowledged that no member has")
 	}

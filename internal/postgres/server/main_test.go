@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -127,7 +128,7 @@ func (i *Instance) readMember() {
 
 // Do carries out a call.
 func (i *Instance) Do(call Call, answer *Answer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(call.Within, 20*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(call.Within, 20*time.Second))
 	defer cancel()
 	err := i.do(ctx, call, answer)
 	answer.Observed, answer.Me = i.engine.Observe(), i.member()

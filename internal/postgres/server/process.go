@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,6 +150,12 @@ type lines struct {
 
 	mu   sync.Mutex
 	said string
+	// latest is the last line of any level, until the server answers.
+	latest string
+	// idle is the last line that a standby without a source repeats five times a second.
+	idle string
+	// stream is the last line that says why nothing is received.
+	stream string
 	// answers is true once the server answers. From then on only a panic says why it ended.
 	answers bool
 }
@@ -157,7 +164,7 @@ type lines struct {
 func (l *lines) quieten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answers, l.said = true, ""
+	l.answers, l.said, l.latest = true, "", ""
 }
 
 // copy passes on what is read until the end. What is too long of a line is dropped.
@@ -181,7 +188,25 @@ func (l *lines) copy(from io.ReadCloser) {
 func (l *lines) pass(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if slices.ContainsFunc(refusals, func(said string) bool { return strings.Contains(line, said) }) {
+		return
+	}
+	if at := strings.Index(line, idleSign); at >= 0 {
+		if line[at:] == l.idle {
+			return
+		}
+		l.idle = line[at:]
+	}
 	_, _ = io.WriteString(l.to, line+"\n")
+	// Before it answers, other processes only say that it does not.
+	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
+		l.latest = fmt.Sprintf("LOG:%.*s", maxProblem, said)
+	}
+	for _, sign := range streamSigns {
+		if at := strings.Index(line, sign); at >= 0 {
+			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
+		}
+	}
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
 		if _, said, found := strings.Cut(line, level); found && (!l.answers || level == "PANIC:") {
 			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
@@ -189,14 +214,36 @@ func (l *lines) pass(line string) {
 	}
 }
 
+// idleSign is part of what a standby without a source says whenever it looks for more.
+const idleSign = "waiting for WAL to become available at"
+
+// refusals are what a server says to each session that comes too early, ours among them.
+var refusals = []string{"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been"}
+
+// streamSigns are parts of the lines that say why a standby receives nothing.
+var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
+
+// notReceiving returns the last line that says why nothing is received.
+func (l *lines) notReceiving() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream == "" {
+		return "see the container's log"
+	}
+	return l.stream
+}
+
 // last returns the last line that told of an end.
 func (l *lines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.said == "" {
-		return "see the container's log"
+	switch {
+	case l.said != "":
+		return l.said
+	case l.latest != "":
+		return l.latest
 	}
-	return l.said
+	return "see the container's log"
 }
 
 // run runs a program of the server to its end, with that input.

@@ -32,6 +32,8 @@ type Options struct {
 	Me func() election.Member
 	// Members returns the members that may receive from this server, as they are known now.
 	Members func() []election.Member
+	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means 1024.
+	KeepWAL int
 	// Parameters are the user's settings. Those that the safety of the data rests on are ours.
 	Parameters []postgres.Setting
 	// Environment is that of the server's processes, with a PATH to its binaries.
@@ -55,6 +57,8 @@ type Engine struct {
 	// before is the last life, also after its end.
 	before   *life
 	observed engine.Observation
+	// abort ends a clone that is under way.
+	abort context.CancelFunc
 	// unflushed is the start of the oldest heartbeat that the local disk has not taken.
 	unflushed time.Time
 }
@@ -143,6 +147,9 @@ func (e *Engine) forget(l *life, problem string) {
 	}
 	if e.life != nil {
 		e.life.cancel()
+	}
+	if l == nil && e.abort != nil {
+		e.abort()
 	}
 	e.life = nil
 	e.unflushed = time.Time{}

@@ -37,7 +37,7 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 		}
 	}
 	for name, s := range found {
-		tooFar := s.keeps != 0 && s.keeps+keepWAL<<20 < end
+		tooFar := s.keeps != 0 && s.keeps+postgres.LSN(e.keeps())<<20 < end
 		if s.active || wanted[name] && !tooFar {
 			continue
 		}

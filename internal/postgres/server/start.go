@@ -111,7 +111,7 @@ func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
 		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
 	}
 	if err != nil && last != nil {
-		return fmt.Errorf("%w: %w", err, last)
+		return fmt.Errorf("%w: %s", err, l.output.last())
 	}
 	l.output.quieten()
 	return err
@@ -236,7 +236,11 @@ func (e *Engine) plant(timeline uint32) error {
 	if err != nil {
 		return err
 	}
-	missing, err := postgres.Numbers(files, timeline)
+	own, err := e.followed()
+	if err != nil {
+		return err
+	}
+	missing, err := postgres.Numbers(files, own, timeline)
 	if err != nil {
 		return fmt.Errorf("claiming a timeline: %w", err)
 	}

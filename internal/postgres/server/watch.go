@@ -17,6 +17,9 @@ import (
 // watchEvery is how often a server is measured.
 const watchEvery = 250 * time.Millisecond
 
+// streamPatience is how long a standby may take to connect before it is told that it does not.
+const streamPatience = 3 * time.Second
+
 // nearBytes is how far behind a member may be that is about to have all.
 const nearBytes = 16 << 20
 
@@ -35,6 +38,23 @@ type standbyLook struct {
 	waits     int
 	connected bool
 	lag       time.Duration
+	// since is when a source was first seen without a connection to it.
+	since time.Time
+}
+
+// problem says why nothing is received; "" if something is, or nothing shall be.
+func (s *standbyLook) problem(server election.Server, l *life, at time.Time) string {
+	if s.connected || server.Source == (election.Source{}) {
+		s.since = time.Time{}
+		return ""
+	}
+	if s.since.IsZero() {
+		s.since = at
+	}
+	if at.Sub(s.since) < streamPatience {
+		return ""
+	}
+	return fmt.Sprintf("receives nothing from %s: %s", server.Source.Leader.Name, l.output.notReceiving())
 }
 
 func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
@@ -126,10 +146,12 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	if err != nil {
 		return err
 	}
+	at := e.Clock.Now()
 	e.note(l, func(o *engine.Observation) {
 		if o.Server.State != election.Standby {
 			return
 		}
+		o.Problem = look.problem(o.Server, l, at)
 		o.Connected, o.Lag = look.connected, look.lag
 		if !o.Server.Final {
 			o.Server.Position = position
