@@ -9,6 +9,7 @@ package instance
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -103,6 +104,7 @@ type Instance struct {
 	reportsAt time.Time
 	status    atomic.Pointer[Status]
 	member    atomic.Pointer[election.Member]
+	members   atomic.Pointer[[]election.Member]
 	// full is how full the volume was when that was last measured, in percent.
 	full       int
 	measuring  bool
@@ -134,6 +136,7 @@ func New(options Options) (*Instance, error) {
 	i.configure(options.Config)
 	i.status.Store(&Status{Turn: i.started})
 	i.member.Store(new(i.core.Me))
+	i.members.Store(&[]election.Member{})
 	return i, nil
 }
 
@@ -254,6 +257,7 @@ func (i *Instance) observe() {
 	i.core.Now = i.now()
 	seen := i.Engine.Observe()
 	i.core.Heartbeat(i.asElection(seen))
+	i.noteMembers()
 	for _, receiver := range seen.Receivers {
 		if receiver.FlushedAt.After(i.flushed[receiver.Member]) {
 			i.flushed[receiver.Member] = receiver.FlushedAt
@@ -299,3 +303,19 @@ func randomJitter() time.Duration { return rand.N(jitter) }
 
 // Member is the data of this instance, as others know them. It may be called at any time.
 func (i *Instance) Member() election.Member { return *i.member.Load() }
+
+// Members are the other members with data, as far as they have been heard. It may be called at any
+// time.
+func (i *Instance) Members() []election.Member { return *i.members.Load() }
+
+func (i *Instance) noteMembers() {
+	var members []election.Member
+	for index := range i.core.Peers {
+		if member := i.core.Peers[index].Member; member.HasData() {
+			members = append(members, member)
+		}
+	}
+	if !slices.Equal(members, i.Members()) {
+		i.members.Store(&members)
+	}
+}

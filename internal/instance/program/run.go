@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -51,7 +52,7 @@ func run(asked context.Context, o options, environment []string, logger logr.Log
 	if err != nil {
 		return err
 	}
-	parts.member = i.Member
+	parts.instance.Store(i)
 	return runAll(asked, o, i, access, parts)
 }
 
@@ -168,13 +169,14 @@ type parts struct {
 	engine       *server.Engine
 	certificates *peers.Certificates
 	client       *peers.Client
-	member       func() election.Member
-	log          logr.Logger
+	// instance is nil until it is made, which needs the other parts.
+	instance atomic.Pointer[instance.Instance]
+	log      logr.Logger
 }
 
 // assemble opens the volume and prepares the rest. It starts nothing.
 func assemble(o options, environment []string, logger logr.Logger) (*parts, error) {
-	p := &parts{log: logger, member: func() election.Member { return election.Member{Name: o.pod} }}
+	p := &parts{log: logger}
 	var err error
 	if p.certificates, err = peers.LoadCertificates(o.certificates); err != nil {
 		return nil, err
@@ -192,10 +194,24 @@ func assemble(o options, environment []string, logger logr.Logger) (*parts, erro
 	}
 	p.engine = server.New(server.Options{
 		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
-		Me: func() election.Member { return p.member() }, Environment: environment, Log: os.Stdout,
+		Me: p.member, Members: p.members, Environment: environment, Log: os.Stdout,
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return p, nil
+}
+
+func (p *parts) member() election.Member {
+	if i := p.instance.Load(); i != nil {
+		return i.Member()
+	}
+	return election.Member{}
+}
+
+func (p *parts) members() []election.Member {
+	if i := p.instance.Load(); i != nil {
+		return i.Members()
+	}
+	return nil
 }
 
 func (p *parts) close() {

@@ -95,7 +95,7 @@ func (e *Engine) replication(ctx context.Context, from engine.Upstream) (*pgconn
 	}
 	config.Host, config.Port, config.ConnectTimeout, config.Fallbacks = from.Host, uint16(e.Port), 2*connectTimeout, nil
 	config.TLSConfig = &tls.Config{
-		Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: from.Host, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: certified(from), MinVersion: tls.VersionTLS12,
 	}
 	config.RuntimeParams = map[string]string{"replication": "yes", "application_name": "mainstay-clone"}
 	session, err := pgconn.ConnectConfig(ctx, config)

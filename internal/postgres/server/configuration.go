@@ -88,7 +88,7 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	source, err := e.connection(major, c.source)
+	source, err := e.connection(c.source)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func patience(source *engine.Upstream) string {
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // connection returns the primary_conninfo for a source.
-func (e *Engine) connection(major int, from *engine.Upstream) (string, error) {
+func (e *Engine) connection(from *engine.Upstream) (string, error) {
 	if from == nil {
 		return "", nil
 	}
@@ -144,20 +144,28 @@ func (e *Engine) connection(major int, from *engine.Upstream) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mode := "verify-full"
-	if _, err := netip.ParseAddr(from.Host); err == nil && major < 15 {
-		// That libpq compares addresses with names only.
-		mode = "verify-ca"
+	settings := []postgres.Setting{{Name: "host", Value: certified(*from)}}
+	if certified(*from) != from.Host {
+		settings = append(settings, postgres.Setting{Name: "hostaddr", Value: from.Host})
 	}
 	keys := e.keys(from.Term)
-	return postgres.Connection([]postgres.Setting{
-		{Name: "host", Value: from.Host}, {Name: "port", Value: strconv.Itoa(e.Port)},
+	return postgres.Connection(append(settings, []postgres.Setting{
+		{Name: "port", Value: strconv.Itoa(e.Port)},
 		{Name: "user", Value: postgres.ReplicationRole}, {Name: "application_name", Value: name},
-		{Name: "sslmode", Value: mode}, {Name: "sslrootcert", Value: filepath.Join(keys, "ca.crt")},
+		{Name: "sslmode", Value: "verify-full"}, {Name: "sslrootcert", Value: filepath.Join(keys, "ca.crt")},
 		{Name: "sslcert", Value: filepath.Join(keys, "tls.crt")}, {Name: "sslkey", Value: filepath.Join(keys, "tls.key")},
 		{Name: "connect_timeout", Value: "2"}, {Name: "tcp_user_timeout", Value: "5000"},
 		{Name: "keepalives_idle", Value: "2"}, {Name: "keepalives_interval", Value: "1"}, {Name: "keepalives_count", Value: "3"},
-	})
+	}...))
+}
+
+// certified is the name that the leader's certificate must have: that by which it is reached, or,
+// where that is an address, which may be another's tomorrow, the name of its pod.
+func certified(from engine.Upstream) string {
+	if _, err := netip.ParseAddr(from.Host); err == nil {
+		return from.Leader.Name
+	}
+	return from.Host
 }
 
 func (e *Engine) runFile(name string) string { return filepath.Join(e.Run, name) }

@@ -23,7 +23,7 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	if err != nil {
 		return err
 	}
-	source, err := e.connection(l.major, c.source)
+	source, err := e.connection(c.source)
 	if err != nil {
 		return err
 	}
