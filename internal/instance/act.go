@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -84,11 +83,12 @@ func (i *Instance) publish(ctx context.Context, term uint64) {
 	i.beside(ctx, requestTime, func(ctx context.Context) func() {
 		err := i.Cluster.Publish(ctx, term)
 		return func() {
-			if err != nil && !errors.Is(err, context.Canceled) {
+			if err == nil {
+				i.core.PublishedAddress(term)
+			} else if text := err.Error(); text != i.unpublished {
+				i.unpublished = text // It is tried every second, and said once.
 				i.Log.Error(err, "the address could not be published: it is tried again", "term", term)
-				return
 			}
-			i.core.PublishedAddress(term)
 		}
 	})
 }

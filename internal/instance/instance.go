@@ -84,6 +84,8 @@ type Instance struct {
 	operation *operation
 	idleUntil time.Time
 	failures  int
+	// led is the history of the server while it led last.
+	led election.History
 	// measuredFrom is since when the loop has run without having been stopped itself.
 	measuredFrom time.Time
 	lastTurn     time.Time
@@ -91,6 +93,8 @@ type Instance struct {
 	flushed map[election.Member]time.Time
 	// requests are the peers that wait for the answer to a promise that they asked for.
 	requests map[string]chan<- election.PromiseReply
+	// unpublished is why the address could not be published, as it was said last.
+	unpublished string
 	// farewells counts the pings that say that the record is released and have no answer yet.
 	farewells int
 	// pinging counts the pings to a peer that have no answer yet, and knocking is true while it is
@@ -276,6 +280,12 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	server := seen.Server
 	if !i.core.Me.HasData() {
 		server.State = election.NoData
+	}
+	if server.State == election.Leading {
+		i.led = server.History
+	} else if server.History == "" && server.State == election.Stopped && i.core.Held.Promoted {
+		// A leader whose server is down still says what its data contain, until it leads no more.
+		server.History = i.led
 	}
 	if i.operation != nil {
 		server.Busy = true

@@ -101,6 +101,7 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 		i.begin(ctx, &operation{name: "set the rule of commits", limit: shortly},
 			func(ctx context.Context) error { return server.SetRule(ctx, action.Rule) }, nil)
 	case election.Promote:
+		i.led = "" // That of an earlier term would put others' data aside.
 		i.core.Promoting()
 		i.begin(ctx, &operation{name: fmt.Sprintf("lead on timeline %d", action.Timeline), mayWrite: true, limit: shortly},
 			func(ctx context.Context) error { return server.Promote(ctx, action.Timeline) }, nil)

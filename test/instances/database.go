@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +23,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/program"
@@ -224,7 +228,7 @@ func (p *Pod) Start() {
 	process, err := start(p.d.root, p.d.outside(p.Name, "log"), []string{"PATH=" + os.Getenv("MAINSTAY_POSTGRESQL_PATH"), "HOME=/tmp"},
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
-		"--listen="+p.Address, "--advertise="+p.Address, "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
+		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
 		"--hosts="+strings.Join(hosts, ","), "--log-format=text")
 	p.d.must(err)
 	p.process = process
@@ -275,7 +279,7 @@ func (d *Database) end() {
 		}
 		if d.t.Failed() {
 			log, _ := os.ReadFile(d.outside(pod.Name, "log"))
-			d.t.Logf("log of %s:\n%s", pod.Name, log[max(0, len(log)-20_000):])
+			d.t.Logf("log of %s:\n%s", pod.Name, log[max(0, len(log)-60_000):])
 		}
 	}
 	for _, cleanup := range d.cleanups {
@@ -284,18 +288,73 @@ func (d *Database) end() {
 	_ = os.RemoveAll(d.outside())
 }
 
-// Published returns the address that the write Service leads to, "" if there is none.
-func (d *Database) Published(ctx context.Context) string {
-	var slices discoveryv1.EndpointSliceList
-	if err := d.server.Client.List(ctx, &slices, client.InNamespace(d.namespace)); err != nil {
-		return ""
+// advertised is the address that an instance publishes: Kubernetes takes none of loopback.
+func (p *Pod) advertised() string { return strings.Replace(p.Address, "127.", "10.", 1) }
+
+// Published returns the pod that the write Service leads to, nil if there is none.
+func (d *Database) Published(ctx context.Context) *Pod {
+	var slice discoveryv1.EndpointSlice
+	if err := d.server.Client.Get(ctx, d.key(cluster.WriteServiceName(name)), &slice); err != nil || len(slice.Endpoints) == 0 {
+		return nil
 	}
-	for _, slice := range slices.Items {
-		for _, endpoint := range slice.Endpoints {
-			return endpoint.Addresses[0]
+	for _, pod := range d.Pods {
+		if slice.Endpoints[0].Addresses[0] == pod.advertised() {
+			return pod
 		}
 	}
-	return ""
+	return nil
+}
+
+func (d *Database) key(object string) client.ObjectKey {
+	return client.ObjectKey{Namespace: d.namespace, Name: object}
+}
+
+// Record returns what the Lease says.
+func (d *Database) Record(ctx context.Context) election.Record {
+	var lease coordinationv1.Lease
+	if err := d.server.Client.Get(ctx, d.key(name), &lease); err != nil {
+		return election.Record{}
+	}
+	record, err := election.Decode(lease.Annotations[api.AnnotationRecord])
+	if err != nil {
+		d.t.Errorf("the record can't be read: %v", err)
+	}
+	return record
+}
+
+// IsWhole reports whether one instance leads, all others follow, and commits may wait for any.
+func (d *Database) IsWhole(ctx context.Context) bool {
+	record, published := d.Record(ctx), d.Published(ctx)
+	if !record.Open || published == nil || record.Holder.Member.Name != published.Name || len(record.Rules) != 1 ||
+		len(record.Rules[0].Set) != len(d.Pods)-1 {
+		return false
+	}
+	for _, pod := range d.Pods {
+		var object corev1.Pod
+		if err := d.server.Client.Get(ctx, d.key(pod.Name), &object); err != nil {
+			return false
+		}
+		if role := object.Labels[api.LabelRole]; (pod == published) != (role == "primary") || role == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// SQL runs statements on the server of a pod, as its owner, and returns what they print.
+func (p *Pod) SQL(statements string) (string, error) {
+	command := exec.Command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", filepath.Join(p.d.directory, p.Name, "run"),
+		"-U", "postgres", "-tA", "-c", statements)
+	command.Env = []string{"PATH=" + os.Getenv("MAINSTAY_POSTGRESQL_PATH"), "HOME=/tmp"}
+	command.Path = filepath.Join(strings.Split(os.Getenv("MAINSTAY_POSTGRESQL_PATH"), ":")[0], "psql")
+	command.Err = nil
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: p.d.root, Credential: &syscall.Credential{Uid: user, Gid: user}}
+	command.Dir = "/"
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("asking the server of %s: %w: %s", p.Name, err, output)
+	}
+	return strings.TrimSpace(string(output)), nil
 }
 
 // Await waits until something is so, and fails the test if that takes longer than the limit.
@@ -308,4 +367,10 @@ func (d *Database) Await(what string, limit time.Duration, isSo func() bool) tim
 		}
 	}
 	return time.Since(begun)
+}
+
+// Wipe loses the volume of a pod that does not run.
+func (p *Pod) Wipe() error {
+	volume := p.d.outside(p.Name, "volume")
+	return errors.Join(os.RemoveAll(volume), os.Mkdir(volume, 0o700), os.Chown(volume, user, user))
 }

@@ -1,8 +1,11 @@
 package instances
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,9 +13,13 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-var server *testenv.Server
+var (
+	server *testenv.Server
+	rounds = flag.Int("rounds", 1, "how often each fault is tried")
+)
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	code := 1
 	var err error
 	if server, err = testenv.Start(testenv.Options{}); err != nil {
@@ -24,8 +31,113 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestADatabaseIsMade(t *testing.T) {
-	d := New(t, server, program.Settings{FailoverAfter: "5s"}, 3)
-	took := d.Await("address that is published", time.Minute, func() bool { return d.Published(t.Context()) != "" })
-	t.Logf("published after %s", took)
+// after is spec.failover.after of all databases here.
+const after = "5s"
+
+// fault is something that happens to a database that works.
+type fault struct {
+	name string
+	// hurt does it to the leader, or another one.
+	hurt func(d *Database, leader, other *Pod)
+	// mend makes good what it did, after writes are acknowledged again.
+	mend func(d *Database, leader, other *Pod)
+	// gap is for how long no write may be acknowledged. It allows for a machine that does other
+	// things too: what is usual is printed.
+	gap time.Duration
+	// leaderStays is true if nobody else may be elected.
+	leaderStays bool
+}
+
+var faults = []fault{
+	{name: "the postmaster is killed", gap: 6 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { _ = syscall.Kill(leader.process.Postmaster(), syscall.SIGKILL) }},
+	{name: "the program is killed", gap: 10 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { leader.Kill() },
+		mend: func(_ *Database, leader, _ *Pod) { leader.Start() }},
+	{name: "the pod is asked to end", gap: 6 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGTERM) },
+		mend: func(_ *Database, leader, _ *Pod) { <-leader.process.ended; leader.Start() }},
+	{name: "the program is stopped", gap: 15 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGSTOP) },
+		mend: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGCONT) }},
+	{name: "the postmaster is stopped", gap: 25 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) {
+			signalAll(leader.process.All()[1:], syscall.SIGSTOP)
+		},
+		mend: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGCONT) }},
+	{name: "all processes are stopped", gap: 15 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGSTOP) },
+		mend: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGCONT) }},
+	{name: "the leader is cut off", gap: 15 * time.Second,
+		hurt: func(_ *Database, leader, _ *Pod) { leader.Isolate(true) },
+		mend: func(_ *Database, leader, _ *Pod) { leader.Isolate(false) }},
+	{name: "a replica is cut off", gap: 4 * time.Second, leaderStays: true,
+		hurt: func(_ *Database, _, other *Pod) { other.Isolate(true) },
+		mend: func(_ *Database, _, other *Pod) { other.Isolate(false) }},
+	{name: "a replica loses its volume", gap: 4 * time.Second, leaderStays: true,
+		hurt: func(d *Database, _, other *Pod) {
+			other.Kill()
+			d.must(other.Wipe())
+		},
+		mend: func(_ *Database, _, other *Pod) { other.Start() }},
+	{name: "the leader and a replica are killed", gap: 20 * time.Second,
+		hurt: func(_ *Database, leader, other *Pod) {
+			leader.Kill()
+			other.Kill()
+			other.Start()
+		},
+		mend: func(_ *Database, leader, _ *Pod) { leader.Start() }},
+}
+
+// TestFaults lets faults happen to databases that clients write to: nothing that was acknowledged
+// may be lost, and no two servers may acknowledge at once.
+func TestFaults(t *testing.T) {
+	const databases = 2
+	for part := range databases {
+		t.Run(fmt.Sprintf("database %d", part), func(t *testing.T) {
+			t.Parallel()
+			d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+			took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+			t.Logf("three instances serve after %s", took.Round(time.Millisecond))
+			clients := NewClients(t, d)
+			d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 50 })
+			for round := range *rounds {
+				for i, f := range faults {
+					if i%databases == part && !t.Failed() {
+						happens(t, d, clients, f, round)
+					}
+				}
+			}
+		})
+	}
+}
+
+// happens lets a fault happen, and waits until all is well again.
+func happens(t *testing.T, d *Database, clients *Clients, f fault, round int) {
+	t.Helper()
+	leader := d.Published(t.Context())
+	other := d.Pods[(slices.Index(d.Pods, leader)+1+round%2)%len(d.Pods)]
+	term := d.Record(t.Context()).Term
+	begun := time.Now()
+	f.hurt(d, leader, other)
+	d.Await("new leader after "+f.name, time.Minute, func() bool {
+		return f.leaderStays || d.Published(t.Context()) != leader || d.Record(t.Context()).Term > term && d.Record(t.Context()).Open
+	})
+	before := clients.acknowledged()
+	d.Await("acknowledged writes after "+f.name, time.Minute, func() bool { return clients.acknowledged() > before+20 })
+	if f.mend != nil {
+		f.mend(d, leader, other)
+	}
+	whole := d.Await("whole database after "+f.name, 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	gap := clients.Ledger.LongestGap(begun)
+	t.Logf("%s: no write for %s; whole %s after it was mended", f.name, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
+	if gap > f.gap {
+		t.Errorf("%s: no write for %s, want at most %s", f.name, gap, f.gap)
+	}
+	if f.leaderStays && d.Record(t.Context()).Term != term {
+		t.Errorf("%s: somebody else was elected", f.name)
+	}
+	for _, wrong := range clients.Check() {
+		t.Errorf("%s: %s", f.name, wrong)
+	}
 }

@@ -83,9 +83,10 @@ func (l *Ledger) Acknowledged() (acknowledged, failed int, last error) {
 	return len(l.acknowledged), l.failures, l.lastError
 }
 
-// Check compares the ledger with all rows that the database has, and returns what is wrong: an
-// acknowledged entry that is missing, an entry that is there twice, or one that nobody wrote.
-func (l *Ledger) Check(rows []Entry) []string {
+// Check compares the ledger with all rows that the database had when it was asked at a time, and
+// returns what is wrong: an entry that was acknowledged before that and is missing, an entry that is
+// there twice, or one that nobody wrote.
+func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	there := map[Entry]int{}
@@ -94,7 +95,7 @@ func (l *Ledger) Check(rows []Entry) []string {
 	}
 	var wrong []string
 	for _, a := range l.acknowledged {
-		if there[a.entry] == 0 {
+		if there[a.entry] == 0 && a.at.Before(asked) {
 			wrong = append(wrong, fmt.Sprintf("%s %d is lost: %s acknowledged it at %s", a.entry.Client, a.entry.Seq, a.server,
 				a.at.Format("15:04:05.000")))
 		}

@@ -65,7 +65,7 @@ func TestLedger(t *testing.T) {
 				if c.spoil != nil {
 					rows = c.spoil(rows)
 				}
-				wrong := strings.Join(l.Check(rows), "\n")
+				wrong := strings.Join(l.Check(rows, time.Now()), "\n")
 				if c.want == "" && wrong != "" || !strings.Contains(wrong, c.want) {
 					t.Errorf("got %q, want %q", wrong, c.want)
 				}

@@ -405,7 +405,7 @@ func (s *Server) Observe() engine.Observation {
 		seen.Server.Source = election.Source{Leader: s.source.Leader, Term: s.source.Term}
 		seen.Connected = s.leader(s.source) != nil
 	}
-	if s.state == election.Leading || s.clean {
+	if s.state == election.Leading {
 		seen.Server.History = s.data.history()
 	}
 	if s.state == election.Leading {

@@ -1,0 +1,154 @@
+package instances
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/test/ledger"
+)
+
+// password is that of the only user who connects from outside.
+const password = "only-for-this-test"
+
+// Clients write into a database all the time: some through the write Service, and one on each
+// instance, which must not be acknowledged anything beside the primary.
+type Clients struct {
+	d         *Database
+	Ledger    *ledger.Ledger
+	published atomic.Pointer[Pod]
+}
+
+// pauses of the clients, and for how long they wait for an answer.
+const (
+	writeEvery = 10 * time.Millisecond
+	writeLimit = 3 * time.Second
+)
+
+// NewClients makes the table and the user, and starts the clients. They end with the test.
+func NewClients(t testing.TB, d *Database) *Clients {
+	t.Helper()
+	c := &Clients{d: d, Ledger: ledger.New()}
+	_, err := d.Published(t.Context()).SQL("CREATE ROLE app LOGIN PASSWORD '" + password + "';" +
+		"CREATE TABLE ledger (client text, seq int); GRANT ALL ON ledger TO app; GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO app")
+	d.must(err)
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	running := 1
+	go func() { c.look(ctx); done <- struct{}{} }()
+	for i := range 2 {
+		running++
+		go func() {
+			c.Ledger.Client(ctx, fmt.Sprintf("client-%d", i), writeEvery, writeLimit, (&connection{to: c.published.Load}).write)
+			done <- struct{}{}
+		}()
+	}
+	for _, pod := range d.Pods {
+		running++
+		go func() {
+			c.Ledger.Client(ctx, "on-"+pod.Name, 50*writeEvery, writeLimit, (&connection{to: func() *Pod { return pod }}).write)
+			done <- struct{}{}
+		}()
+	}
+	t.Cleanup(func() {
+		end()
+		for range running {
+			<-done
+		}
+	})
+	return c
+}
+
+// look finds out where the write Service leads, as kube-proxy does.
+func (c *Clients) look(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(writeEvery) {
+		if pod := c.d.Published(ctx); pod != nil {
+			c.published.Store(pod)
+		}
+	}
+}
+
+// Check compares the ledger with the rows of the primary.
+func (c *Clients) Check() []string {
+	asked := time.Now()
+	output, err := c.published.Load().SQL("SELECT client || ' ' || seq FROM ledger")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var rows []ledger.Entry
+	for line := range strings.Lines(output) {
+		var row ledger.Entry
+		if _, err := fmt.Sscanf(line, "%s %d", &row.Client, &row.Seq); err != nil {
+			return []string{fmt.Sprintf("the row %q: %v", line, err)}
+		}
+		rows = append(rows, row)
+	}
+	return append(c.Ledger.Check(rows, asked), c.Ledger.TwoAtOnce()...)
+}
+
+// connection is the connection of one client, which it keeps while it works.
+type connection struct {
+	to      func() *Pod
+	at      *Pod
+	session *pgx.Conn
+}
+
+// write implements [ledger.Write].
+func (c *connection) write(ctx context.Context, entry ledger.Entry) (string, error) {
+	if pod := c.to(); c.session == nil || pod != c.at {
+		if err := c.connect(ctx, pod); err != nil {
+			return "", err
+		}
+	}
+	var file string
+	err := c.session.QueryRow(ctx, "INSERT INTO ledger VALUES ($1, $2) RETURNING pg_walfile_name(pg_current_wal_insert_lsn())",
+		entry.Client, entry.Seq).Scan(&file)
+	if err != nil {
+		c.close()
+		return "", err
+	}
+	const timelineDigits = 8
+	return c.at.Name + "/" + file[:timelineDigits], nil
+}
+
+func (c *connection) connect(ctx context.Context, pod *Pod) error {
+	c.close()
+	if pod == nil {
+		return errors.New("no address is published")
+	}
+	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=app password=%s dbname=postgres sslmode=require connect_timeout=1",
+		pod.Address, serverPort, password))
+	if err != nil {
+		return err
+	}
+	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // this is a test's server
+	if c.session, err = pgx.ConnectConfig(ctx, config); err != nil {
+		c.session = nil
+		return err
+	}
+	c.at = pod
+	return nil
+}
+
+func (c *connection) close() {
+	if c.session == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = c.session.Close(ctx)
+	c.session = nil
+}
+
+// acknowledged is how many writes were.
+func (c *Clients) acknowledged() int {
+	count, _, _ := c.Ledger.Acknowledged()
+	return count
+}
