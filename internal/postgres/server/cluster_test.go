@@ -138,7 +138,9 @@ func (i *instance) launch(root, base, home string) {
 	}{output, input})
 	t.Cleanup(func() {
 		_ = i.client.Close()
-		_ = i.cmd.Wait()
+		if err := i.cmd.Wait(); err != nil {
+			t.Errorf("%s: the instance ended: %v", i.name, err)
+		}
 		if t.Failed() {
 			said, _ := os.ReadFile(log.Name())
 			t.Logf("%s:\n%.60000s", i.name, said)

@@ -108,8 +108,11 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	return nil
 }
 
-// endReceivers ends every process that receives, and sees that none is left.
+// endReceivers ends every process that receives, and sees that none is left. One that does not end
+// is a reason to kill the server.
 func (e *Engine) endReceivers(ctx context.Context, l *life) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, endWithin, errors.New("the process that receives does not end"))
+	defer cancel()
 	gone := 0
 	return e.until(ctx, func() (bool, error) {
 		receivers, maybeMore := l.receivers()
@@ -214,6 +217,9 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 	}
 	return e.settlePosition(ctx, next)
 }
+
+// endWithin is how long a process that receives may take to end.
+const endWithin = 3 * time.Second
 
 // stopStandby is how long a standby may take to stop by itself, before it is killed.
 const stopStandby = 5 * time.Second

@@ -136,6 +136,26 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestFrozenReceiver: a promise is not given while something may receive.
+func TestFrozenReceiver(t *testing.T) {
+	_, b, _ := newCluster(t).begin(2)
+	frozen := 0
+	for child, title := range supervise.Children(b.pid()) {
+		if strings.Contains(title, "walreceiver") {
+			frozen = child
+		}
+	}
+	check(t, syscall.Kill(frozen, syscall.SIGSTOP))
+	answer, err := b.try(Call{Do: "unfollow"})
+	if err == nil || !strings.Contains(err.Error(), "the process that receives does not end") || answer.Observed.Server.Final {
+		t.Errorf("got %v, %+v", err, answer.Observed.Server)
+	}
+	b.do(Call{Do: "kill"})
+	if position := b.start(); !strings.HasPrefix(string(position), "2:") {
+		t.Errorf("got %s", position)
+	}
+}
+
 // TestKillInBetween: whatever is under way, nothing runs after a kill.
 func TestKillInBetween(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
