@@ -243,6 +243,10 @@ faults: export MAINSTAY_FAULT_PLAN := $(if $(PLAN),$(abspath $(PLAN)))
 faults: ## let every request of the manager fail in every way, or, with PLAN=FILE, as a plan says
 	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole instances-whole)
 
+.PHONY: test-instances
+test-instances: ## run databases with real PostgreSQL servers on this machine, to which faults happen; not part of `make test` yet
+	go run ./hack/testrun instances-servers
+
 .PHONY: test-compat
 test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36; not part of `make test`
 	go run ./hack/testrun compat-1.33 compat-1.34 compat-1.36

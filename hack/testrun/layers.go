@@ -66,6 +66,10 @@ var layers = []layer{
 	// find.
 	{name: "instances-whole", lane: hostLane, onRequest: true, budget: 30 * time.Minute,
 		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000"))},
+	// On request: real servers, to which faults happen while clients write.
+	{name: "instances-servers", lane: hostLane, onRequest: true, budget: 8 * time.Minute, prepare: instances, runs: commands(
+		goTest{directory: ".", arguments: []string{"-tags", "instances", "-timeout", "20m", "./internal/postgres/server/"}},
+		goTest{directory: ".", arguments: []string{"-timeout", "40m", "./test/instances/"}})},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},

@@ -66,6 +66,27 @@ func assets(options ...string) func(context.Context, *step.Log) ([]string, error
 	}
 }
 
+// instances builds what real databases on this machine need: the API server, the program, and the
+// files of an image with PostgreSQL.
+func instances(ctx context.Context, log *step.Log) ([]string, error) {
+	const image = "postgresql-17"
+	environment, err := assets()(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	program := absolute("bin/mainstay-instance")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/mainstay-instance")
+	if err := log.Show("building the program of an instance", build); err != nil {
+		return nil, err
+	}
+	unpack := exec.CommandContext(ctx, step.Testbed, "image", "root", image)
+	if err := log.Show("unpacking an image of PostgreSQL, unless that is done", unpack); err != nil {
+		return nil, err
+	}
+	root, err := step.Ask(ctx, "image", "root", image)
+	return append(environment, "MAINSTAY_INSTANCE="+program, "MAINSTAY_POSTGRESQL_ROOT="+root), err
+}
+
 // testbedEnvironment makes the tests of the testbed use the built tool, and record the state of the
 // machine.
 func testbedEnvironment() []string {

@@ -43,8 +43,8 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// Issue writes a certificate of a pod, its key, and the authority's certificate to a directory, as a
-// mounted Secret has them.
+// Issue writes a certificate of a pod, its key, and the authority's certificate to a directory, as
+// a mounted Secret has them.
 func (a *Authority) Issue(directory, pod string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -72,7 +72,9 @@ var blocks atomic.Int32
 // New starts a database with some instances. Its first one initialises it. It ends with the test.
 func New(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
 	t.Helper()
-	d := &Database{t: t, server: server, namespace: server.Namespace(t), block: 1 + int(blocks.Add(1))%250, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT")}
+	d := &Database{
+		t: t, server: server, namespace: server.Namespace(t), block: 1 + int(blocks.Add(1))%250, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
+	}
 	binary := os.Getenv("MAINSTAY_INSTANCE")
 	if d.root == "" || binary == "" {
 		t.Fatal("MAINSTAY_POSTGRESQL_ROOT and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both")
@@ -123,6 +125,20 @@ func (d *Database) prepare(binary string) error {
 	return errors.Join(os.Chmod(outside, 0o755), os.WriteFile(d.outside("mainstay-instance"), content, 0o755))
 }
 
+// programs is the folder with the programs of the server, in the image.
+func (d *Database) programs() string {
+	found, err := filepath.Glob(filepath.Join(d.root, "usr/lib/postgresql/*/bin/postgres"))
+	if err != nil || len(found) == 0 {
+		d.t.Fatalf("%s is no image with PostgreSQL: %v", d.root, err)
+	}
+	return strings.TrimPrefix(filepath.Dir(found[0]), d.root)
+}
+
+// environment is that of the containers.
+func (d *Database) environment() []string {
+	return []string{"PATH=" + d.programs() + ":/usr/bin:/bin", "HOME=/tmp"}
+}
+
 // outside returns the path of a file of the database as this test sees it.
 func (d *Database) outside(elements ...string) string {
 	return filepath.Join(append([]string{d.root, d.directory}, elements...)...)
@@ -139,7 +155,8 @@ func (d *Database) create(ctx context.Context, settings program.Settings) error 
 		return err
 	}
 	objects := []client.Object{lease, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name + "-instances"}, Data: map[string]string{program.SettingsKey: string(text)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: cluster.SettingsName(name)},
+		Data:       map[string]string{program.SettingsKey: string(text)},
 	}}
 	for _, object := range objects {
 		if err := d.server.Client.Create(ctx, object); err != nil {
@@ -198,10 +215,8 @@ func (d *Database) linkAddress(from int, to *Pod) string {
 // writeKubeconfig writes how to connect to an API server.
 func writeKubeconfig(path string, config *rest.Config) error {
 	made := clientcmdapi.NewConfig()
-	made.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, InsecureSkipTLSVerify: config.Insecure}
-	made.AuthInfos["u"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
-	}
+	made.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host}
+	made.AuthInfos["u"] = &clientcmdapi.AuthInfo{} // The way there has the credentials.
 	made.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	made.CurrentContext = "x"
 	if err := clientcmd.WriteToFile(*made, path); err != nil {
@@ -225,7 +240,7 @@ func (p *Pod) Start() {
 		}
 	}
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
-	process, err := start(p.d.root, p.d.outside(p.Name, "log"), []string{"PATH=" + os.Getenv("MAINSTAY_POSTGRESQL_PATH"), "HOME=/tmp"},
+	process, err := start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(),
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
@@ -343,11 +358,9 @@ func (d *Database) IsWhole(ctx context.Context) bool {
 
 // SQL runs statements on the server of a pod, as its owner, and returns what they print.
 func (p *Pod) SQL(statements string) (string, error) {
-	command := exec.Command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", filepath.Join(p.d.directory, p.Name, "run"),
+	command := exec.Command(p.d.programs()+"/psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", filepath.Join(p.d.directory, p.Name, "run"),
 		"-U", "postgres", "-tA", "-c", statements)
-	command.Env = []string{"PATH=" + os.Getenv("MAINSTAY_POSTGRESQL_PATH"), "HOME=/tmp"}
-	command.Path = filepath.Join(strings.Split(os.Getenv("MAINSTAY_POSTGRESQL_PATH"), ":")[0], "psql")
-	command.Err = nil
+	command.Env = p.d.environment()
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: p.d.root, Credential: &syscall.Credential{Uid: user, Gid: user}}
 	command.Dir = "/"
 	output, err := command.CombinedOutput()

@@ -79,7 +79,7 @@ func children(pid int) []int {
 		if err != nil {
 			continue // It has ended.
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				found = append(found, child)
 			}

@@ -84,8 +84,8 @@ func (l *Ledger) Acknowledged() (acknowledged, failed int, last error) {
 }
 
 // Check compares the ledger with all rows that the database had when it was asked at a time, and
-// returns what is wrong: an entry that was acknowledged before that and is missing, an entry that is
-// there twice, or one that nobody wrote.
+// returns what is wrong: an entry that was acknowledged before that and is missing, an entry that
+// is there twice, or one that nobody wrote.
 func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,23 +19,31 @@ import (
 // counts.
 func (c *Cluster) Watch(ctx context.Context, lease func(version string), settings func(data map[string]string)) error {
 	leases := c.follow(c.Database, &coordinationv1.Lease{}, lister{
-		func(options metav1.ListOptions) (runtime.Object, error) { return c.leases.List(ctx, options) },
-		func(options metav1.ListOptions) (watch.Interface, error) { return c.leases.Watch(ctx, options) },
+		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return c.leases.List(ctx, options)
+		},
+		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.leases.Watch(ctx, options)
+		},
 	}, func(object any) {
 		if found, ok := object.(*coordinationv1.Lease); ok {
 			lease(found.ResourceVersion)
 		}
 	})
 	configs := c.follow(SettingsName(c.Database), &corev1.ConfigMap{}, lister{
-		func(options metav1.ListOptions) (runtime.Object, error) { return c.settings.List(ctx, options) },
-		func(options metav1.ListOptions) (watch.Interface, error) { return c.settings.Watch(ctx, options) },
+		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return c.settings.List(ctx, options)
+		},
+		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.settings.Watch(ctx, options)
+		},
 	}, func(object any) {
 		if found, ok := object.(*corev1.ConfigMap); ok {
 			settings(found.Data)
 		}
 	})
-	go leases.Run(ctx.Done())
-	configs.Run(ctx.Done())
+	go leases.RunWithContext(ctx)
+	configs.RunWithContext(ctx)
 	return ctx.Err()
 }
 
@@ -50,8 +58,8 @@ func (c *Cluster) Settings(ctx context.Context) (map[string]string, error) {
 
 // lister lists and watches objects of one kind.
 type lister struct {
-	list  func(metav1.ListOptions) (runtime.Object, error)
-	watch func(metav1.ListOptions) (watch.Interface, error)
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // follow returns what lists and watches one object, again and again with growing pauses.
@@ -59,13 +67,13 @@ func (c *Cluster) follow(name string, kind runtime.Object, of lister, met func(a
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
-			ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				options.FieldSelector = one
-				return of.list(options)
+				return of.list(ctx, options)
 			},
-			WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				options.FieldSelector = one
-				return of.watch(options)
+				return of.watch(ctx, options)
 			},
 		},
 		ObjectType: kind,

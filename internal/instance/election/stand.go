@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -12,14 +13,14 @@ func elect(o *Observed) Action {
 		return nil
 	}
 	record := o.Record.Record
-	if o.Now-o.Held.Claimed >= electing {
+	if waited := o.Now - o.Held.Claimed; waited >= electing || waited >= silent && o.whoIsAhead() != "" {
 		// We never promoted, so nothing was acknowledged under the rule that the claim added. The
 		// same rule may stand there from an earlier term of ours: that stays.
 		if len(record.Rules) > 1 { // The only rule is that of new data, which nobody else has.
 			record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
 		}
 		record.Handover = nil
-		return o.release(record, "too few promises: "+o.whoIsAhead())
+		return o.release(record, "too few promises: "+cmp.Or(o.whoIsAhead(), "not enough members answered"))
 	}
 	// An election may take longer than a leader may write without having renewed.
 	if !o.Record.InFlight && !o.Record.Stale && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
@@ -77,13 +78,15 @@ func (o *Observed) isAhead(position Position) bool {
 	return related == Ahead || related == Incomparable
 }
 
+// whoIsAhead names a member that has promised and has more than we will ever have; "" if none does.
+// It is time that this one stands.
 func (o *Observed) whoIsAhead() string {
 	for i := range o.Peers {
 		if reply := &o.Peers[i].PromiseReply; reply.Term == o.Held.Term && reply.Given && o.isAhead(reply.Position) {
 			return reply.Member.Name + " is ahead"
 		}
 	}
-	return "not enough members answered"
+	return ""
 }
 
 // restart decides for a program that finds its own pod as the holder of an open term: the life

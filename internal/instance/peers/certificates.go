@@ -19,8 +19,8 @@ const CertificatePrefix = "mainstay-instance:"
 // within a minute or two.
 const checkEvery = 10 * time.Second
 
-// Certificates are the files tls.crt, tls.key and ca.crt of a directory, as they are now: a rotation
-// needs no restart.
+// Certificates are the files tls.crt, tls.key and ca.crt of a directory, as they are now: a
+// rotation needs no restart.
 type Certificates struct {
 	directory string
 

@@ -61,13 +61,13 @@ func (c *Client) to(pod string) *http.Client {
 	}
 	made := &http.Client{
 		Transport: &http.Transport{
+			// Without a limit of connections: while one is broken, a request must not wait for its end.
 			ForceAttemptHTTP2: true,
 			HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
 			DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: deadAfter}, Config: c.certificates.client(pod)}
 				return dialer.DialContext(ctx, network, c.address(pod))
 			},
-			MaxConnsPerHost: 1,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -130,7 +130,8 @@ func from(r *http.Request, member election.Member, check func() error) error {
 		return &refusal{http.StatusBadRequest, err.Error()}
 	}
 	if pod := podOf(r.TLS.PeerCertificates[0]); pod != member.Name {
-		return &refusal{http.StatusForbidden, fmt.Sprintf("the certificate is that of %.100q, the message is in the name of %.100q", pod, member.Name)}
+		text := fmt.Sprintf("the certificate is that of %.100q, the message is in the name of %.100q", pod, member.Name)
+		return &refusal{http.StatusForbidden, text}
 	}
 	return nil
 }

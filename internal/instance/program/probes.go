@@ -51,7 +51,8 @@ func registry(of observed) *prometheus.Registry {
 	gauge("primary", "1 if this instance takes writes, else 0.", func(r instance.Report) float64 { return number(r.Role == instance.Primary) })
 	gauge("replica", "1 if this instance receives from the primary, else 0.",
 		func(r instance.Report) float64 { return number(r.Role == instance.Replica) })
-	gauge("term", "The term of the leader that this instance is or follows; 0 without one.", func(r instance.Report) float64 { return float64(r.Term) })
+	gauge("term", "The term of the leader that this instance is or follows; 0 without one.",
+		func(r instance.Report) float64 { return float64(r.Term) })
 	gauge("timeline", "The timeline of a leading server.", func(r instance.Report) float64 { return float64(r.Timeline) })
 	gauge("volume_full_percent", "How full the volume is, in steps of five.", func(r instance.Report) float64 { return float64(r.Full) })
 	return made

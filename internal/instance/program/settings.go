@@ -101,7 +101,8 @@ func (s Settings) after() (time.Duration, error) {
 		after, err = time.ParseDuration(s.FailoverAfter)
 	}
 	if err != nil || after < shortestAfter || after > longestAfter {
-		return 0, fmt.Errorf("failoverAfter: Invalid value: %.100q: must be a duration from %s to %s", s.FailoverAfter, shortestAfter, longestAfter)
+		return 0, fmt.Errorf("failoverAfter: Invalid value: %.100q: must be a duration from %s to %s",
+			s.FailoverAfter, shortestAfter, longestAfter)
 	}
 	return after, nil
 }
