@@ -102,6 +102,8 @@ type Instance struct {
 	pinging  map[string]int
 	asking   map[string]uint64
 	knocking bool
+	// knocksAgain is when that may be looked at next.
+	knocksAgain time.Time
 	// reported is what the Pod says. While reporting, or before reportsAt, it is told nothing else.
 	reported  Report
 	reporting bool

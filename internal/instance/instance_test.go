@@ -36,6 +36,9 @@ type database struct {
 	published string
 	reports   map[string]Report
 	writes    int
+	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
+	frozen string
+	knocks int
 }
 
 // program is one life of the program of a pod.
@@ -118,7 +121,7 @@ func (d *database) start(pod string) {
 func (d *database) program(from, pod string) (*program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.programs[pod]; p != nil && !d.servers.IsCut(pod) && !d.servers.IsCut(from) {
+	if p := d.programs[pod]; p != nil && !d.servers.IsCut(pod) && !d.servers.IsCut(from) && d.frozen != pod && d.frozen != from {
 		return p, nil
 	}
 	return nil, errors.New(pod + " does not answer")
@@ -297,6 +300,23 @@ func TestAtRest(t *testing.T) {
 	})
 }
 
+// TestKnocking: the port of a leader that does not answer is looked at now and then.
+func TestKnocking(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		d.mu.Lock()
+		d.frozen = d.record.Holder.Member.Name
+		d.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.knocks < 4 || d.knocks > 14 {
+			t.Errorf("two replicas looked at the leader's port %d times in 3 seconds", d.knocks)
+		}
+		d.frozen = ""
+	})
+}
+
 // TestWhatFailsIsTriedAgain: with a pause, and with a server that was killed in between.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
@@ -435,6 +455,14 @@ func (p *peers) Promise(ctx context.Context, to string, request election.Promise
 }
 
 func (p *peers) Refused(_ context.Context, name string) bool {
+	p.d.mu.Lock()
+	p.d.knocks++
+	frozen := p.d.frozen == name
+	p.d.mu.Unlock()
+	if frozen {
+		time.Sleep(time.Millisecond)
+		return false
+	}
 	time.Sleep(300 * time.Millisecond)
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()

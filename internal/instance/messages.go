@@ -182,16 +182,19 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 // connections: its program has gone then.
 const quiet = 700 * time.Millisecond
 
+// knockEvery is how often it is looked at the port of a leader that stays quiet.
+const knockEvery = 500 * time.Millisecond
+
 // never is a time that no instance lives to see.
 const never = time.Duration(math.MaxInt64)
 
 // knock finds out whether the port of a leader that is quiet refuses us.
 func (i *Instance) knock(ctx context.Context) {
 	leader, silence := i.core.Quiet()
-	if i.knocking || leader == "" || silence < quiet {
+	if i.knocking || leader == "" || silence < quiet || time.Now().Before(i.knocksAgain) {
 		return
 	}
-	i.knocking = true
+	i.knocking, i.knocksAgain = true, time.Now().Add(knockEvery)
 	i.beside(ctx, pingTime, func(ctx context.Context) func() {
 		refused := i.Peers.Refused(ctx, leader)
 		return func() {
@@ -210,7 +213,7 @@ func (i *Instance) knocksAt() time.Duration {
 	if i.knocking || leader == "" {
 		return never
 	}
-	return i.now() + max(quiet-silence, pause)
+	return i.now() + max(quiet-silence, time.Until(i.knocksAgain), 0)
 }
 
 // beside does something beside the loop, and lets that note what became of it.

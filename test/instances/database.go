@@ -195,7 +195,7 @@ func (d *Database) furnish(pod *Pod) error {
 	d.cleanups = append(d.cleanups, way.Close)
 	for i, from := range d.Pods {
 		if from != pod {
-			pod.Links[from.Name] = NewLink(d.linkAddress(i, pod), pod.Address, serverPort, peerPort)
+			pod.Links[from.Name] = NewLink(func(err error) { d.t.Errorf("a link: %v", err) }, d.linkAddress(i, pod), pod.Address, serverPort, peerPort)
 			d.cleanups = append(d.cleanups, pod.Links[from.Name].Shut)
 		}
 	}
@@ -240,7 +240,7 @@ func (p *Pod) Start() {
 		}
 	}
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
-	process, err := start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(),
+	process, err := start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), p.shut,
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
@@ -250,12 +250,13 @@ func (p *Pod) Start() {
 	for _, link := range p.Links {
 		p.d.must(link.Open())
 	}
-	go func() {
-		<-process.ended
-		for _, link := range p.Links {
-			link.Shut()
-		}
-	}()
+}
+
+// shut lets the ports of a pod refuse connections.
+func (p *Pod) shut() {
+	for _, link := range p.Links {
+		link.Shut()
+	}
 }
 
 // Kill ends the program and all its processes at once, as a lost container does.

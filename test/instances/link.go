@@ -7,11 +7,13 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 )
 
 // Link forwards connections from one instance to the ports of another, until it is cut. A packet
 // that is lost has no answer, so a cut link neither forwards nor closes anything.
 type Link struct {
+	failed   func(error)
 	from, to string
 	ports    []int
 
@@ -26,8 +28,10 @@ type Link struct {
 type pair struct{ from, to net.Conn }
 
 // NewLink returns a link from ports of an address to the same ports of another. It is shut.
-func NewLink(from, to string, ports ...int) *Link {
-	return &Link{from: from, to: to, ports: ports, heals: make(chan struct{}), pairs: map[*pair]bool{}}
+//
+// failed is called when it does not work for a reason of its own.
+func NewLink(failed func(error), from, to string, ports ...int) *Link {
+	return &Link{failed: failed, from: from, to: to, ports: ports, heals: make(chan struct{}), pairs: map[*pair]bool{}}
 }
 
 // Open listens. It is to be called when the other side is about to.
@@ -101,7 +105,11 @@ func (l *Link) wait() {
 func (l *Link) accept(listener net.Listener, port int) {
 	for {
 		from, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
+			l.failed(err)
 			return
 		}
 		go l.forward(from, port)
@@ -112,6 +120,9 @@ func (l *Link) accept(listener net.Listener, port int) {
 func (l *Link) forward(from net.Conn, port int) {
 	l.wait()
 	to, err := net.Dial("tcp", address(l.to, port))
+	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		l.failed(err)
+	}
 	if err != nil {
 		_ = from.Close()
 		return
@@ -124,6 +135,8 @@ func (l *Link) forward(from net.Conn, port int) {
 	both.Go(func() { l.copy(to, from) })
 	both.Go(func() { l.copy(from, to) })
 	both.Wait()
+	_ = from.Close()
+	_ = to.Close()
 	l.mu.Lock()
 	delete(l.pairs, p)
 	l.mu.Unlock()

@@ -25,8 +25,8 @@ type Process struct {
 }
 
 // start starts a program in a root file system. Its first process is the program itself, so that
-// the kernel ends all others with it.
-func start(root, logFile string, environment []string, program ...string) (*Process, error) {
+// the kernel ends all others with it. atEnd is called when they are gone, before ended is closed.
+func start(root, logFile string, environment []string, atEnd func(), program ...string) (*Process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
@@ -47,6 +47,7 @@ func start(root, logFile string, environment []string, program ...string) (*Proc
 		p.err = err
 		p.mu.Unlock()
 		_ = log.Close()
+		atEnd()
 		close(p.ended)
 	}()
 	return p, nil
