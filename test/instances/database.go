@@ -195,7 +195,8 @@ func (d *Database) furnish(pod *Pod) error {
 	d.cleanups = append(d.cleanups, way.Close)
 	for i, from := range d.Pods {
 		if from != pod {
-			pod.Links[from.Name] = NewLink(func(err error) { d.t.Errorf("a link: %v", err) }, d.linkAddress(i, pod), pod.Address, serverPort, peerPort)
+			failed := func(err error) { d.t.Errorf("a link: %v", err) }
+			pod.Links[from.Name] = NewLink(failed, d.linkAddress(i, pod), pod.Address, serverPort, peerPort)
 			d.cleanups = append(d.cleanups, pod.Links[from.Name].Shut)
 		}
 	}
