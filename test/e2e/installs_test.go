@@ -40,6 +40,9 @@ func testUninstallAndManifest(t *testing.T) {
 	apply(t, ns, webapp("shop", demo, "replicas: 2"))
 	waitReady(t, ns, "shop")
 	before := running(t, ns)
+	// The test before this one took the API server away: kube-proxy may still be waiting for it.
+	url := serviceURL(t, ns, "shop")
+	g.Eventually(func() error { _, err := fetch(t.Context(), url); return err }).Should(gomega.Succeed())
 
 	leaveInstrumentations(t, ns)
 	patch(t, ns, "webapp/shop", `{"metadata":{"finalizers":["mainstay.dev/e2e","example.com/e2e"]}}`)
@@ -60,7 +63,7 @@ func testUninstallAndManifest(t *testing.T) {
 	deleteNamespace(t, system)
 	g.Expect(names(t, "", "clusterroles,clusterrolebindings", ours)).To(gomega.BeEmpty())
 	g.Expect(running(t, ns)).To(gomega.Equal(before), "running pods continue")
-	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
+	_, err := fetch(t.Context(), url)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(names(t, ns, "webapps")).To(gomega.HaveLen(1), "CRDs and objects remain")
 

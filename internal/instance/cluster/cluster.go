@@ -17,9 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
-	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -41,30 +38,16 @@ type Options struct {
 // goroutines.
 type Cluster struct {
 	Options
-	leases    coordinationclient.LeaseInterface
-	endpoints discoveryclient.EndpointSliceInterface
-	pods      coreclient.PodInterface
-	settings  coreclient.ConfigMapInterface
+	clients
 }
 
-// New returns the access with a configuration. It connects to nothing.
+// New returns the access with a configuration. It connects to nothing yet.
 func New(config *rest.Config, options Options) (*Cluster, error) {
-	coordination, err := coordinationclient.NewForConfig(config)
+	made, err := newClients(config, options.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
+		return nil, err
 	}
-	discovery, err := discoveryclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	core, err := coreclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	return &Cluster{
-		Options: options, leases: coordination.Leases(options.Namespace), endpoints: discovery.EndpointSlices(options.Namespace),
-		pods: core.Pods(options.Namespace), settings: core.ConfigMaps(options.Namespace),
-	}, nil
+	return &Cluster{Options: options, clients: made}, nil
 }
 
 var _ instance.Cluster = (*Cluster)(nil)
