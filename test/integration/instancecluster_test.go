@@ -41,11 +41,12 @@ func instanceOf(t *testing.T, namespace, pod, address string) (*instancecluster.
 // recordOf is a record of a term.
 func recordOf(term uint64) election.Record {
 	me := election.Member{Name: "db-0", Incarnation: "a"}
-	return election.Record{System: "7", Term: term, Seq: term, Holder: election.Holder{Member: me, PodUID: "u"}, Rules: []election.Rule{{Leader: me}}}
+	holder := election.Holder{Member: me, PodUID: "u"}
+	return election.Record{System: "7", Term: term, Seq: term, Holder: holder, Rules: []election.Rule{{Leader: me}}}
 }
 
-// TestInstanceRecords: a record is written only over what was read, and one that was changed by hand
-// is said to be damaged, not missing.
+// TestInstanceRecords: a record is written only over what was read, and one that was changed by
+// hand is said to be damaged, not missing.
 func TestInstanceRecords(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

@@ -41,7 +41,8 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 	parameters := runtime.NewParameterCodec(known)
 	return clients{
 		leases: gentype.NewClientWithList("leases", byGroup[0], parameters, namespace,
-			func() *coordinationv1.Lease { return &coordinationv1.Lease{} }, func() *coordinationv1.LeaseList { return &coordinationv1.LeaseList{} }),
+			func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
+			func() *coordinationv1.LeaseList { return &coordinationv1.LeaseList{} }),
 		endpoints: gentype.NewClient("endpointslices", byGroup[1], parameters, namespace,
 			func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} }),
 		pods: gentype.NewClient("pods", byGroup[2], parameters, namespace, func() *corev1.Pod { return &corev1.Pod{} }),
