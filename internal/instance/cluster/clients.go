@@ -30,7 +30,8 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 	known.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{})
 	known.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	var byGroup []rest.Interface
-	for _, version := range []schema.GroupVersion{coordinationv1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion, corev1.SchemeGroupVersion} {
+	versions := []schema.GroupVersion{coordinationv1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion, corev1.SchemeGroupVersion}
+	for _, version := range versions {
 		metav1.AddToGroupVersion(known, version)
 		client, err := newClient(config, known, version)
 		if err != nil {
