@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/instance"
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/program"
@@ -326,10 +328,19 @@ func (d *Database) key(object string) client.ObjectKey {
 	return client.ObjectKey{Namespace: d.namespace, Name: object}
 }
 
-// Record returns what the Lease says.
-func (d *Database) Record(ctx context.Context) election.Record {
+// Lease returns the Lease; an empty one if it can't be read.
+func (d *Database) Lease(ctx context.Context) coordinationv1.Lease {
 	var lease coordinationv1.Lease
 	if err := d.server.Client.Get(ctx, d.key(name), &lease); err != nil {
+		return coordinationv1.Lease{}
+	}
+	return lease
+}
+
+// Record returns what the Lease says.
+func (d *Database) Record(ctx context.Context) election.Record {
+	lease := d.Lease(ctx)
+	if lease.Name == "" {
 		return election.Record{}
 	}
 	record, err := election.Decode(lease.Annotations[api.AnnotationRecord])
@@ -347,15 +358,25 @@ func (d *Database) IsWhole(ctx context.Context) bool {
 		return false
 	}
 	for _, pod := range d.Pods {
-		var object corev1.Pod
-		if err := d.server.Client.Get(ctx, d.key(pod.Name), &object); err != nil {
-			return false
-		}
-		if role := object.Labels[api.LabelRole]; (pod == published) != (role == "primary") || role == "" {
+		report := pod.Report(ctx)
+		member := election.Member{Name: pod.Name, Incarnation: report.Incarnation}
+		if pod == published && (report.Role != instance.Primary || member != record.Holder.Member) ||
+			pod != published && (report.Role != instance.Replica || !slices.Contains(record.Rules[0].Set, member)) {
 			return false
 		}
 	}
 	return true
+}
+
+// Report returns what the instance says about itself; an empty report if that can't be read.
+func (p *Pod) Report(ctx context.Context) instance.Report {
+	var object corev1.Pod
+	var report instance.Report
+	if err := p.d.server.Client.Get(ctx, p.d.key(p.Name), &object); err != nil ||
+		json.Unmarshal([]byte(object.Annotations[api.AnnotationInstance]), &report) != nil {
+		return instance.Report{}
+	}
+	return report
 }
 
 // SQL runs statements on the server of a pod, as its owner, and returns what they print.

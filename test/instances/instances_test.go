@@ -41,6 +41,9 @@ type fault struct {
 	name string
 	// hurt does it to the leader, or another one.
 	hurt func(d *Database, leader, other *Pod)
+	// noticed is what shows that the leader knows of it, before it is made good; nil is that
+	// another leads.
+	noticed func(d *Database, begun time.Time) bool
 	// mend makes good what it did, after writes are acknowledged again.
 	mend func(d *Database, leader, other *Pod)
 	// gap is for how long no write may be acknowledged. It allows for a machine that does other
@@ -73,15 +76,22 @@ var faults = []fault{
 	{name: "the leader is cut off", gap: 15 * time.Second,
 		hurt: func(_ *Database, leader, _ *Pod) { leader.Isolate(true) },
 		mend: func(_ *Database, leader, _ *Pod) { leader.Isolate(false) }},
-	{name: "a replica is cut off", gap: 4 * time.Second, leaderStays: true,
+	{name: "a replica is cut off", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
 		hurt: func(_ *Database, _, other *Pod) { other.Isolate(true) },
 		mend: func(_ *Database, _, other *Pod) { other.Isolate(false) }},
-	{name: "a replica loses its volume", gap: 4 * time.Second, leaderStays: true,
+	{name: "a replica loses its volume", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
 		hurt: func(d *Database, _, other *Pod) {
 			other.Kill()
 			d.must(other.Wipe())
 		},
-		mend: func(_ *Database, _, other *Pod) { other.Start() }},
+		mend: func(d *Database, _, other *Pod) {
+			before := other.Report(context.Background()).Incarnation
+			other.Start()
+			d.Await("data that were made anew", time.Minute, func() bool {
+				made := other.Report(context.Background()).Incarnation
+				return made != "" && made != before
+			})
+		}},
 	{name: "the leader and a replica are killed", gap: 20 * time.Second,
 		hurt: func(_ *Database, leader, other *Pod) {
 			leader.Kill()
@@ -89,6 +99,12 @@ var faults = []fault{
 			other.Start()
 		},
 		mend: func(_ *Database, leader, _ *Pod) { leader.Start() }},
+}
+
+// renewed reports whether the Lease was renewed, as it is when a member does not answer.
+func renewed(d *Database, begun time.Time) bool {
+	at := d.Lease(context.Background()).Spec.RenewTime
+	return at != nil && at.After(begun)
 }
 
 // TestFaults lets faults happen to databases that clients write to: nothing that was acknowledged
@@ -127,6 +143,9 @@ func happens(t *testing.T, d *Database, clients *Clients, f fault, round int) {
 	d.Await("new leader after "+f.name, time.Minute, func() bool {
 		return f.leaderStays || d.Published(t.Context()) != leader || d.Record(t.Context()).Term > term && d.Record(t.Context()).Open
 	})
+	if f.noticed != nil {
+		d.Await("notice of "+f.name, time.Minute, func() bool { return f.noticed(d, begun) })
+	}
 	before := clients.acknowledged()
 	d.Await("acknowledged writes after "+f.name, time.Minute, func() bool { return clients.acknowledged() > before+20 })
 	if f.mend != nil {
