@@ -64,6 +64,8 @@ type Options struct {
 	Engine       engine.Engine
 	Cluster      Cluster
 	Peers        Peers
+	// Full returns how full the volume is, in percent; nil is Volume.Full.
+	Full func() int
 	// Host returns where the server of a pod listens.
 	Host   func(pod string) string
 	Config Config
@@ -131,6 +133,9 @@ func New(options Options) (*Instance, error) {
 		requests: map[string]chan<- election.PromiseReply{}, pinging: map[string]int{}, asking: map[string]uint64{},
 		flushed: map[election.Member]time.Time{},
 		hasOld:  contents.HasOld,
+	}
+	if i.Full == nil {
+		i.Full = options.Volume.Full
 	}
 	i.core = &election.Observed{
 		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID,

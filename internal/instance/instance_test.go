@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,8 @@ type database struct {
 	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
 	frozen string
 	knocks int
+	// full is how full the volumes are, in percent. The disk below them is others' as well.
+	full atomic.Int64
 }
 
 // program is one life of the program of a pod.
@@ -94,7 +97,7 @@ func (d *database) start(pod string) {
 	}
 	p.instance, err = New(Options{
 		Name: pod, PodUID: "uid-" + pod, Volume: v, Engine: d.engines[pod], Cluster: &cluster{d, pod}, Peers: &peers{d, pod},
-		Host: func(pod string) string { return pod }, Log: logger,
+		Host: func(pod string) string { return pod }, Log: logger, Full: func() int { return int(d.full.Load()) },
 		Config: Config{Others: others, Election: election.Config{Instances: 3, Durability: election.Required, After: 5 * time.Second}},
 	})
 	if err != nil {
@@ -296,6 +299,27 @@ func TestAtRest(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if calls := d.count() - before; calls != 0 {
 			t.Errorf("%d calls of the API server in 10 minutes", calls)
+		}
+	})
+}
+
+// TestAVolumeAtTheEdge: how full it is is said in steps, and not each time that a log file comes or
+// goes.
+func TestAVolumeAtTheEdge(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		for _, volume := range []struct{ percent, full, calls int }{
+			{49, 45, 3}, {50, 50, 3}, {49, 50, 0}, {51, 50, 0}, {48, 50, 0}, {47, 45, 3}, {50, 50, 3}, {8, 5, 3}, {0, 0, 3}, {100, 100, 3},
+		} {
+			before := d.count()
+			d.full.Store(int64(volume.percent))
+			time.Sleep(2 * measureEvery)
+			d.mu.Lock()
+			full := d.reports[d.record.Holder.Member.Name].Full
+			d.mu.Unlock()
+			if calls := d.count() - before; full != volume.full || calls != volume.calls {
+				t.Errorf("at %d %% the pods say %d after %d calls, want %d after %d", volume.percent, full, calls, volume.full, volume.calls)
+			}
 		}
 	})
 }

@@ -133,9 +133,21 @@ func (i *Instance) measure(ctx context.Context) {
 	}
 	i.measuring, i.measuresAt = true, time.Now().Add(measureEvery)
 	go func() {
-		full := steps(i.Volume.Full())
-		i.post(ctx, func() { i.measuring, i.full = false, full })
+		full := i.Full()
+		i.post(ctx, func() { i.measuring, i.full = false, step(i.full, full) })
 	}()
+}
+
+// slack is by how many percent a volume must have emptied below its step before that is said: log
+// files come and go, and a volume at the edge of two steps would be written about all day.
+const slack = 2
+
+// step returns the step that a volume is on which was on another when it was measured last.
+func step(before, percent int) int {
+	if percent < before && percent >= before-slack {
+		return before
+	}
+	return steps(percent)
 }
 
 // steps rounds a percentage down to a step of five, so that it is seldom written.
