@@ -86,6 +86,8 @@ type Instance struct {
 	operation *operation
 	idleUntil time.Time
 	failures  int
+	// reloadsAt is when the server is to use new certificates; never if zero.
+	reloadsAt time.Time
 	// led is the history of the server while it led last.
 	led election.History
 	// measuredFrom is since when the loop has run without having been stopped itself.
@@ -216,6 +218,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		}
 		i.report(ctx, wait)
 		i.knock(ctx)
+		i.reload(ctx)
 		i.sleep(ctx, min(wait.Until, i.knocksAt()))
 	}
 	return ctx.Err()

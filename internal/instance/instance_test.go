@@ -341,6 +341,30 @@ func TestKnocking(t *testing.T) {
 	})
 }
 
+// TestNewCertificates: all servers use them, after a failure too, and nothing else happens.
+func TestNewCertificates(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		before := map[string]int{}
+		for _, pod := range pods {
+			before[pod] = len(d.engines[pod].Operations())
+		}
+		d.engines[pods[1]].Fail("Reload", errors.New("tls.key does not fit tls.crt"))
+		for _, pod := range pods {
+			d.programs[pod].instance.CertificatesChanged(t.Context())
+		}
+		time.Sleep(reloadAgain / 2)
+		d.engines[pods[1]].Fail("Reload", nil)
+		time.Sleep(time.Minute)
+		for i, pod := range pods {
+			want := []string{"Reload", "Reload"}[:1+i%2]
+			if done := d.engines[pod].Operations()[before[pod]:]; !slices.Equal(done, want) {
+				t.Errorf("%s did %q, want %q", pod, done, want)
+			}
+		}
+	})
+}
+
 // TestWhatFailsIsTriedAgain: with a pause, and with a server that was killed in between.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {

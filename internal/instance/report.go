@@ -26,7 +26,8 @@ const (
 // it is coarse, so that it is seldom written: at rest never.
 type Report struct {
 	Role Role `json:"role,omitempty"`
-	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping.
+	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping
+	// and Ended.
 	State string `json:"state"`
 	// Term is that of the leader, and Timeline that of the data.
 	Term     uint64 `json:"term,omitempty"`
@@ -44,6 +45,10 @@ type Report struct {
 
 // maxProblem is how long a problem may be, in bytes.
 const maxProblem = 300
+
+// Ended is the report of a program that can't go on, or can't begin: with data, say, that are not
+// its own.
+func Ended(why error) Report { return Report{State: "Ended", Problem: bound(why.Error())} }
 
 // Status is what the probes need.
 type Status struct {

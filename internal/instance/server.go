@@ -19,6 +19,8 @@ type operation struct {
 	end   context.CancelFunc
 	// mayWrite is true if the server may become writable at any moment of it.
 	mayWrite bool
+	// harmless is true if the server may be used as it is after a failure.
+	harmless bool
 	// killed is true if the server was killed since it began: then it has failed, whatever it says.
 	killed bool
 	// source is whose data are being cloned.
@@ -31,7 +33,8 @@ type operation struct {
 const shortly = 30 * time.Second
 
 // begin does something to the server beside the loop. When it is done, the loop goes on with then.
-// After a failure the server is killed, and nothing is tried for a while.
+// After a failure the server is killed, unless the operation is harmless, and nothing is tried for
+// a while.
 func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Context) error, then func()) {
 	ctx, op.end = context.WithCancel(ctx)
 	i.operation = op
@@ -55,6 +58,10 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 		// It may have started a process before it noticed.
 		i.Engine.Kill()
 		i.Log.Info("the server was killed during: " + op.name)
+		return
+	}
+	if err != nil && op.harmless {
+		i.Log.Error(err, "the server: "+op.name+" failed; it is tried again")
 		return
 	}
 	if err != nil {
@@ -170,6 +177,34 @@ func (i *Instance) endOldClone() {
 	if source, ok := i.core.Follows(); ok && source != op.source {
 		i.kill("its data were cloned from " + op.source.Leader.Name + ", but " + source.Leader.Name + " leads")
 	}
+}
+
+// reloadTime is how long the server may take to use new certificates, and reloadAgain when that is
+// tried again if it failed.
+const (
+	reloadTime  = 3 * time.Second
+	reloadAgain = 10 * time.Second
+)
+
+// CertificatesChanged tells the instance that its certificates are others now.
+func (i *Instance) CertificatesChanged(ctx context.Context) {
+	i.post(ctx, func() { i.reloadsAt = time.Now() })
+}
+
+// reload lets the server use new certificates, when nothing else is to be done.
+func (i *Instance) reload(ctx context.Context) {
+	state := i.core.Server.State
+	if i.reloadsAt.IsZero() || time.Now().Before(i.reloadsAt) || i.operation != nil || state != election.Leading && state != election.Standby {
+		return
+	}
+	i.reloadsAt = time.Now().Add(reloadAgain)
+	op := &operation{name: "use new certificates", limit: reloadTime, harmless: true}
+	begun := i.reloadsAt
+	i.begin(ctx, op, i.Engine.Reload, func() {
+		if i.reloadsAt.Equal(begun) { // They did not change again meanwhile.
+			i.reloadsAt = time.Time{}
+		}
+	})
 }
 
 // dropOld removes the data that were set aside, once the new ones are healthy: the server receives,

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -43,34 +44,45 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// Issue writes a certificate of a pod, its key, and the authority's certificate to a directory, as
-// a mounted Secret has them.
-func (a *Authority) Issue(directory, pod string) error {
+// Issue writes a certificate of a pod that is valid until a time, its key, and the certificates of
+// this and other authorities to a directory, each file at once. It returns the certificate's serial
+// number. The certificate is the last file, so that who has seen it has met the others.
+func (a *Authority) Issue(directory, pod string, until time.Time, trusted ...*Authority) (*big.Int, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("generating a key: %w", err)
+		return nil, fmt.Errorf("generating a key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
-		return fmt.Errorf("drawing a serial number: %w", err)
+		return nil, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "mainstay-instance:" + pod}, DNSNames: []string{pod},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
 	if err != nil {
-		return fmt.Errorf("signing a certificate: %w", err)
+		return nil, fmt.Errorf("signing a certificate: %w", err)
 	}
 	encodedKey, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("encoding a key: %w", err)
+		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(directory, "ca.crt"), a.encoded, 0o644),
-		os.WriteFile(filepath.Join(directory, "tls.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
-		os.WriteFile(filepath.Join(directory, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey}), 0o644),
+	authorities := a.encoded
+	for _, other := range trusted {
+		authorities = slices.Concat(authorities, other.encoded)
+	}
+	return serial, errors.Join(
+		replace(filepath.Join(directory, "ca.crt"), authorities),
+		replace(filepath.Join(directory, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey})),
+		replace(filepath.Join(directory, "tls.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 	)
+}
+
+// replace writes a file of the instance's user, at once.
+func replace(path string, content []byte) error {
+	next := path + ".next"
+	return errors.Join(os.WriteFile(next, content, 0o600), os.Chown(next, user, user), os.Rename(next, path))
 }

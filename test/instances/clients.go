@@ -26,14 +26,16 @@ type Clients struct {
 	published atomic.Pointer[Pod]
 }
 
-// pauses of the clients, and for how long they wait for an answer.
+// writeLimit is for how long a client waits for an answer, and lookEvery how often it is found out
+// where the write Service leads.
 const (
-	writeEvery = 10 * time.Millisecond
 	writeLimit = 3 * time.Second
+	lookEvery  = 10 * time.Millisecond
 )
 
-// NewClients makes the table and the user, and starts the clients. They end with the test.
-func NewClients(t testing.TB, d *Database) *Clients {
+// NewClients makes the table and the user, and starts the clients, which pause that long after each
+// write. They end with the test.
+func NewClients(t testing.TB, d *Database, pause time.Duration) *Clients {
 	t.Helper()
 	c := &Clients{d: d, Ledger: ledger.New()}
 	_, err := d.Published(t.Context()).SQL("CREATE ROLE app LOGIN PASSWORD '" + password + "';" +
@@ -46,14 +48,14 @@ func NewClients(t testing.TB, d *Database) *Clients {
 	for i := range 2 {
 		running++
 		go func() {
-			c.Ledger.Client(ctx, fmt.Sprintf("client-%d", i), writeEvery, writeLimit, (&connection{to: c.published.Load}).write)
+			c.Ledger.Client(ctx, fmt.Sprintf("client-%d", i), pause, writeLimit, (&connection{to: c.published.Load}).write)
 			done <- struct{}{}
 		}()
 	}
 	for _, pod := range d.Pods {
 		running++
 		go func() {
-			c.Ledger.Client(ctx, "on-"+pod.Name, 50*writeEvery, writeLimit, (&connection{to: func() *Pod { return pod }}).write)
+			c.Ledger.Client(ctx, "on-"+pod.Name, 50*pause, writeLimit, (&connection{to: func() *Pod { return pod }}).write)
 			done <- struct{}{}
 		}()
 	}
@@ -68,7 +70,7 @@ func NewClients(t testing.TB, d *Database) *Clients {
 
 // look finds out where the write Service leads, as kube-proxy does.
 func (c *Clients) look(ctx context.Context) {
-	for ; ctx.Err() == nil; time.Sleep(writeEvery) {
+	for ; ctx.Err() == nil; time.Sleep(lookEvery) {
 		if pod := c.d.Published(ctx); pod != nil {
 			c.published.Store(pod)
 		}

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -54,7 +55,9 @@ type Database struct {
 	root, directory string
 	authority       *Authority
 	Pods            []*Pod
-	cleanups        []func()
+	// old is the annotation of the Lease as it was some time ago.
+	old      string
+	cleanups []func()
 }
 
 // Pod is one instance with its volume.
@@ -186,7 +189,7 @@ func (d *Database) furnish(pod *Pod) error {
 			return fmt.Errorf("making a folder of %s: %w", pod.Name, err)
 		}
 	}
-	if err := d.authority.Issue(d.outside(pod.Name, "certificates"), pod.Name); err != nil {
+	if _, err := d.authority.Issue(pod.certificates(), pod.Name, time.Now().Add(time.Hour)); err != nil {
 		return err
 	}
 	way, err := proxy.New(d.server.Config, proxy.Plan{})
@@ -202,13 +205,11 @@ func (d *Database) furnish(pod *Pod) error {
 			d.cleanups = append(d.cleanups, pod.Links[from.Name].Shut)
 		}
 	}
-	owned := os.Chown(d.outside(pod.Name), user, user)
-	for _, file := range []string{"tls.crt", "tls.key", "ca.crt"} {
-		owned = errors.Join(owned, os.Chown(d.outside(pod.Name, "certificates", file), user, user),
-			os.Chmod(d.outside(pod.Name, "certificates", file), 0o600))
-	}
-	return errors.Join(owned, writeKubeconfig(d.outside(pod.Name, "kubeconfig"), way.Connect()))
+	return errors.Join(os.Chown(d.outside(pod.Name), user, user), writeKubeconfig(d.outside(pod.Name, "kubeconfig"), way.Connect()))
 }
+
+// certificates is the directory of the pod's certificate, as this test sees it.
+func (p *Pod) certificates() string { return p.d.outside(p.Name, "certificates") }
 
 // linkAddress is where the instance with that index reaches another one.
 func (d *Database) linkAddress(from int, to *Pod) string {
@@ -337,17 +338,42 @@ func (d *Database) Lease(ctx context.Context) coordinationv1.Lease {
 	return lease
 }
 
-// Record returns what the Lease says.
+// Record returns what the Lease says; an empty record if that can't be read.
 func (d *Database) Record(ctx context.Context) election.Record {
-	lease := d.Lease(ctx)
-	if lease.Name == "" {
+	record, err := election.Decode(d.Lease(ctx).Annotations[api.AnnotationRecord])
+	if err != nil {
 		return election.Record{}
 	}
-	record, err := election.Decode(lease.Annotations[api.AnnotationRecord])
-	if err != nil {
-		d.t.Errorf("the record can't be read: %v", err)
-	}
 	return record
+}
+
+// remember keeps the record for a time when it will be old.
+func (d *Database) remember(ctx context.Context) {
+	d.old = d.Lease(ctx).Annotations[api.AnnotationRecord]
+}
+
+// writeRecord writes what the Lease says, as somebody who is no instance.
+func (d *Database) writeRecord(text string) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{api.AnnotationRecord: text}}})
+	d.must(err)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
+	d.must(d.server.Client.Patch(context.Background(), lease, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// deleteLease deletes the Lease.
+func (d *Database) deleteLease() {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
+	d.must(d.server.Client.Delete(context.Background(), lease))
+}
+
+// pod returns the pod of that name, nil if there is none.
+func (d *Database) pod(name string) *Pod {
+	for _, pod := range d.Pods {
+		if pod.Name == name {
+			return pod
+		}
+	}
+	return nil
 }
 
 // IsWhole reports whether one instance leads, all others follow, and commits may wait for any.

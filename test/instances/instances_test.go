@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,9 +14,12 @@ import (
 )
 
 var (
-	server *testenv.Server
-	rounds = flag.Int("rounds", 1, "how often each fault is tried")
-	only   = flag.String("only", "", "the name of the one fault that is tried; all if empty")
+	server    *testenv.Server
+	databases = flag.Int("databases", 2, "how many databases have the faults, side by side")
+	rounds    = flag.Int("rounds", 1, "how often each fault happens to each database")
+	only      = flag.String("only", "", "the name of the one fault that happens; all if empty")
+	away      = flag.Duration("away", time.Minute, "for how long the API server is away")
+	pause     = flag.Duration("pause", 10*time.Millisecond, "how long a client waits between two writes")
 )
 
 func TestMain(m *testing.M) {
@@ -36,128 +38,71 @@ func TestMain(m *testing.M) {
 // after is spec.failover.after of all databases here.
 const after = "5s"
 
-// fault is something that happens to a database that works.
-type fault struct {
-	name string
-	// hurt does it to the leader, or another one.
-	hurt func(d *Database, leader, other *Pod)
-	// noticed is what shows that the leader knows of it, before it is made good; nil is that
-	// another leads.
-	noticed func(d *Database, begun time.Time) bool
-	// mend makes good what it did, after writes are acknowledged again.
-	mend func(d *Database, leader, other *Pod)
-	// gap is for how long no write may be acknowledged. It allows for a machine that does other
-	// things too: what is usual is printed.
-	gap time.Duration
-	// leaderStays is true if nobody else may be elected.
-	leaderStays bool
-}
-
-var faults = []fault{
-	{name: "the postmaster is killed", gap: 6 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { _ = syscall.Kill(leader.process.Postmaster(), syscall.SIGKILL) }},
-	{name: "the program is killed", gap: 10 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { leader.Kill() },
-		mend: func(_ *Database, leader, _ *Pod) { leader.Start() }},
-	{name: "the pod is asked to end", gap: 6 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGTERM) },
-		mend: func(_ *Database, leader, _ *Pod) { <-leader.process.ended; leader.Start() }},
-	{name: "the program is stopped", gap: 15 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGSTOP) },
-		mend: func(_ *Database, leader, _ *Pod) { leader.process.Signal(syscall.SIGCONT) }},
-	{name: "the postmaster is stopped", gap: 25 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) {
-			signalAll(leader.process.All()[1:], syscall.SIGSTOP)
-		},
-		mend: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGCONT) }},
-	{name: "all processes are stopped", gap: 15 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGSTOP) },
-		mend: func(_ *Database, leader, _ *Pod) { signalAll(leader.process.All(), syscall.SIGCONT) }},
-	{name: "the leader is cut off", gap: 15 * time.Second,
-		hurt: func(_ *Database, leader, _ *Pod) { leader.Isolate(true) },
-		mend: func(_ *Database, leader, _ *Pod) { leader.Isolate(false) }},
-	{name: "a replica is cut off", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
-		hurt: func(_ *Database, _, other *Pod) { other.Isolate(true) },
-		mend: func(_ *Database, _, other *Pod) { other.Isolate(false) }},
-	{name: "a replica loses its volume", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
-		hurt: func(d *Database, _, other *Pod) {
-			other.Kill()
-			d.must(other.Wipe())
-		},
-		mend: func(d *Database, _, other *Pod) {
-			before := other.Report(context.Background()).Incarnation
-			other.Start()
-			d.Await("data that were made anew", time.Minute, func() bool {
-				made := other.Report(context.Background()).Incarnation
-				return made != "" && made != before
-			})
-		}},
-	{name: "the leader and a replica are killed", gap: 20 * time.Second,
-		hurt: func(_ *Database, leader, other *Pod) {
-			leader.Kill()
-			other.Kill()
-			other.Start()
-		},
-		mend: func(_ *Database, leader, _ *Pod) { leader.Start() }},
-}
-
-// renewed reports whether the Lease was renewed, as it is when a member does not answer.
-func renewed(d *Database, begun time.Time) bool {
-	at := d.Lease(context.Background()).Spec.RenewTime
-	return at != nil && at.After(begun)
-}
-
 // TestFaults lets faults happen to databases that clients write to: nothing that was acknowledged
-// may be lost, and no two servers may acknowledge at once.
+// may be lost, and no two servers may acknowledge at once. The first one happens to a database that
+// is at rest, the others to one that has just come back from the one before.
 func TestFaults(t *testing.T) {
-	const databases = 2
-	for part := range databases {
-		t.Run(fmt.Sprintf("database %d", part), func(t *testing.T) {
-			t.Parallel()
-			d := New(t, server, program.Settings{FailoverAfter: after}, 3)
-			took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
-			t.Logf("three instances serve after %s", took.Round(time.Millisecond))
-			clients := NewClients(t, d)
-			d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 50 })
-			for round := range *rounds {
-				for i, f := range faults {
-					chosen := *only == "" && i%databases == part || *only == f.name && part == 0
-					if chosen && !t.Failed() {
-						happens(t, d, clients, f, round)
-					}
-				}
+	measured := &measurements{}
+	t.Run("databases", func(t *testing.T) {
+		for number := range *databases {
+			t.Run(fmt.Sprint(number), func(t *testing.T) {
+				t.Parallel()
+				faultsOf(t, number, measured)
+			})
+		}
+	})
+	t.Logf("no write was acknowledged for:\n%s", measured)
+}
+
+// faultsOf lets all faults happen to one database. Each database begins with another.
+func faultsOf(t *testing.T, number int, measured *measurements) {
+	t.Helper()
+	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+	took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	t.Logf("three instances serve after %s", took.Round(time.Millisecond))
+	d.remember(t.Context())
+	clients := NewClients(t, d, *pause)
+	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
+	for round := range *rounds {
+		for i := range faults {
+			f := faults[(i + number*len(faults) / *databases)%len(faults)]
+			if (*only == "" || *only == f.name) && !t.Failed() {
+				happens(t, clients, f, number+round, measured)
 			}
-		})
+		}
 	}
 }
 
 // happens lets a fault happen, and waits until all is well again.
-func happens(t *testing.T, d *Database, clients *Clients, f fault, round int) {
+func happens(t *testing.T, clients *Clients, f fault, round int, measured *measurements) {
 	t.Helper()
-	d.Await("record that does not change", time.Minute, d.isQuiet(t.Context()))
-	leader := d.Published(t.Context())
-	other := d.Pods[(slices.Index(d.Pods, leader)+1+round%2)%len(d.Pods)]
-	term := d.Record(t.Context()).Term
-	begun := time.Now()
-	f.hurt(d, leader, other)
-	d.Await("new leader after "+f.name, time.Minute, func() bool {
-		return f.leaderStays || d.Published(t.Context()) != leader || d.Record(t.Context()).Term > term && d.Record(t.Context()).Open
-	})
-	if f.noticed != nil {
-		d.Await("notice of "+f.name, time.Minute, func() bool { return f.noticed(d, begun) })
+	d := clients.d
+	if f.atRest {
+		d.Await("record that does not change", time.Minute, d.isQuiet(t.Context()))
 	}
-	before := clients.acknowledged()
-	d.Await("acknowledged writes after "+f.name, time.Minute, func() bool { return clients.acknowledged() > before+20 })
-	if f.mend != nil {
-		f.mend(d, leader, other)
+	leader := slices.Index(d.Pods, d.Published(t.Context()))
+	s := &scene{
+		d: d, leader: d.Pods[leader], other: d.Pods[(leader+1+round%2)%3], third: d.Pods[(leader+2-round%2)%3],
+		before: d.Record(t.Context()), begun: time.Now(),
+	}
+	f.hurt(s)
+	d.Await("sign of "+f.name, 2*time.Minute, func() bool { return f.noticed(s) })
+	acknowledged := clients.acknowledged()
+	if f.blocks {
+		f.mend(s)
+	}
+	d.Await("acknowledged writes after "+f.name, time.Minute, func() bool { return clients.acknowledged() > acknowledged+10 })
+	if f.mend != nil && !f.blocks {
+		f.mend(s)
 	}
 	whole := d.Await("whole database after "+f.name, 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
-	gap := clients.Ledger.LongestGap(begun)
+	gap := clients.Ledger.LongestGap(s.begun)
+	measured.add(f.name, gap)
 	t.Logf("%s: no write for %s; whole %s after it was mended", f.name, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
 	if gap > f.gap {
 		t.Errorf("%s: no write for %s, want at most %s", f.name, gap, f.gap)
 	}
-	if f.leaderStays && d.Record(t.Context()).Term != term {
+	if f.leaderStays && d.Record(t.Context()).Term != s.before.Term {
 		t.Errorf("%s: somebody else was elected", f.name)
 	}
 	for _, wrong := range clients.Check() {

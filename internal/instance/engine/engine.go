@@ -23,8 +23,8 @@ type Progress func(done, total int64)
 
 // Engine runs one server on the data of one directory. All operations but Kill, Observe and Changed
 // are called one at a time, and each returns when it is done, or with an error that says what to do
-// about it. After an error the server is killed and started anew, never used as it is. An
-// operation whose context ends has failed.
+// about it. After an error, but of Reload, the server is killed and started anew, never used as it
+// is. An operation whose context ends has failed.
 type Engine interface {
 	election.Positions
 
@@ -51,6 +51,9 @@ type Engine interface {
 	// SetRule tells the server what its commits wait for; a standby, for when it leads. It returns
 	// when that was told: Observation.Settled says when it counts.
 	SetRule(ctx context.Context, rule election.Rule) error
+	// Reload lets the server use the certificates that its directory has now, for connections from
+	// now on. After an error it may be called again: what the data's safety rests on is as it was.
+	Reload(ctx context.Context) error
 	// Promote lets a standby without source lead, on that timeline. It fails, with the server
 	// killed, if it came up on another.
 	Promote(ctx context.Context, timeline uint32) error

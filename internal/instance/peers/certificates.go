@@ -1,13 +1,16 @@
 package peers
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"sync"
+	"reflect"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,80 +18,109 @@ import (
 // that no certificate of a client is taken for one.
 const CertificatePrefix = "mainstay-instance:"
 
-// checkEvery is how often it is looked whether the files have changed. A mounted Secret changes
+// lookEvery is how often it is looked whether the files have changed. A mounted Secret changes
 // within a minute or two.
-const checkEvery = 10 * time.Second
+const lookEvery = 10 * time.Second
 
-// Certificates are the files tls.crt, tls.key and ca.crt of a directory, as they are now: a
-// rotation needs no restart.
+// Certificates are the files tls.crt, tls.key and ca.crt of a directory. While [Certificates.Watch]
+// runs, they are as they are now: a rotation needs no restart.
 type Certificates struct {
 	directory string
+	content   atomic.Pointer[content]
+}
 
-	mu       sync.Mutex
-	checked  time.Time
-	modified [3]time.Time
-	own      tls.Certificate
-	roots    *x509.CertPool
+// content is what the files say.
+type content struct {
+	files [3][]byte
+	own   tls.Certificate
+	roots *x509.CertPool
 }
 
 // LoadCertificates reads the files. It fails if one is missing or does not fit.
 func LoadCertificates(directory string) (*Certificates, error) {
 	c := &Certificates{directory: directory}
-	if err := c.load(); err != nil {
+	read, err := c.read()
+	if err != nil {
 		return nil, err
 	}
+	c.content.Store(read)
 	return c, nil
 }
 
+// maxFileBytes is how long each file may be: an authority's certificate has some hundred bytes, and
+// there are two of them during a rotation.
+const maxFileBytes = 256 << 10
+
+// files are their names.
 var files = [3]string{"tls.crt", "tls.key", "ca.crt"}
 
-func (c *Certificates) load() error {
-	var modified [3]time.Time
-	var content [3][]byte
+func (c *Certificates) read() (*content, error) {
+	var read content
 	for i, name := range files {
-		path := filepath.Join(c.directory, name)
-		info, err := os.Stat(path)
+		file, err := os.Open(filepath.Join(c.directory, name))
 		if err != nil {
-			return fmt.Errorf("reading the certificate: %w", err)
+			return nil, fmt.Errorf("reading the certificate: %w", err)
 		}
-		modified[i] = info.ModTime()
-		if content[i], err = os.ReadFile(path); err != nil {
-			return fmt.Errorf("reading the certificate: %w", err)
+		read.files[i], err = io.ReadAll(io.LimitReader(file, maxFileBytes))
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("reading the certificate: %w", err)
 		}
 	}
-	own, err := tls.X509KeyPair(content[0], content[1])
-	if err != nil {
-		return fmt.Errorf("reading tls.crt and tls.key: %w", err)
+	var err error
+	if read.own, err = tls.X509KeyPair(read.files[0], read.files[1]); err != nil {
+		return nil, fmt.Errorf("reading tls.crt and tls.key: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(content[2]) {
-		return errors.New("reading ca.crt: there is no certificate in it")
+	read.roots = x509.NewCertPool()
+	if !read.roots.AppendCertsFromPEM(read.files[2]) {
+		return nil, errors.New("reading ca.crt: there is no certificate in it")
 	}
-	c.modified, c.own, c.roots = modified, own, roots
-	return nil
+	return &read, nil
 }
 
-// current returns what the files say. While they can't be read, what they said last counts.
+// Watch uses the files anew when they have changed, and calls changed then, until the context ends.
+// While they can't be read, what they said before counts; failed is told why, once.
+func (c *Certificates) Watch(ctx context.Context, changed func(), failed func(error)) {
+	c.watch(ctx, lookEvery, changed, failed)
+}
+
+func (c *Certificates) watch(ctx context.Context, every time.Duration, changed func(), failed func(error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		read, err := c.read()
+		switch {
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			failed(err)
+		case err == nil && !reflect.DeepEqual(read.files, c.content.Load().files):
+			said = ""
+			c.content.Store(read)
+			changed()
+		}
+	}
+}
+
+// current returns our own certificate, and the authorities that are trusted.
 func (c *Certificates) current() (tls.Certificate, *x509.CertPool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.checked) >= checkEvery {
-		c.checked = time.Now()
-		if c.haveChanged() {
-			_ = c.load() // Tried again at the next look.
-		}
-	}
-	return c.own, c.roots
+	content := c.content.Load()
+	return content.own, content.roots
 }
 
-func (c *Certificates) haveChanged() bool {
-	for i, name := range files {
-		info, err := os.Stat(filepath.Join(c.directory, name))
-		if err == nil && !info.ModTime().Equal(c.modified[i]) {
-			return true
-		}
-	}
-	return false
+// trusts reports whether a certificate that was valid when its connection began is still one of an
+// authority that is trusted. That it has expired since ends no connection: nobody may be there who
+// could renew it, and databases go on meanwhile.
+func (c *Certificates) trusts(certificate *x509.Certificate) bool {
+	_, roots := c.current()
+	_, err := certificate.Verify(x509.VerifyOptions{
+		Roots: roots, CurrentTime: certificate.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err == nil
 }
 
 // server returns the configuration of a server for one connection.

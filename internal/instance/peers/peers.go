@@ -75,14 +75,20 @@ func (c *Client) to(pod string) *http.Client {
 	return made
 }
 
-// Close ends all connections.
-func (c *Client) Close() {
+// Renew uses a new connection for what is sent from now on, as it must when the certificates have
+// changed.
+func (c *Client) Renew() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, peer := range c.peers {
+	before := c.peers
+	c.peers = map[string]*http.Client{}
+	c.mu.Unlock()
+	for _, peer := range before {
 		peer.CloseIdleConnections()
 	}
 }
+
+// Close ends all connections.
+func (c *Client) Close() { c.Renew() }
 
 // Ping implements [instance.Peers].
 func (c *Client) Ping(ctx context.Context, to string, ping election.Ping) (election.Pong, error) {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,15 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) issue(t *testing.T, commonName, pod string, expires time.Time) *Certificates {
 	t.Helper()
 	directory := t.TempDir()
+	a.write(t, directory, commonName, pod, expires)
+	certificates, err := LoadCertificates(directory)
+	check(t, err)
+	return certificates
+}
+
+// write writes the files of a pod's certificate. Those of others are trusted beside the authority.
+func (a *authority) write(t *testing.T, directory, commonName, pod string, expires time.Time, trusted ...*authority) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	template := &x509.Certificate{
@@ -57,15 +67,16 @@ func (a *authority) issue(t *testing.T, commonName, pod string, expires time.Tim
 	check(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
 	check(t, err)
-	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: encoded},
-		"ca.crt": {Type: "CERTIFICATE", Bytes: a.certificate.Raw},
-	} {
-		check(t, os.WriteFile(filepath.Join(directory, name), pem.EncodeToMemory(block), 0o600))
+	certificate := func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }
+	authorities := certificate(a.certificate.Raw)
+	for _, other := range trusted {
+		authorities = append(authorities, certificate(other.certificate.Raw)...)
 	}
-	certificates, err := LoadCertificates(directory)
-	check(t, err)
-	return certificates
+	for name, text := range map[string][]byte{
+		"tls.crt": certificate(der), "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), "ca.crt": authorities,
+	} {
+		check(t, os.WriteFile(filepath.Join(directory, name), text, 0o600))
+	}
 }
 
 func check(t *testing.T, err error) {
@@ -194,6 +205,91 @@ func TestStrangers(t *testing.T) {
 	if connection, err := tls.Dial("tcp", address, old); err == nil {
 		_ = connection.Close()
 		t.Error("TLS 1.2 was accepted")
+	}
+}
+
+// rotation is two pods whose certificates are renewed while they talk.
+type rotation struct {
+	t              *testing.T
+	directories    map[string]string
+	loaded         map[string]*Certificates
+	client         *Client
+	changed, wrong chan string
+}
+
+func newRotation(t *testing.T, first *authority) *rotation {
+	t.Helper()
+	r := &rotation{
+		t: t, directories: map[string]string{}, loaded: map[string]*Certificates{}, changed: make(chan string, 3), wrong: make(chan string, 3),
+	}
+	for _, pod := range []string{"db-0", "db-1"} {
+		r.directories[pod] = t.TempDir()
+		first.write(t, r.directories[pod], CertificatePrefix+pod, pod, inAnHour())
+		var err error
+		r.loaded[pod], err = LoadCertificates(r.directories[pod])
+		check(t, err)
+		go r.loaded[pod].watch(t.Context(), time.Millisecond, func() {
+			r.changed <- pod
+		}, func(err error) { r.wrong <- err.Error() })
+	}
+	r.client = client(r.loaded["db-0"], serve(t, r.loaded["db-1"]))
+	t.Cleanup(r.client.Close)
+	return r
+}
+
+// renew renews the certificate of a pod, and waits until that is used.
+func (r *rotation) renew(pod string, by *authority, trusted ...*authority) {
+	r.t.Helper()
+	next := r.t.TempDir()
+	by.write(r.t, next, CertificatePrefix+pod, pod, inAnHour(), trusted...)
+	var want [3][]byte
+	for i, file := range files {
+		var err error
+		want[i], err = os.ReadFile(filepath.Join(next, file))
+		check(r.t, err)
+		check(r.t, os.Rename(filepath.Join(next, file), filepath.Join(r.directories[pod], file)))
+	}
+	for !reflect.DeepEqual(r.loaded[pod].content.Load().files, want) {
+		select {
+		case <-r.changed:
+		case <-r.wrong: // What was read between two of the files.
+		}
+	}
+	if pod == "db-0" {
+		r.client.Renew()
+	}
+}
+
+func (r *rotation) talk() error {
+	_, err := r.client.Ping(r.t.Context(), "db-1", election.Ping{System: "7", Leader: other, Term: 3})
+	return err
+}
+
+// TestRotation: certificates are renewed, and the authority too, without a message that is lost;
+// who does not follow is refused, on an open connection as well.
+func TestRotation(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	r := newRotation(t, first)
+	check(t, r.talk())
+	for _, step := range []func(pod string){
+		func(pod string) { r.renew(pod, first, second) },
+		func(pod string) { r.renew(pod, second, first) },
+		func(pod string) { r.renew(pod, second) },
+	} {
+		for pod := range r.directories {
+			step(pod)
+			check(t, r.talk())
+		}
+	}
+	r.renew("db-1", first, second)
+	check(t, r.talk())
+	r.renew("db-1", first)
+	if err := r.talk(); err == nil || !strings.Contains(err.Error(), "trusted no more") {
+		t.Errorf("who has a certificate of an authority that is trusted no more got the answer %v", err)
+	}
+	check(t, os.WriteFile(filepath.Join(r.directories["db-0"], "tls.crt"), []byte("nothing"), 0o600))
+	if wrong := <-r.wrong; !strings.Contains(wrong, "reading tls.crt and tls.key") {
+		t.Errorf("a certificate that is none: %s", wrong)
 	}
 }
 

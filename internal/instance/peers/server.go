@@ -40,7 +40,7 @@ const (
 
 // Serve answers messages on a listener until the context ends.
 func Serve(ctx context.Context, listener net.Listener, certificates *Certificates, handler Handler) error {
-	s := &server{handler: handler, busy: map[string]int{}}
+	s := &server{handler: handler, certificates: certificates, busy: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pingPath, s.ping)
 	mux.HandleFunc("POST "+askPath, s.ask)
@@ -70,9 +70,10 @@ func Serve(ctx context.Context, listener net.Listener, certificates *Certificate
 }
 
 type server struct {
-	handler Handler
-	mu      sync.Mutex
-	busy    map[string]int
+	handler      Handler
+	certificates *Certificates
+	mu           sync.Mutex
+	busy         map[string]int
 }
 
 func (s *server) ping(w http.ResponseWriter, r *http.Request) {
@@ -150,6 +151,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answ
 	pod := podOf(r.TLS.PeerCertificates[0])
 	if pod == "" {
 		write(w, &refusal{http.StatusForbidden, "the certificate is none of an instance"}, nil)
+		return
+	}
+	if !s.certificates.trusts(r.TLS.PeerCertificates[0]) {
+		w.Header().Set("Connection", "close")
+		write(w, &refusal{http.StatusForbidden, "the certificate is of an authority that is trusted no more"}, nil)
 		return
 	}
 	if !s.enter(pod) {

@@ -56,13 +56,15 @@ type options struct {
 	probes            string
 	hosts             map[string]string
 	kubeconfig        string
+	// environment is that of the process, which the server gets.
+	environment []string
 }
 
 // PostgreSQL is the engine that there is.
 const PostgreSQL = "postgresql"
 
 func runCommand(logs io.Writer, environment []string) *cobra.Command {
-	var o options
+	o := options{environment: environment}
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run the server, and let it lead, follow or stop as the election decides",
@@ -77,7 +79,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			return run(command.Context(), o, environment, logger)
+			return run(command.Context(), o, logger)
 		},
 	}
 	flags := command.Flags()

@@ -27,7 +27,7 @@ import (
 )
 
 // run runs an instance until it was asked to end and has ended, or can't go on.
-func run(asked context.Context, o options, environment []string, logger logr.Logger) error {
+func run(asked context.Context, o options, logger logr.Logger) error {
 	access, err := connect(o)
 	if err != nil {
 		return err
@@ -36,7 +36,23 @@ func run(asked context.Context, o options, environment []string, logger logr.Log
 	if err != nil {
 		return err
 	}
-	parts, err := assemble(o, environment, logger)
+	if err = runOn(asked, o, access, settings, logger); err != nil {
+		tell(asked, access, err)
+	}
+	return err
+}
+
+// tell says on the Pod why the program ends, as far as that succeeds: the log has it too.
+func tell(ctx context.Context, access *cluster.Cluster, why error) {
+	const limit = 3 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	_ = access.Report(ctx, instance.Ended(why))
+}
+
+// runOn runs an instance with the data of its volume.
+func runOn(asked context.Context, o options, access *cluster.Cluster, settings Settings, logger logr.Logger) error {
+	parts, err := assemble(o, logger)
 	if err != nil {
 		return err
 	}
@@ -74,6 +90,14 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		return i.Run(ctx)
 	})
 	group.Go(func() error { return peers.Serve(ctx, listener, parts.certificates, i) })
+	group.Go(func() error {
+		parts.certificates.Watch(ctx, func() {
+			parts.log.Info("the certificates have changed")
+			parts.client.Renew()
+			i.CertificatesChanged(ctx)
+		}, func(err error) { parts.log.Error(err, "the certificates can't be read: those before are kept") })
+		return ctx.Err()
+	})
 	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
 	group.Go(func() error {
 		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {
@@ -175,7 +199,7 @@ type parts struct {
 }
 
 // assemble opens the volume and prepares the rest. It starts nothing.
-func assemble(o options, environment []string, logger logr.Logger) (*parts, error) {
+func assemble(o options, logger logr.Logger) (*parts, error) {
 	p := &parts{log: logger}
 	var err error
 	if p.certificates, err = peers.LoadCertificates(o.certificates); err != nil {
@@ -194,7 +218,7 @@ func assemble(o options, environment []string, logger logr.Logger) (*parts, erro
 	}
 	p.engine = server.New(server.Options{
 		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
-		Me: p.member, Members: p.members, Environment: environment, Log: os.Stdout,
+		Me: p.member, Members: p.members, Environment: o.environment, Log: os.Stdout,
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return p, nil

@@ -48,6 +48,25 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	})
 }
 
+// Reload implements [engine.Engine].
+func (e *Engine) Reload(ctx context.Context) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if source := l.wrote.source; source != nil {
+		if err := e.writeKeys(source.Term); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	if err := e.reload(ctx, l, l.wrote); err != nil {
+		return fmt.Errorf("letting the server use new certificates: %w", err)
+	}
+	return nil
+}
+
 // Follow implements [engine.Engine].
 func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	l, err := e.current()

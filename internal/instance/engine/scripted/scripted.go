@@ -354,6 +354,11 @@ func (s *Server) SetRule(ctx context.Context, rule election.Rule) error {
 	})
 }
 
+// Reload implements [engine.Engine].
+func (s *Server) Reload(ctx context.Context) error {
+	return s.do(ctx, "Reload", time.Millisecond, func() error { return nil })
+}
+
 // Promote implements [engine.Engine].
 func (s *Server) Promote(ctx context.Context, timeline uint32) error {
 	return s.do(ctx, "Promote", promoteTime, func() error {
