@@ -102,6 +102,9 @@ func (i *Instance) describe(seen engine.Observation) Report {
 	case server.State == election.Standby && seen.Connected:
 		report.Role, report.Term, report.Lag = Replica, server.Source.Term, lagClass(seen.Lag)
 	}
+	if report.Role == NoRole && report.Problem == "" {
+		report.Problem = bound(i.core.Doubt())
+	}
 	if i.operation != nil && i.operation.total > 0 {
 		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
 	}

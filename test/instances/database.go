@@ -77,6 +77,16 @@ var blocks atomic.Int32
 // New starts a database with some instances. Its first one initialises it. It ends with the test.
 func New(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
 	t.Helper()
+	d := Make(t, server, settings, instances)
+	for _, pod := range d.Pods {
+		pod.Start()
+	}
+	return d
+}
+
+// Make makes all that a database needs, and starts nothing.
+func Make(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
+	t.Helper()
 	d := &Database{
 		t: t, server: server, namespace: server.Namespace(t), block: 1 + int(blocks.Add(1))%250, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
 	}
@@ -94,9 +104,6 @@ func New(t testing.TB, server *testenv.Server, settings program.Settings, instan
 	d.must(d.create(t.Context(), settings))
 	for _, pod := range d.Pods {
 		d.must(d.furnish(pod))
-	}
-	for _, pod := range d.Pods {
-		pod.Start()
 	}
 	return d
 }
@@ -232,6 +239,19 @@ func writeKubeconfig(path string, config *rest.Config) error {
 // Start starts the program of a pod.
 func (p *Pod) Start() {
 	p.d.t.Helper()
+	process, err := p.launch(p.shut)
+	p.d.must(err)
+	p.process = process
+	for _, link := range p.Links {
+		p.d.must(link.Open())
+	}
+}
+
+// again starts the program of a pod once more, while it runs.
+func (p *Pod) again() (*Process, error) { return p.launch(func() {}) }
+
+// launch starts a process with the program. atEnd is called when it has ended.
+func (p *Pod) launch(atEnd func()) (*Process, error) {
 	var hosts []string
 	for i, from := range p.d.Pods {
 		if from != p {
@@ -244,16 +264,18 @@ func (p *Pod) Start() {
 		}
 	}
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
-	process, err := start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), p.shut,
+	return start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), atEnd,
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
 		"--hosts="+strings.Join(hosts, ","), "--log-format=text")
+}
+
+// log is all that the program and its server have said.
+func (p *Pod) log() string {
+	text, err := os.ReadFile(p.d.outside(p.Name, "log"))
 	p.d.must(err)
-	p.process = process
-	for _, link := range p.Links {
-		p.d.must(link.Open())
-	}
+	return string(text)
 }
 
 // shut lets the ports of a pod refuse connections.
@@ -302,7 +324,7 @@ func (d *Database) end() {
 			d.t.Logf("log of %s:\n%s", pod.Name, log[max(0, len(log)-60_000):])
 		}
 	}
-	for _, cleanup := range d.cleanups {
+	for _, cleanup := range slices.Backward(d.cleanups) {
 		cleanup()
 	}
 	_ = os.RemoveAll(d.outside())
@@ -431,8 +453,47 @@ func (d *Database) Await(what string, limit time.Duration, isSo func() bool) tim
 	return time.Since(begun)
 }
 
+// Volume is the directory of the pod's volume, as this test sees it.
+func (p *Pod) Volume() string { return p.d.outside(p.Name, "volume") }
+
+// Limit gives a pod that was not started yet a volume of so many MiB: a file system in a file.
+func (p *Pod) Limit(size int64) error {
+	const mebibyte = 1 << 20
+	file := p.d.outside(p.Name, "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size*mebibyte)); err != nil {
+		return fmt.Errorf("making a disk: %w", err)
+	}
+	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", file}, {"mount", "-o", "loop", file, p.Volume()}} {
+		if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("making a disk: %s: %w: %s", command[0], err, output)
+		}
+	}
+	p.d.cleanups = append(p.d.cleanups, func() {
+		if output, err := exec.Command("umount", p.Volume()).CombinedOutput(); err != nil {
+			p.d.t.Errorf("unmounting a disk: %v: %s", err, output)
+		}
+	})
+	return errors.Join(os.Chown(p.Volume(), user, user), os.Chmod(p.Volume(), 0o700))
+}
+
+// Fill fills the volume of a pod, and returns what empties it again.
+func (p *Pod) Fill() (empty func() error, err error) {
+	ballast := p.d.outside(p.Name, "volume", "lost+found", "ballast")
+	file, err := os.Create(ballast)
+	if err != nil {
+		return nil, fmt.Errorf("filling a disk: %w", err)
+	}
+	zeros := make([]byte, 64<<10)
+	for err == nil {
+		_, err = file.Write(zeros)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return nil, fmt.Errorf("filling a disk: %w", errors.Join(err, file.Close()))
+	}
+	return func() error { return os.Remove(ballast) }, file.Close()
+}
+
 // Wipe loses the volume of a pod that does not run.
 func (p *Pod) Wipe() error {
-	volume := p.d.outside(p.Name, "volume")
-	return errors.Join(os.RemoveAll(volume), os.Mkdir(volume, 0o700), os.Chown(volume, user, user))
+	return errors.Join(os.RemoveAll(p.Volume()), os.Mkdir(p.Volume(), 0o700), os.Chown(p.Volume(), user, user))
 }

@@ -2,6 +2,7 @@ package election
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,6 +28,27 @@ func TestNoResumeUnderARelease(t *testing.T) {
 	o.PingedAt = o.Now
 	if action, resumes := Decide(o).(Resume); resumes {
 		t.Errorf("%T while the release may still be written", action)
+	}
+}
+
+// TestDoubt: it is said why a record is not believed, and only then.
+func TestDoubt(t *testing.T) {
+	for want, change := range map[string]func(o *Observed){
+		"":                  func(*Observed) {},
+		"can't be read":     func(o *Observed) { o.Record.Damaged = true },
+		"there is no Lease": func(o *Observed) { o.Record.Version = "" },
+		"data of another database: 8, where the Lease says 7": func(o *Observed) { o.System = "8" },
+		"was set back: it is of term 1":                       func(o *Observed) { o.Record.Record.Term = 1 },
+		"that was never initialised":                          func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
+	} {
+		o := following()
+		o.System, o.Record.Record.System, o.Local.Seen.Term = "7", "7", o.Record.Record.Term
+		if change(o); want == "" && o.Doubt() != "" || !strings.Contains(o.Doubt(), want) {
+			t.Errorf("got %q, want %q", o.Doubt(), want)
+		}
+		if o.believed() != (want == "") {
+			t.Errorf("%q, but believed is %t", o.Doubt(), o.believed())
+		}
 	}
 }
 

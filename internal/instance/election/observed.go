@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -261,6 +262,27 @@ func (o *Observed) believed() bool {
 	return view.Known && !view.Damaged && view.Version != "" && !view.Record.olderThan(o.Local.Seen) &&
 		(view.Record.System == "" || o.System == "" || view.Record.System == o.System) &&
 		(view.Record.System != "" || o.System == "" || view.Record.Term == 0 && o.Local.Seen.Term == 0)
+}
+
+// Doubt says why the record is not believed, and what to do; "" if it is, or was not read yet.
+func (o *Observed) Doubt() string {
+	view := &o.Record
+	record := &view.Record
+	switch {
+	case !view.Known || o.believed():
+		return ""
+	case view.Damaged:
+		return "the record in the Lease can't be read: it was edited; the instances write another once all of them run"
+	case view.Version == "":
+		return "there is no Lease: the instances write another once all of them run"
+	case o.System != "" && record.System != "" && record.System != o.System:
+		return fmt.Sprintf("the volume has the data of another database: %.40s, where the Lease says %.40s; nothing is changed: "+
+			"give the instance its own volume, or an empty one", o.System, record.System)
+	case record.olderThan(o.Local.Seen):
+		return fmt.Sprintf("the record in the Lease was set back: it is of term %d, and term %d was seen; "+
+			"the instances write another once all of them run", record.Term, o.Local.Seen.Term)
+	}
+	return "the Lease is of a database that was never initialised, and the volume has data: nothing is changed"
 }
 
 // leads reports whether our server leads, or did in this life and still holds the record for it.

@@ -1,0 +1,147 @@
+package instances
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/program"
+)
+
+// damage is what somebody did to the volume of a replica that is down.
+type damage struct {
+	name string
+	hurt func(volume string) error
+	mend func(volume string) error
+	// says is part of what the Pod says.
+	says string
+}
+
+var damages = []damage{
+	{"a file of somebody else",
+		func(volume string) error { return os.WriteFile(filepath.Join(volume, "photo.jpg"), nil, 0o600) },
+		func(volume string) error { return os.Remove(filepath.Join(volume, "photo.jpg")) },
+		`holds "photo.jpg", which is not Mainstay's: nothing was changed`},
+	exchanged("another major version", "data/server/PG_VERSION", "9.6\n", `PG_VERSION says "9.6"`),
+	exchanged("half of the data", "data/server/global/pg_control", "", "pg_control is missing"),
+	exchanged("a damaged control file", "data/server/global/pg_control", strings.Repeat("x", 8192), "does not fit its checksum"),
+	exchanged("no promises", "election.json", "", "reading what this member promised"),
+	exchanged("promises that were edited", "election.json", `{"promised": 7}`, "reading what this member promised"),
+	exchanged("no incarnation", "data/incarnation", "", "no file data/incarnation: it was changed by hand"),
+	exchanged("an incarnation that was edited", "data/incarnation", "../../etc", "which is no incarnation"),
+	{"another owner",
+		func(volume string) error { return os.Chown(filepath.Join(volume, "data/server"), 1, 1) },
+		func(volume string) error { return os.Chown(filepath.Join(volume, "data/server"), user, user) },
+		"belongs to user 1"},
+}
+
+// exchanged is a file that was put aside, and another content in its place, or none if that is
+// empty.
+func exchanged(name, file, content, says string) damage {
+	aside := func(volume string) string { return filepath.Join(volume, "..", "aside") }
+	return damage{name,
+		func(volume string) error {
+			path := filepath.Join(volume, file)
+			if err := os.Rename(path, aside(volume)); err != nil || content == "" {
+				return err
+			}
+			return errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chown(path, user, user))
+		},
+		func(volume string) error { return os.Rename(aside(volume), filepath.Join(volume, file)) },
+		says}
+}
+
+// TestForeignVolumes: an instance whose volume is not what it left there changes nothing on it,
+// ends, and says on its Pod what it found. It goes on when that was mended.
+func TestForeignVolumes(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	leader := d.Published(t.Context())
+	replica := d.Pods[0]
+	if replica == leader {
+		replica = d.Pods[1]
+	}
+	replica.Kill()
+	for _, damage := range damages {
+		d.must(damage.hurt(replica.Volume()))
+		before := fingerprint(t, replica.Volume())
+		replica.Start()
+		d.Await("end of the program, with "+damage.name, time.Minute, func() bool { return !replica.Running() })
+		if report := replica.Report(t.Context()); report.State != "Ended" || !strings.Contains(report.Problem, damage.says) {
+			t.Errorf("%s: the pod says %+v, want a problem with %q", damage.name, report, damage.says)
+		}
+		if now := fingerprint(t, replica.Volume()); now != before {
+			t.Errorf("%s: the volume was changed", damage.name)
+		}
+		d.must(damage.mend(replica.Volume()))
+	}
+	replica.Start()
+	d.Await("whole database once the volume is as it was", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+
+	log := len(replica.log())
+	second, err := replica.again()
+	d.must(err)
+	<-second.ended
+	if said := replica.log()[log:]; !strings.Contains(said, "is used by another process") {
+		t.Errorf("a second program on the same volume said %q", said)
+	}
+	d.Await("whole database beside a second program", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+}
+
+// TestForeignSystem: the data of another database are neither used nor overwritten.
+func TestForeignSystem(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, program.Settings{FailoverAfter: after}, 2)
+	other := New(t, server, program.Settings{FailoverAfter: after}, 1)
+	d.Await("two instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	other.Await("one instance that serves", 2*time.Minute, func() bool { return other.IsWhole(t.Context()) })
+	replica := d.Pods[0]
+	if d.Published(t.Context()) == replica {
+		replica = d.Pods[1]
+	}
+	replica.Kill()
+	other.Pods[0].Kill()
+	d.must(os.Rename(replica.Volume(), replica.Volume()+".own"))
+	d.must(os.Rename(other.Pods[0].Volume(), replica.Volume()))
+	before := fingerprint(t, filepath.Join(replica.Volume(), "data", "server", "global"))
+	replica.Start()
+	d.Await("word about the data of another database", time.Minute, func() bool {
+		return strings.Contains(replica.Report(t.Context()).Problem, "another database")
+	})
+	if now := fingerprint(t, filepath.Join(replica.Volume(), "data", "server", "global")); now != before {
+		t.Error("the data of another database were changed")
+	}
+	replica.Kill()
+	d.must(os.RemoveAll(replica.Volume()))
+	d.must(os.Rename(replica.Volume()+".own", replica.Volume()))
+	replica.Start()
+	d.Await("whole database with its own data", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+}
+
+// fingerprint is another when anything in a directory is, but for the lock.
+func fingerprint(t *testing.T, directory string) string {
+	t.Helper()
+	sum := sha256.New()
+	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() == "lock" {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(sum, path, info.Mode(), info.ModTime().UnixNano(), info.Size())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
