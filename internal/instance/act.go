@@ -47,8 +47,9 @@ func (i *Instance) save(ctx context.Context, local election.Local) {
 	go func() {
 		err := i.Volume.Save(local)
 		i.post(ctx, func() {
-			if err != nil {
+			if i.unsaved = ""; err != nil {
 				i.core.SaveFailed()
+				i.unsaved = bound("the volume does not take what this member promised: " + err.Error())
 				i.Log.Error(err, "the volume does not take what this member promised: it promises nothing until then")
 				return
 			}
@@ -70,7 +71,12 @@ func (i *Instance) readRecord(ctx context.Context) {
 func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) {
 	i.core.Writing(write)
 	sent := i.now()
-	i.Log.Info("writing the record", "why", write.Why, "term", write.Record.Term, "seq", write.Record.Seq,
+	level := 0
+	if write.Why == i.wroteFor && write.Record.Seq == i.core.Held.Record.Seq {
+		level = 1 // It is renewed each second, for as long as a member does not answer.
+	}
+	i.wroteFor = write.Why
+	i.Log.V(level).Info("writing the record", "why", write.Why, "term", write.Record.Term, "seq", write.Record.Seq,
 		"released", write.Record.Released(), "open", write.Record.Open)
 	i.beside(ctx, requestTime, func(ctx context.Context) func() {
 		outcome, version := i.Cluster.Write(ctx, write)

@@ -86,6 +86,8 @@ type Instance struct {
 	operation *operation
 	idleUntil time.Time
 	failures  int
+	// failed is what failed last on the server, and why; "" once something has succeeded since.
+	failed string
 	// reloadsAt is when the server is to use new certificates; never if zero.
 	reloadsAt time.Time
 	// led is the history of the server while it led last.
@@ -97,6 +99,10 @@ type Instance struct {
 	flushed map[election.Member]time.Time
 	// requests are the peers that wait for the answer to a promise that they asked for.
 	requests map[string]chan<- election.PromiseReply
+	// unsaved is why the volume did not take what was promised when that was last tried.
+	unsaved string
+	// wroteFor is why the record was written last.
+	wroteFor string
 	// unpublished is why the address could not be published, as it was said last.
 	unpublished string
 	// farewells counts the pings that say that the record is released and have no answer yet.
@@ -108,6 +114,9 @@ type Instance struct {
 	knocking bool
 	// knocksAgain is when that may be looked at next.
 	knocksAgain time.Time
+	// doubt is why the record is not believed, and doubtSince since when.
+	doubt      string
+	doubtSince time.Time
 	// reported is what the Pod says. While reporting, or before reportsAt, it is told nothing else.
 	reported  Report
 	reporting bool

@@ -188,6 +188,13 @@ func (d *database) leader() string {
 	return d.record.Holder.Member.Name
 }
 
+// term is that of the record.
+func (d *database) term() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.record.Term
+}
+
 // write writes once through the published address, as an application does.
 func (d *database) write(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -362,6 +369,37 @@ func TestNewCertificates(t *testing.T) {
 				t.Errorf("%s did %q, want %q", pod, done, want)
 			}
 		}
+	})
+}
+
+// TestAPromotionThatFails: who can't lead, because its disk is full, say, does not keep another one
+// from it by standing again at once; and if only that one is there, it is tried again.
+func TestAPromotionThatFails(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		leader := d.leader()
+		fails := pods[(slices.Index(pods, leader)+1)%3]
+		next := pods[(slices.Index(pods, leader)+2)%3]
+		d.engines[fails].Fail("Promote", errors.New("the disk is full"))
+		d.engines[next].Fail("Promote", errors.New("not yet"))
+		before := d.term()
+		d.crash(leader)
+		d.await("promotion that fails", time.Minute, func() bool { return d.term() > before })
+		d.engines[next].Fail("Promote", nil)
+		d.await("another leader than the one that can't", 12*time.Second, func() bool { return d.leader() == next })
+		if tries := strings.Count(strings.Join(d.engines[fails].Operations(), " "), "Promote"); tries > 2 {
+			t.Errorf("it tried %d times", tries)
+		}
+		d.start(leader)
+		d.await("whole database", time.Minute, d.isWhole)
+		d.engines[next].Fail("Promote", errors.New("the disk is full"))
+		d.engines[leader].Fail("Promote", errors.New("the disk is full"))
+		d.crash(leader)
+		d.servers.Crash(next)
+		d.await("many terms that nobody could lead in", time.Minute, func() bool { return d.term() > before+4 })
+		d.engines[fails].Fail("Promote", nil)
+		d.await("leader, once its disk has room", 30*time.Second, func() bool { return d.leader() == fails })
+		d.start(leader)
 	})
 }
 

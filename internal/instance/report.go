@@ -102,13 +102,34 @@ func (i *Instance) describe(seen engine.Observation) Report {
 	case server.State == election.Standby && seen.Connected:
 		report.Role, report.Term, report.Lag = Replica, server.Source.Term, lagClass(seen.Lag)
 	}
-	if report.Role == NoRole && report.Problem == "" {
-		report.Problem = bound(i.core.Doubt())
+	switch {
+	case i.unsaved != "":
+		report.Problem = i.unsaved
+	case report.Role == NoRole && i.failed != "":
+		report.Problem = i.failed
+	case report.Role == NoRole && report.Problem == "":
+		report.Problem = i.lastingDoubt()
 	}
 	if i.operation != nil && i.operation.total > 0 {
 		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
 	}
 	return report
+}
+
+// doubtAfter is how long a record must not be believed before that is said: one that is about to be
+// read again is nobody's problem.
+const doubtAfter = 5 * time.Second
+
+// lastingDoubt returns why the record is not believed; "" if it is, or was a moment ago.
+func (i *Instance) lastingDoubt() string {
+	doubt := i.core.Doubt()
+	if doubt != i.doubt {
+		i.doubt, i.doubtSince = doubt, time.Now()
+	}
+	if time.Since(i.doubtSince) < doubtAfter {
+		return ""
+	}
+	return bound(doubt)
 }
 
 func (i *Instance) state(seen engine.Observation) string {

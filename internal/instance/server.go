@@ -67,12 +67,13 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 	if err != nil {
 		i.Engine.Kill()
 		i.failures++
+		i.failed = bound(op.name + ": " + err.Error())
 		wait := min(time.Second<<min(i.failures-1, 4), 10*time.Second)
 		i.idleUntil = time.Now().Add(wait)
 		i.Log.Error(err, "the server: "+op.name+" failed; it was killed, and is tried again", "after", wait.String())
 		return
 	}
-	i.failures = 0
+	i.failures, i.failed = 0, ""
 	if then != nil {
 		then()
 	}

@@ -239,7 +239,7 @@ func writeKubeconfig(path string, config *rest.Config) error {
 // Start starts the program of a pod.
 func (p *Pod) Start() {
 	p.d.t.Helper()
-	process, err := p.launch(p.shut)
+	process, err := p.launch(p.uid, p.shut)
 	p.d.must(err)
 	p.process = process
 	for _, link := range p.Links {
@@ -247,12 +247,12 @@ func (p *Pod) Start() {
 	}
 }
 
-// again starts the program of a pod once more, while it runs.
-func (p *Pod) again() (*Process, error) { return p.launch(func() {}) }
+// again starts the program once more, while it runs: in another pod of that name.
+func (p *Pod) again() (*Process, error) { return p.launch("another", func() {}) }
 
 // launch starts a process with the program. atEnd is called when it has ended.
-func (p *Pod) launch(atEnd func()) (*Process, error) {
-	var hosts []string
+func (p *Pod) launch(uid string, atEnd func()) (*Process, error) {
+	hosts := []string{"nobody=0.0.0.0"}
 	for i, from := range p.d.Pods {
 		if from != p {
 			continue
@@ -266,7 +266,7 @@ func (p *Pod) launch(atEnd func()) (*Process, error) {
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
 	return start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), atEnd,
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
-		"--pod-uid="+p.uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
+		"--pod-uid="+uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
 		"--hosts="+strings.Join(hosts, ","), "--log-format=text")
 }

@@ -8,11 +8,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/program"
 )
 
-// TestFullDisk: a leader whose disk is full makes way for one that can write, and a replica whose
-// disk is full keeps nobody from writing. Both come back when there is room.
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	const size = 500 // MiB
+// onSmallVolumes starts three instances, each on a file system of so many MiB, with clients.
+func onSmallVolumes(t *testing.T, size int64) (*Database, *Clients) {
+	t.Helper()
 	d := Make(t, server, program.Settings{FailoverAfter: after}, 3)
 	for _, pod := range d.Pods {
 		d.must(pod.Limit(size))
@@ -21,6 +19,38 @@ func TestFullDisk(t *testing.T) {
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
 	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
+	return d, clients
+}
+
+// TestLeftBehind: a replica that was away for longer than the log is kept is made anew, and the log
+// that waits for it does not fill the volume of the leader.
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	d, clients := onSmallVolumes(t, 400)
+	leader := d.Published(t.Context())
+	replica := d.Pods[(slices.Index(d.Pods, leader)+1)%len(d.Pods)]
+	before := replica.Report(t.Context()).Incarnation
+	replica.Kill()
+	for range 30 { // files of 16 MB each
+		_, err := leader.SQL("SELECT pg_switch_wal(); CHECKPOINT")
+		d.must(err)
+		acknowledged := clients.acknowledged()
+		d.Await("writes between", time.Minute, func() bool { return clients.acknowledged() > acknowledged })
+	}
+	replica.Start()
+	d.Await("whole database with a replica that was made anew", time.Minute, func() bool {
+		return replica.Report(t.Context()).Incarnation != before && d.IsWhole(t.Context())
+	})
+	for _, wrong := range clients.Check() {
+		t.Error(wrong)
+	}
+}
+
+// TestFullDisk: a leader whose disk is full makes way for one that can write, and a replica whose
+// disk is full keeps nobody from writing. Both come back when there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	d, clients := onSmallVolumes(t, 500)
 	for _, leads := range []bool{true, false} {
 		term, leader := d.Record(t.Context()).Term, d.Published(t.Context())
 		pod := leader
@@ -36,6 +66,7 @@ func TestFullDisk(t *testing.T) {
 		})
 		before := clients.acknowledged()
 		d.Await("acknowledged writes with a full disk", time.Minute, func() bool { return clients.acknowledged() > before+20 })
+		d.Await("word about the full disk", time.Minute, func() bool { return pod.Report(t.Context()).Full >= 95 })
 		gap := clients.Ledger.LongestGap(begun).Round(time.Millisecond)
 		t.Logf("the leader: %t; it says %+v; no write for %s", leads, pod.Report(t.Context()), gap)
 		if elected := d.Record(t.Context()).Term > term; elected != leads {

@@ -27,7 +27,8 @@ import (
 
 // Options say which instance of which database this is.
 type Options struct {
-	Namespace, Database, Pod string
+	// PodUID is that of the Pod that this instance speaks for.
+	Namespace, Database, Pod, PodUID string
 	// Address and Port are published when this instance leads.
 	Address string
 	Port    int32
@@ -169,7 +170,8 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	}
 }
 
-// Report implements [instance.Cluster].
+// Report implements [instance.Cluster]. A Pod that has been made anew under the name is another
+// one: its own program speaks for it.
 func (c *Cluster) Report(ctx context.Context, report instance.Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -180,6 +182,7 @@ func (c *Cluster) Report(ctx context.Context, report instance.Report) error {
 		role = string(report.Role)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         c.PodUID,
 		"annotations": map[string]any{api.AnnotationInstance: string(text)},
 		"labels":      map[string]any{api.LabelRole: role},
 	}})

@@ -92,6 +92,12 @@ func TestDecide(t *testing.T) {
 			o.Server = Server{State: Standby, Final: true, Position: "99+"}
 			o.Peers[0].Ping.Free = []Member{b}
 		}, "Replace"},
+		{"the leader's log no longer continues the data, and a rule needs them", following(), func(o *Observed) {
+			o.Server.LacksLog = true
+		}, "Wait"},
+		{"the leader's log no longer continues the data, and they are free", following(), func(o *Observed) {
+			o.Server.LacksLog, o.Peers[0].Ping.Free = true, []Member{b}
+		}, "Replace"},
 		{"the program of a standby shall end", following(), func(o *Observed) { o.Intent.Stop = true }, "Exit"},
 	} {
 		test.change(test.state)

@@ -31,6 +31,26 @@ func TestNoResumeUnderARelease(t *testing.T) {
 	}
 }
 
+// TestLacksLog: a member that the leader's log no longer serves says so, and leaves the set.
+func TestLacksLog(t *testing.T) {
+	o := following()
+	ping := o.Peers[0].Ping
+	o.Server.LacksLog = true
+	if pong, ok := o.HeardPing(ping); !ok || !pong.Diverged {
+		t.Errorf("the member answers %+v", pong)
+	}
+	o.Server.Source.Term--
+	if pong, _ := o.HeardPing(ping); pong.Diverged {
+		t.Error("what an earlier leader's log lacked counts for this one")
+	}
+	l := leading()
+	l.Peers[0].Pong.Diverged = true
+	write, isWrite := Decide(l).(WriteRecord)
+	if !isWrite || write.Record.newest().names(b) {
+		t.Errorf("%+v", write)
+	}
+}
+
 // TestDoubt: it is said why a record is not believed, and only then.
 func TestDoubt(t *testing.T) {
 	for want, change := range map[string]func(o *Observed){
@@ -42,7 +62,7 @@ func TestDoubt(t *testing.T) {
 		"that was never initialised":                          func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
 	} {
 		o := following()
-		o.System, o.Record.Record.System, o.Local.Seen.Term = "7", "7", o.Record.Record.Term
+		o.System, o.Record.Record.System, o.Local.Seen.Term, o.Peers[0].PingAt = "7", "7", o.Record.Record.Term, 0
 		if change(o); want == "" && o.Doubt() != "" || !strings.Contains(o.Doubt(), want) {
 			t.Errorf("got %q, want %q", o.Doubt(), want)
 		}

@@ -25,10 +25,13 @@ func follow(o *Observed) Action {
 }
 
 // receive lets the server receive from a leader whose history contains our data. Data that are no
-// part of it are made anew, once the leader needs them no more.
+// part of it, or that the leader's log no longer continues, are made anew, once the leader needs
+// them no more.
 func (o *Observed) receive(ping Ping) Action {
 	source := Source{Leader: ping.Leader, Term: ping.Term}
 	switch {
+	case o.Server.Source == source && o.Server.LacksLog && slices.Contains(ping.Free, o.Me):
+		return Replace{Leader: ping.Leader, Term: ping.Term}
 	case o.Server.Source == source:
 		return nil
 	case o.Server.Source != Source{}:

@@ -61,6 +61,9 @@ func seenIn(record Record) Seen {
 func (o *Observed) Writing(write WriteRecord) {
 	o.Record.InFlight = true
 	record := write.Record
+	if record.Released() && record.Handover == nil && (o.Held.Promoted || record.Term != o.Held.Term) {
+		o.StandsAt = o.Now + electing
+	}
 	if record.Released() && record.Term == o.Held.Term {
 		o.Held.Releasing = true
 	}
@@ -145,8 +148,12 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}, true
 }
 
-// diverged reports whether our data are known to be no part of the leader's history.
+// diverged reports whether our data are known to be no part of the leader's history, or a part that
+// its log no longer continues.
 func (o *Observed) diverged(ping Ping) bool {
+	if o.Server.LacksLog && o.Server.Source == (Source{Leader: ping.Leader, Term: ping.Term}) {
+		return true
+	}
 	return o.Server.State == Standby && o.Server.Final && o.Server.Source == Source{} &&
 		!o.Config.Positions.Holds(ping.History, o.Server.Position)
 }

@@ -60,7 +60,8 @@ type Pong struct {
 	Promised Promised
 	Position Position
 	Seen     Seen
-	// Diverged is true if the member's data are no part of the leader's history.
+	// Diverged is true if the member's data are no part of the leader's history, or its log no longer
+	// continues them: they can only be made anew.
 	Diverged bool
 }
 

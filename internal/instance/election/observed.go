@@ -113,6 +113,9 @@ type Server struct {
 	// receiver or fetching command is left, and nothing waits to be replayed.
 	Position Position
 	Final    bool
+	// LacksLog is true if what it needs next is gone from its source's log, so that it can only be
+	// made anew.
+	LacksLog bool
 	// Clean is true if it was a leader and was stopped with all that it had written sent and
 	// flushed.
 	Clean bool
@@ -223,6 +226,9 @@ type Observed struct {
 	// AskedAt is when the last Ask was sent, for the term Asked. 0 is never.
 	AskedAt time.Duration
 	Asked   uint64
+	// StandsAt is when we may stand again after our own server failed as a leader: others, whose
+	// disk is not full, go first. It may have been before now, or never.
+	StandsAt time.Duration
 	// Jitter is a random duration, drawn anew for each Ask.
 	Jitter time.Duration
 }
@@ -264,12 +270,13 @@ func (o *Observed) believed() bool {
 		(view.Record.System != "" || o.System == "" || view.Record.Term == 0 && o.Local.Seen.Term == 0)
 }
 
-// Doubt says why the record is not believed, and what to do; "" if it is, or was not read yet.
+// Doubt says why the record is not believed, and what to do; "" if it is, or was not read yet, or
+// if a leader is heard, which knows better.
 func (o *Observed) Doubt() string {
 	view := &o.Record
 	record := &view.Record
 	switch {
-	case !view.Known || o.believed():
+	case !view.Known || o.believed() || o.livingLeader() != nil:
 		return ""
 	case view.Damaged:
 		return "the record in the Lease can't be read: it was edited; the instances write another once all of them run"

@@ -179,11 +179,14 @@ func (o *Observed) leaderIsQuiet() bool {
 	return leader == nil || o.Now-leader.PingAt > silent
 }
 
-// mayStandAt is when the record, as it is, allows anybody to stand.
+// mayStandAt is when we may stand: when the record, as it is, allows anybody to, and others whose
+// server has not just failed have gone first.
 func (o *Observed) mayStandAt() time.Duration {
 	view := &o.Record
 	record := &view.Record
 	switch {
+	case record.Released() && record.Handover == nil && len(o.Peers) > 0 && o.believed():
+		return o.StandsAt
 	case !o.believed():
 		return view.Since + o.Config.After
 	case record.Released() && (record.Handover == nil || record.Handover.To == o.Me):

@@ -148,7 +148,7 @@ func connect(o options) (*cluster.Cluster, error) {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 	return cluster.New(cluster.Configure(config), cluster.Options{
-		Namespace: o.namespace, Database: o.database, Pod: o.pod, Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
+		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
 		Clock: clock.RealClock{},
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -22,15 +24,37 @@ const (
 	retryEvery    = "200ms"
 )
 
-// keepWAL is how many MB of the log are kept for a standby that was away.
-const keepWAL = 1024
+// The log that is kept for a standby that was away takes a tenth of the volume, within these limits
+// in MB. As much may be written between two checkpoints.
+const (
+	keepShare = 10
+	leastWAL  = 64
+	mostWAL   = 1024
+)
 
 // keeps returns how many MB of the log are kept.
 func (e *Engine) keeps() int {
 	if e.KeepWAL > 0 {
 		return e.KeepWAL
 	}
-	return keepWAL
+	return keptOf(volumeSize(e.Data))
+}
+
+// keptOf returns how many MB of the log are kept on a volume of so many MB; 0 is not known.
+func keptOf(volume int) int {
+	if volume <= 0 {
+		return mostWAL
+	}
+	return min(max(volume/keepShare, leastWAL), mostWAL)
+}
+
+// volumeSize is the size of the file system of a directory in MB; 0 if that can't be found out.
+func volumeSize(directory string) int {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(directory, &stat); err != nil {
+		return 0
+	}
+	return int(stat.Blocks * uint64(stat.Bsize) >> 20) //nolint:gosec // no volume has so many megabytes, and no block a negative size
 }
 
 // configuration is all that decides what the server waits for, from whom it receives, and who may
@@ -98,14 +122,17 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 			return "", err
 		}
 	}
-	keep := postgres.Setting{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"}
+	keep := []postgres.Setting{
+		{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "max_slot_wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"},
+	}
 	if major < 13 {
-		keep = postgres.Setting{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}
+		keep = []postgres.Setting{{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}}
 	}
 	defaults := []postgres.Setting{
 		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
 		{Name: "log_timezone", Value: "UTC"}, {Name: "lc_messages", Value: "C"}, {Name: "jit", Value: "off"}, {Name: "wal_level", Value: "replica"},
 		{Name: "password_encryption", Value: "scram-sha-256"}, {Name: "tcp_keepalives_idle", Value: "10"},
+		{Name: "max_wal_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
 	}
 	ours := []postgres.Setting{
 		{Name: "ssl", Value: "on"}, {Name: "ssl_cert_file", Value: filepath.Join(e.Certificates, "tls.crt")},
@@ -113,14 +140,14 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 		{Name: "ssl_ca_file", Value: filepath.Join(e.Certificates, "ca.crt")}, {Name: "ssl_min_protocol_version", Value: "TLSv1.2"},
 		{Name: "synchronous_commit", Value: "on"}, {Name: "synchronous_standby_names", Value: names},
 		{Name: "primary_conninfo", Value: source}, {Name: "primary_slot_name", Value: slot}, {Name: "restore_command", Value: ""},
-		{Name: "max_wal_senders", Value: "20"}, {Name: "max_replication_slots", Value: "20"}, keep,
+		{Name: "max_wal_senders", Value: "20"}, {Name: "max_replication_slots", Value: "20"},
 		{Name: "wal_sender_timeout", Value: streamTimeout}, {Name: "wal_receiver_timeout", Value: streamTimeout},
 		{Name: "wal_receiver_status_interval", Value: "1s"}, {Name: "wal_retrieve_retry_interval", Value: retryEvery},
 		{Name: "hot_standby_feedback", Value: "off"}, {Name: "max_standby_streaming_delay", Value: patience(c.source)},
 		{Name: "max_standby_archive_delay", Value: patience(c.source)}, {Name: "archive_mode", Value: "off"},
 		{Name: "mainstay.generation", Value: strconv.Itoa(c.generation)},
 	}
-	return postgres.Configuration(slices.Concat(defaults, e.Parameters, ours))
+	return postgres.Configuration(slices.Concat(defaults, e.Parameters, ours, keep))
 }
 
 // patience is how long the replay waits for readers. Without a source nothing may hold it up,

@@ -83,7 +83,8 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	c := l.wrote
 	c.source = &from
 	source := election.Source{Leader: from.Leader, Term: from.Term}
-	e.note(l, func(o *engine.Observation) { o.Server.Source, o.Server.Final = source, false })
+	l.output.newSource()
+	e.note(l, func(o *engine.Observation) { o.Server.Source, o.Server.Final, o.Server.LacksLog = source, false, false })
 	if err := e.writeKeys(from.Term); err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 		}
 		e.note(l, func(o *engine.Observation) {
 			o.Server.Source, o.Server.Position, o.Server.Final = election.Source{}, position, true
-			o.Connected = false
+			o.Connected, o.Server.LacksLog = false, false
 		})
 		return true, nil
 	})

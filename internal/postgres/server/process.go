@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -156,6 +157,8 @@ type lines struct {
 	idle string
 	// stream is the last line that says why nothing is received.
 	stream string
+	// isGone is true if what the standby needs next was removed from its source's log.
+	isGone bool
 	// answers is true once the server answers. From then on only a panic says why it ended.
 	answers bool
 }
@@ -207,6 +210,9 @@ func (l *lines) pass(line string) {
 			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
 		}
 	}
+	if tellsOfAGap(line) {
+		l.isGone = true
+	}
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
 		if _, said, found := strings.Cut(line, level); found && (!l.answers || level == "PANIC:") {
 			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
@@ -222,6 +228,31 @@ var refusals = []string{"the database system is starting up", "the database syst
 
 // streamSigns are parts of the lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
+
+// levels are what a line of the log begins with, after its prefix.
+var levels = regexp.MustCompile(`(DEBUG[1-5]?|INFO|NOTICE|WARNING|LOG|ERROR|FATAL|PANIC|DETAIL|HINT|QUERY|CONTEXT|STATEMENT|LOCATION|BACKTRACE):  `)
+
+// tellsOfAGap reports whether a line says that the source's log no longer has what comes next. What
+// a user can make the server write comes after another level: the text of a statement, say.
+func tellsOfAGap(line string) bool {
+	at := levels.FindStringIndex(line)
+	return at != nil && strings.HasPrefix(line[at[0]:], "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment ") &&
+		strings.HasSuffix(line, " has already been removed")
+}
+
+// gone returns whether what the standby needs next is gone from its source's log. From a source
+// that is another one, that may be there.
+func (l *lines) gone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isGone
+}
+
+func (l *lines) newSource() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isGone = false
+}
 
 // notReceiving returns the last line that says why nothing is received.
 func (l *lines) notReceiving() string {

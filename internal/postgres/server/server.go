@@ -32,7 +32,8 @@ type Options struct {
 	Me func() election.Member
 	// Members returns the members that may receive from this server, as they are known now.
 	Members func() []election.Member
-	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means 1024.
+	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means a tenth of
+	// the volume, 64 at least and 1024 at most.
 	KeepWAL int
 	// Parameters are the user's settings. Those that the safety of the data rests on are ours.
 	Parameters []postgres.Setting

@@ -9,10 +9,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// slot is what a slot of a member keeps.
+// slot is what a slot of a member keeps. One that is lost has kept more than it may, and serves
+// nobody any more.
 type slot struct {
-	active bool
-	keeps  postgres.LSN
+	active, lost bool
+	keeps        postgres.LSN
 }
 
 // keepSlots makes a slot for each member, and drops those of members that are no more, or that keep
@@ -36,8 +37,9 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 			}
 		}
 	}
+	most := postgres.LSN(e.keeps()) << 20
 	for name, s := range found {
-		tooFar := s.keeps != 0 && s.keeps+postgres.LSN(e.keeps())<<20 < end
+		tooFar := s.lost || s.keeps != 0 && s.keeps+most < end
 		if s.active || wanted[name] && !tooFar {
 			continue
 		}
@@ -50,7 +52,9 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 
 // slots returns the slots of members.
 func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
-	rows, err := session.Query(ctx, "SELECT slot_name::text, active, coalesce(restart_lsn::text, '0/0') FROM pg_replication_slots"+
+	rows, err := session.Query(ctx, "SELECT slot_name::text, active, coalesce(restart_lsn::text, '0/0'),"+
+		// Versions before 13 have no such column.
+		" coalesce(to_jsonb(s)->>'wal_status' = 'lost', false) FROM pg_replication_slots s"+
 		" WHERE slot_type = 'physical' AND starts_with(slot_name::text, "+quote(postgres.SlotPrefix)+")")
 	if err != nil {
 		return nil, fmt.Errorf("asking for the slots: %w", err)
@@ -58,7 +62,7 @@ func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
 	found := map[string]slot{}
 	var name, keeps string
 	var s slot
-	_, err = pgx.ForEachRow(rows, []any{&name, &s.active, &keeps}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &s.active, &keeps, &s.lost}, func() error {
 		var err error
 		s.keeps, err = postgres.ParseLSN(keeps)
 		found[name] = s

@@ -153,6 +153,7 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 		}
 		o.Problem = look.problem(o.Server, l, at)
 		o.Connected, o.Lag = look.connected, look.lag
+		o.Server.LacksLog = !look.connected && o.Server.Source != election.Source{} && l.output.gone()
 		if !o.Server.Final {
 			o.Server.Position = position
 			o.Server.Final = o.Server.Source == election.Source{} && look.waits >= 2

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"io"
+	"testing"
+)
+
+// TestGap: only the server's own word counts for a gap, not what a user makes it write.
+func TestGap(t *testing.T) {
+	const gone = "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 00000002000000000000000A has already been removed"
+	for line, want := range map[string]bool{
+		"2026-11-23 11:07:01.357 UTC [329] " + gone:                                                          true,
+		"2026-11-23 11:07:01.357 UTC [329] LOG:  " + gone:                                                    false,
+		"2026-11-23 11:07:01.357 UTC [329] STATEMENT:  SELECT '" + gone:                                      false,
+		`2026-11-23 11:07:01.357 UTC [329] ERROR:  relation "` + gone + `" does not exist`:                   false,
+		"\t" + "ERROR:  " + gone:                                                                             false,
+		"2026-11-23 11:07:01.357 UTC [329] FATAL:  could not receive data from WAL stream: server closed it": false,
+	} {
+		l := &lines{to: io.Discard}
+		if l.pass(line); l.gone() != want {
+			t.Errorf("%q tells of a gap: %t, want %t", line, l.gone(), want)
+		}
+		if l.newSource(); l.gone() {
+			t.Errorf("%q is told of another source", line)
+		}
+	}
+}
+
+// TestKeptLog: a small volume is not filled with the log of a standby that is away.
+func TestKeptLog(t *testing.T) {
+	for volume, want := range map[int]int{0: 1024, 100: 64, 500: 64, 1000: 100, 10_000: 1000, 1_000_000: 1024} {
+		if got := keptOf(volume); got != want {
+			t.Errorf("of %d MB, %d are kept, want %d", volume, got, want)
+		}
+	}
+	if size := volumeSize(t.TempDir()); size <= 0 {
+		t.Errorf("the volume has %d MB", size)
+	}
+	if size := volumeSize("/nowhere"); size != 0 {
+		t.Errorf("a volume that is not there has %d MB", size)
+	}
+}
