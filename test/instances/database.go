@@ -72,7 +72,12 @@ type Pod struct {
 	Links map[string]*Link
 }
 
+// blocks counts the databases of this process. Each process begins elsewhere, so that two of them
+// share no address.
 var blocks atomic.Int32
+
+// maxBlocks is how many databases have addresses of their own.
+const maxBlocks = 250
 
 // New starts a database with some instances. Its first one initialises it. It ends with the test.
 func New(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
@@ -88,7 +93,7 @@ func New(t testing.TB, server *testenv.Server, settings program.Settings, instan
 func Make(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
 	t.Helper()
 	d := &Database{
-		t: t, server: server, namespace: server.Namespace(t), block: 1 + int(blocks.Add(1))%250, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
+		t: t, server: server, namespace: server.Namespace(t), block: 1 + (os.Getpid()*7+int(blocks.Add(1)))%maxBlocks, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
 	}
 	binary := os.Getenv("MAINSTAY_INSTANCE")
 	if d.root == "" || binary == "" {

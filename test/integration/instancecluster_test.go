@@ -153,6 +153,9 @@ func TestInstanceWatches(t *testing.T) {
 		g.Expect(cluster.Client.Create(t.Context(), config)).To(gomega.Succeed())
 	}
 	g.Eventually(settings).Should(gomega.Receive(gomega.Equal("1")))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"}}
+	g.Expect(cluster.Client.Delete(t.Context(), lease)).To(gomega.Succeed())
+	g.Eventually(versions).Should(gomega.Receive(gomega.BeEmpty()), "the Lease is gone")
 	before := requests.Count()
 	g.Consistently(requests.Count).WithTimeout(2 * time.Second).Should(gomega.Equal(before))
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // Watch follows the Lease and the ConfigMap with the settings until the context ends. lease is
-// called with each version of the Lease, and settings with the data of the ConfigMap, when they are
-// met and when they change. Neither is called for an object that is deleted: what was known last
-// counts.
+// called with each version of the Lease, "" when it was deleted, and settings with the data of the
+// ConfigMap, when they are met and when they change. Of settings that were deleted, those that were
+// known last count.
 func (c *Cluster) Watch(ctx context.Context, lease func(version string), settings func(data map[string]string)) error {
 	leases := c.follow(c.Database, &coordinationv1.Lease{}, lister{
 		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -25,10 +25,10 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return c.leases.Watch(ctx, options)
 		},
-	}, func(object any) {
-		if found, ok := object.(*coordinationv1.Lease); ok {
-			lease(found.ResourceVersion)
-		}
+	}, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { lease(versionOf(object)) },
+		UpdateFunc: func(_, object any) { lease(versionOf(object)) },
+		DeleteFunc: func(any) { lease("") },
 	})
 	configs := c.follow(SettingsName(c.Database), &corev1.ConfigMap{}, lister{
 		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -37,14 +37,24 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return c.settings.Watch(ctx, options)
 		},
-	}, func(object any) {
-		if found, ok := object.(*corev1.ConfigMap); ok {
-			settings(found.Data)
-		}
+	}, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { settings(dataOf(object)) }, UpdateFunc: func(_, object any) { settings(dataOf(object)) },
 	})
 	go leases.RunWithContext(ctx)
 	configs.RunWithContext(ctx)
 	return ctx.Err()
+}
+
+// versionOf returns the version of a Lease that was watched.
+func versionOf(object any) string {
+	lease, _ := object.(*coordinationv1.Lease) // Nothing else is watched there.
+	return lease.GetResourceVersion()
+}
+
+// dataOf returns the data of a ConfigMap that was watched.
+func dataOf(object any) map[string]string {
+	settings, _ := object.(*corev1.ConfigMap) // Nothing else is watched there.
+	return settings.Data
 }
 
 // Settings reads the data of the ConfigMap once.
@@ -63,7 +73,7 @@ type lister struct {
 }
 
 // follow returns what lists and watches one object, again and again with growing pauses.
-func (c *Cluster) follow(name string, kind runtime.Object, of lister, met func(any)) cache.Controller {
+func (c *Cluster) follow(name string, kind runtime.Object, of lister, met cache.ResourceEventHandler) cache.Controller {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
@@ -77,9 +87,7 @@ func (c *Cluster) follow(name string, kind runtime.Object, of lister, met func(a
 			},
 		},
 		ObjectType: kind,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: met, UpdateFunc: func(_, object any) { met(object) },
-		},
+		Handler:    met,
 	})
 	return controller
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
@@ -50,10 +51,12 @@ type cluster struct {
 
 // instance is one of them, seen from outside.
 type instance struct {
-	t      *testing.T
-	name   string
-	host   string
-	run    string
+	t    *testing.T
+	name string
+	host string
+	run  string
+	// socket leads to run, on a path that is short enough for a socket.
+	socket string
 	client *rpc.Client
 	cmd    *exec.Cmd
 }
@@ -84,6 +87,8 @@ func newCluster(t *testing.T) *cluster {
 			check(t, err)
 			return os.Chown(path, testUser, testUser)
 		}))
+		i.socket = filepath.Join(t.TempDir(), "run")
+		check(t, os.Symlink(i.run, i.socket))
 		i.launch(root, base, home)
 		c.instances = append(c.instances, i)
 	}
@@ -97,12 +102,32 @@ func prepareRoot(t *testing.T, root string) {
 		check(t, syscall.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""))
 		t.Cleanup(func() { _ = syscall.Unmount(filepath.Join(root, "proc"), syscall.MNT_DETACH) })
 	}
+	makeDevices(t, filepath.Join(root, "dev"))
 	path := filepath.Join(root, "etc", "passwd")
 	users, err := os.ReadFile(path)
 	check(t, err)
 	if entry := fmt.Sprintf("mainstay:x:%d:%d::/:/bin/sh\n", testUser, testUser); !strings.Contains(string(users), entry) {
 		check(t, os.WriteFile(path, append(users, entry...), 0o644))
 	}
+}
+
+// makeDevices makes what a container finds in /dev, if it is not there. It is a file system of its
+// own, so that who removes the image's files meets none of this machine's devices.
+func makeDevices(t *testing.T, directory string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(directory, "shm")); err == nil {
+		return
+	}
+	check(t, syscall.Mount("tmpfs", directory, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "random": 8, "urandom": 9} {
+		path := filepath.Join(directory, name)
+		check(t, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor)))) //nolint:gosec // it is small
+		check(t, os.Chmod(path, 0o666))                                           // Whatever the umask is.
+	}
+	shared := filepath.Join(directory, "shm")
+	check(t, os.Mkdir(shared, 0o777))
+	check(t, os.Chmod(shared, 0o777|os.ModeSticky))
 }
 
 // launch starts the copy of this test that is the instance.
@@ -206,7 +231,7 @@ func (i *instance) session() *pgx.Conn {
 	i.t.Helper()
 	ctx, cancel := context.WithTimeout(i.t.Context(), 5*time.Second)
 	defer cancel()
-	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.run, testPort))
+	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.socket, testPort))
 	check(i.t, err)
 	i.t.Cleanup(func() { disconnect(session) })
 	return session
@@ -216,7 +241,7 @@ func (i *instance) session() *pgx.Conn {
 func (i *instance) write(number int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(i.t.Context(), within)
 	defer cancel()
-	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.run, testPort))
+	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.socket, testPort))
 	if err != nil {
 		return err
 	}

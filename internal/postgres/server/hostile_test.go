@@ -209,6 +209,24 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
+// TestLocksOfAKilledServer: a server that was killed as it wrote its locks keeps no other from
+// starting.
+func TestLocksOfAKilledServer(t *testing.T) {
+	a := newCluster(t).instances[0]
+	a.do(Call{Do: "initialise"})
+	a.do(Call{Do: "start"})
+	a.do(Call{Do: "kill"})
+	locks, err := filepath.Glob(filepath.Join(a.run, ".s.PGSQL.*.lock"))
+	check(t, err)
+	if len(locks) != 1 {
+		t.Fatalf("a killed server left %q", locks)
+	}
+	for _, lock := range append(locks, filepath.Join(filepath.Dir(a.run), "volume", "data", "postmaster.pid")) {
+		check(t, os.Truncate(lock, 0))
+	}
+	a.do(Call{Do: "start"})
+}
+
 // TestForeignData: what is no data of ours is left as it is, and named.
 func TestForeignData(t *testing.T) {
 	a := newCluster(t).instances[0]

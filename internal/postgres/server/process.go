@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,9 @@ func (e *Engine) launch(kills uint64, major int, wrote configuration, state elec
 	}
 	command, err := e.command("postgres", arguments...)
 	if err == nil {
+		err = e.removeLocks()
+	}
+	if err == nil {
 		err = e.spawn(kills, l.output, command)
 	}
 	if err != nil {
@@ -54,6 +58,14 @@ func (e *Engine) launch(kills uint64, major int, wrote configuration, state elec
 	e.mu.Unlock()
 	go e.attend(l, command)
 	return l, nil
+}
+
+// removeLocks removes what keeps a server from starting beside another one. We hold the volume's
+// lock, and nothing that we started runs: what is left of a server that was killed may name a
+// process that is another one by now, or nothing.
+func (e *Engine) removeLocks() error {
+	socket := ".s.PGSQL." + strconv.Itoa(e.Port)
+	return errors.Join(remove(e.Data, "postmaster.pid"), remove(e.Run, socket, socket+".lock"))
 }
 
 // command describes a program of the server.

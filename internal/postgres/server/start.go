@@ -56,8 +56,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	if err := removeSlots(e.Data); err != nil {
 		return 0, 0, err
 	}
-	// We hold the volume's lock, and nothing that we started runs: no other server uses the data.
-	return kills, major, remove(e.Data, "postmaster.pid", "promote", "recovery.signal")
+	return kills, major, remove(e.Data, "promote", "recovery.signal")
 }
 
 // Start implements [engine.Engine].
