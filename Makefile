@@ -244,8 +244,16 @@ faults: ## let every request of the manager fail in every way, or, with PLAN=FIL
 	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole instances-whole)
 
 .PHONY: test-instances
-test-instances: ## run databases with real PostgreSQL servers on this machine, to which faults happen; not part of `make test` yet
-	go run ./hack/testrun instances-servers
+test-instances: ## run the simulator, and databases with real PostgreSQL servers on this machine, to which faults happen
+	go run ./hack/testrun instances
+
+.PHONY: faults-instances
+faults-instances: ## let each of these faults happen 200 times, and print for how long no write was acknowledged: p50, p95, max
+	go run ./hack/testrun faults-instances
+
+.PHONY: test-postgresql
+test-postgresql: ## run databases with PostgreSQL 12 to 18; not part of `make test`, which has 17
+	go run ./hack/testrun postgresql
 
 .PHONY: test-compat
 test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36; not part of `make test`

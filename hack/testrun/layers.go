@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -45,9 +46,9 @@ type layer struct {
 // layers are those of `make test`, and those on request. On each lane they run in this order; a
 // failed layer does not stop the next.
 var layers = []layer{
-	{name: "verify", lane: hostLane, budget: 3 * time.Minute, prepare: verify},
+	{name: "verify", lane: hostLane, budget: 2 * time.Minute, prepare: verify},
 	{name: "pure", lane: hostLane, budget: 3 * time.Minute, runs: pureTests},
-	{name: "tools", lane: hostLane, budget: 2 * time.Minute, prepare: prometheus, atOnce: 2, runs: commands(
+	{name: "tools", lane: hostLane, budget: time.Minute, prepare: prometheus, atOnce: 2, runs: commands(
 		goTest{directory: "tools/helm", arguments: []string{"./..."}},
 		goTest{directory: "tools/image", arguments: []string{"./..."}},
 		goTest{directory: "tools/monitoring", arguments: []string{"./..."}},
@@ -55,7 +56,8 @@ var layers = []layer{
 	)},
 	{name: "integration", lane: hostLane, budget: 6 * time.Minute, prepare: assets(), runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 4 * time.Minute, prepare: assets(), runs: commands(faults()...)},
-	{name: "instances", lane: hostLane, budget: 2 * time.Minute, runs: commands(simulation("-schedules=100000"))},
+	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, atOnce: 2,
+		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=50ms"))},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
@@ -66,10 +68,11 @@ var layers = []layer{
 	// find.
 	{name: "instances-whole", lane: hostLane, onRequest: true, budget: 30 * time.Minute,
 		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000"))},
-	// On request: real servers, to which faults happen while clients write.
-	{name: "instances-servers", lane: hostLane, onRequest: true, budget: 8 * time.Minute, prepare: instances, runs: commands(
-		goTest{directory: ".", arguments: []string{"-tags", "instances", "-timeout", "20m", "./internal/postgres/server/"}},
-		goTest{directory: ".", arguments: []string{"-timeout", "40m", "./test/instances/"}})},
+	// On request: the same faults again and again, with their distribution.
+	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
+		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
+	// On request: every version of PostgreSQL, as an engine and in databases to which faults happen.
+	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, runs: everyPostgreSQL},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
@@ -135,6 +138,32 @@ func faults(options ...string) []goTest {
 // runs in the pure layer, would make it ten times as slow.
 func simulation(options ...string) goTest {
 	return goTest{directory: ".", arguments: append([]string{"-timeout", "60m", "./test/simulation/", "-args"}, options...)}
+}
+
+// realServers returns the databases on this machine, to which faults happen. They mostly wait.
+func realServers(options ...string) goTest {
+	arguments := []string{"-parallel", "12", "-timeout", "6h", "./test/instances/", "-args"}
+	return goTest{directory: ".", arguments: append(arguments, options...)}
+}
+
+// everyPostgreSQL returns the tests of the engine, and those of databases, with each version that an
+// image is there for.
+func everyPostgreSQL(ctx context.Context) ([]goTest, error) {
+	var tests []goTest
+	for version := 12; version <= 18; version++ {
+		root, err := step.Ask(ctx, "image", "root", fmt.Sprintf("postgresql-%d", version))
+		if err != nil {
+			return nil, err
+		}
+		image := []string{"MAINSTAY_POSTGRESQL_ROOT=" + root}
+		engine := goTest{
+			directory: ".", arguments: []string{"-tags", "instances", "-timeout", "20m", "./internal/postgres/server/"}, environment: image,
+		}
+		databases := realServers("-databases=2", "-away=10s")
+		databases.environment = image
+		tests = append(tests, engine, databases)
+	}
+	return tests, nil
 }
 
 // endToEnd returns the tests on the test cluster. Most of them wait, so that many of them share two

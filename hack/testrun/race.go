@@ -62,7 +62,7 @@ var sequential = map[string]string{
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
 	"internal/instance/program":  "what runs beside the tests of settings and probes is tried with real servers",
 	"internal/instance/volume":   "a lock keeps the removal of old data apart from the making of new; the tests use neither at once",
-	"internal/postgres/server":   "its tests are those of the layer instances-servers, with real ones",
+	"internal/postgres/server":   "what runs beside its tests is tried in the layer postgresql, with real servers",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",
 	"test/perf": "the tests only compare figures; what measures is not run by them",

@@ -212,8 +212,8 @@ func flake(ctx context.Context) ([]layer, error) {
 // fuzzTime is how long `make nightly` fuzzes each target.
 const fuzzTime = time.Minute
 
-// nightly returns what `make test` has no time for: every fault, the previous Kubernetes, a long
-// outage, the race detector and new seeds everywhere, fuzzing, and ten runs of the integration
+// nightly returns what `make test` has no time for: every fault, every PostgreSQL, the previous
+// Kubernetes, a long outage, the race detector and new seeds everywhere, fuzzing, and ten runs of the integration
 // tests under load.
 func nightly(context.Context) ([]layer, error) {
 	targets, err := fuzzing(".", fuzzTime)
@@ -239,7 +239,7 @@ func nightly(context.Context) ([]layer, error) {
 		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(),
 			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
 	}
-	for _, name := range []string{"faults-whole", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage", "testbed-down"} {
+	for _, name := range []string{"faults-whole", "instances-whole", "faults-instances", "postgresql", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage", "testbed-down"} {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 		chosen = append(chosen, layers[at])
 	}

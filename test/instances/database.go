@@ -55,8 +55,8 @@ type Database struct {
 	root, directory string
 	authority       *Authority
 	Pods            []*Pod
-	// old is the annotation of the Lease as it was some time ago.
-	old      string
+	// past are the annotations of the Lease as they were, the newest last.
+	past     []string
 	cleanups []func()
 }
 
@@ -107,6 +107,7 @@ func Make(t testing.TB, server *testenv.Server, settings program.Settings, insta
 		d.Pods = append(d.Pods, &Pod{Name: pod, Address: fmt.Sprintf("127.%d.0.%d", d.block, i+1), d: d, Links: map[string]*Link{}})
 	}
 	d.must(d.create(t.Context(), settings))
+	d.remember(t.Context())
 	for _, pod := range d.Pods {
 		d.must(d.furnish(pod))
 	}
@@ -376,7 +377,20 @@ func (d *Database) Record(ctx context.Context) election.Record {
 
 // remember keeps the record for a time when it will be old.
 func (d *Database) remember(ctx context.Context) {
-	d.old = d.Lease(ctx).Annotations[api.AnnotationRecord]
+	if text := d.Lease(ctx).Annotations[api.AnnotationRecord]; len(d.past) == 0 || text != d.past[len(d.past)-1] {
+		d.past = append(d.past, text)
+	}
+}
+
+// old returns the last record that was remembered and is older than a record.
+func (d *Database) old(than election.Record) string {
+	for _, text := range slices.Backward(d.past) {
+		if record, err := election.Decode(text); err == nil && record.Seq < than.Seq {
+			return text
+		}
+	}
+	d.t.Fatal("there was no other record before this one")
+	return ""
 }
 
 // writeRecord writes what the Lease says, as somebody who is no instance.

@@ -165,13 +165,13 @@ var faults = []fault{
 		noticed: func(s *scene) bool { return passed(*away)(s) },
 		mend:    func(s *scene) { s.pauseAPI(false) }},
 	{name: "the record is set back", gap: 4 * time.Second, leaderStays: true, noticed: restored,
-		hurt: func(s *scene) { s.d.writeRecord(s.d.old) }},
+		hurt: func(s *scene) { s.d.writeRecord(s.d.old(s.before)) }},
 	{name: "the record is overwritten", gap: 4 * time.Second, leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.writeRecord("nonsense") }},
 	{name: "the record is set back as the leader dies", gap: 40 * time.Second, noticed: anotherTerm,
 		hurt: func(s *scene) {
 			s.leader.Kill()
-			s.d.writeRecord(s.d.old)
+			s.d.writeRecord(s.d.old(s.before))
 			s.leader.Start()
 		}},
 	{name: "the Lease is deleted", gap: 4 * time.Second, leaderStays: true, noticed: restored,

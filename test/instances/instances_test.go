@@ -42,6 +42,7 @@ const after = "5s"
 // may be lost, and no two servers may acknowledge at once. The first one happens to a database that
 // is at rest, the others to one that has just come back from the one before.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	measured := &measurements{}
 	t.Run("databases", func(t *testing.T) {
 		for number := range *databases {
@@ -60,7 +61,6 @@ func faultsOf(t *testing.T, number int, measured *measurements) {
 	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
 	took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("three instances serve after %s", took.Round(time.Millisecond))
-	d.remember(t.Context())
 	clients := NewClients(t, d, *pause)
 	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
 	for round := range *rounds {
@@ -95,6 +95,7 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	if f.mend != nil && !f.blocks {
 		f.mend(s)
 	}
+	d.remember(t.Context())
 	whole := d.Await("whole database after "+f.name, 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	gap := clients.Ledger.LongestGap(s.begun)
 	measured.add(f.name, gap)
