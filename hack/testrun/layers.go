@@ -71,7 +71,8 @@ var layers = []layer{
 	// On request: the same faults again and again, with their distribution.
 	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
-	// On request: every version of PostgreSQL, as an engine and in databases to which faults happen.
+	// On request: every version of PostgreSQL, as an engine and in databases to which faults
+	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, runs: everyPostgreSQL},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
@@ -146,8 +147,8 @@ func realServers(options ...string) goTest {
 	return goTest{directory: ".", arguments: append(arguments, options...)}
 }
 
-// everyPostgreSQL returns the tests of the engine, and those of databases, with each version that an
-// image is there for.
+// everyPostgreSQL returns the tests of the engine, and those of databases, with each version that
+// an image is there for.
 func everyPostgreSQL(ctx context.Context) ([]goTest, error) {
 	var tests []goTest
 	for version := 12; version <= 18; version++ {

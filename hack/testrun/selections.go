@@ -213,8 +213,8 @@ func flake(ctx context.Context) ([]layer, error) {
 const fuzzTime = time.Minute
 
 // nightly returns what `make test` has no time for: every fault, every PostgreSQL, the previous
-// Kubernetes, a long outage, the race detector and new seeds everywhere, fuzzing, and ten runs of the integration
-// tests under load.
+// Kubernetes, a long outage, the race detector and new seeds everywhere, fuzzing, and ten runs of
+// the integration tests under load.
 func nightly(context.Context) ([]layer, error) {
 	targets, err := fuzzing(".", fuzzTime)
 	if err != nil {
