@@ -143,18 +143,19 @@ func (d *Database) prepare(binary string) error {
 	return errors.Join(os.Chmod(outside, 0o755), os.WriteFile(d.outside("mainstay-instance"), content, 0o755))
 }
 
-// programs is the folder with the programs of the server, in the image.
-func (d *Database) programs() string {
-	found, err := filepath.Glob(filepath.Join(d.root, "usr/lib/postgresql/*/bin/postgres"))
+// program is the path of a program of PostgreSQL in the image. The client may be that of another
+// version.
+func (d *Database) program(name string) string {
+	found, err := filepath.Glob(filepath.Join(d.root, "usr/lib/postgresql/*/bin", name))
 	if err != nil || len(found) == 0 {
-		d.t.Fatalf("%s is no image with PostgreSQL: %v", d.root, err)
+		d.t.Fatalf("%s is no image with PostgreSQL's %s: %v", d.root, name, err)
 	}
-	return strings.TrimPrefix(filepath.Dir(found[0]), d.root)
+	return strings.TrimPrefix(found[0], d.root)
 }
 
 // environment is that of the containers.
 func (d *Database) environment() []string {
-	return []string{"PATH=" + d.programs() + ":/usr/bin:/bin", "HOME=/tmp"}
+	return []string{"PATH=" + filepath.Dir(d.program("postgres")) + ":/usr/bin:/bin", "HOME=/tmp"}
 }
 
 // outside returns the path of a file of the database as this test sees it.
@@ -448,7 +449,7 @@ func (p *Pod) Report(ctx context.Context) instance.Report {
 
 // SQL runs statements on the server of a pod, as its owner, and returns what they print.
 func (p *Pod) SQL(statements string) (string, error) {
-	command := exec.Command(p.d.programs()+"/psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", filepath.Join(p.d.directory, p.Name, "run"),
+	command := exec.Command(p.d.program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", filepath.Join(p.d.directory, p.Name, "run"),
 		"-U", "postgres", "-tA", "-c", statements)
 	command.Env = p.d.environment()
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: p.d.root, Credential: &syscall.Credential{Uid: user, Gid: user}}
