@@ -19,9 +19,6 @@ type fault struct {
 	// them until then.
 	mend   func(*scene)
 	blocks bool
-	// gap is for how long no write may be acknowledged. It allows for a machine that does other
-	// things too: what is usual is printed.
-	gap time.Duration
 	// atRest is true if it happens once the record has not changed for a while. Others let a changed
 	// record rest before they stand, which is not part of what is measured.
 	atRest bool
@@ -80,40 +77,40 @@ func whileElecting(s *scene, more time.Duration) *Pod {
 }
 
 var faults = []fault{
-	{name: "the postmaster is killed", atRest: true, gap: 6 * time.Second, noticed: anotherTerm,
+	{name: "the postmaster is killed", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { _ = syscall.Kill(s.leader.process.Postmaster(), syscall.SIGKILL) }},
-	{name: "the program is killed", atRest: true, gap: 10 * time.Second, noticed: anotherTerm,
+	{name: "the program is killed", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.Kill() },
 		mend: func(s *scene) { s.leader.Start() }},
-	{name: "the pod is asked to end", atRest: true, gap: 6 * time.Second, noticed: anotherTerm,
+	{name: "the pod is asked to end", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.process.Signal(syscall.SIGTERM) },
 		mend: func(s *scene) { <-s.leader.process.ended; s.leader.Start() }},
-	{name: "the program is stopped", atRest: true, gap: 15 * time.Second, noticed: anotherTerm,
+	{name: "the program is stopped", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.process.Signal(syscall.SIGSTOP) },
 		mend: func(s *scene) { s.leader.process.Signal(syscall.SIGCONT) }},
-	{name: "the postmaster is stopped", atRest: true, gap: 25 * time.Second, noticed: anotherTerm,
+	{name: "the postmaster is stopped", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { signalAll(s.leader.process.All()[1:], syscall.SIGSTOP) },
 		mend: func(s *scene) { signalAll(s.leader.process.All(), syscall.SIGCONT) }},
-	{name: "all processes are stopped", gap: 20 * time.Second, noticed: anotherTerm,
+	{name: "all processes are stopped", noticed: anotherTerm,
 		hurt: func(s *scene) { signalAll(s.leader.process.All(), syscall.SIGSTOP) },
 		mend: func(s *scene) { signalAll(s.leader.process.All(), syscall.SIGCONT) }},
-	{name: "the leader is cut off", gap: 20 * time.Second, noticed: anotherTerm,
+	{name: "the leader is cut off", noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.Isolate(true) },
 		mend: func(s *scene) { s.leader.Isolate(false) }},
-	{name: "a replica is cut off", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
+	{name: "a replica is cut off", leaderStays: true, noticed: renewed,
 		hurt: func(s *scene) { s.other.Isolate(true) },
 		mend: func(s *scene) { s.other.Isolate(false) }},
-	{name: "both replicas are cut off", gap: 20 * time.Second, leaderStays: true, blocks: true, noticed: passed(8 * time.Second),
+	{name: "both replicas are cut off", leaderStays: true, blocks: true, noticed: passed(8 * time.Second),
 		hurt: func(s *scene) { s.other.Isolate(true); s.third.Isolate(true) },
 		mend: func(s *scene) { s.other.Isolate(false); s.third.Isolate(false) }},
-	{name: "all are cut off", gap: 30 * time.Second, blocks: true,
+	{name: "all are cut off", blocks: true,
 		hurt:    func(s *scene) { s.isolateAll(true) },
 		noticed: func(s *scene) bool { return s.leader.process.Postmaster() == 0 || passed(8*time.Second)(s) },
 		mend:    func(s *scene) { s.isolateAll(false) }},
-	{name: "a replica loses its volume", gap: 4 * time.Second, leaderStays: true, noticed: renewed,
+	{name: "a replica loses its volume", leaderStays: true, noticed: renewed,
 		hurt: func(s *scene) { s.other.Kill(); s.d.must(s.other.Wipe()) },
 		mend: startAnew},
-	{name: "a replica comes back without its volume as the leader dies", gap: 30 * time.Second, blocks: true, noticed: passed(4 * time.Second),
+	{name: "a replica comes back without its volume as the leader dies", blocks: true, noticed: passed(4 * time.Second),
 		hurt: func(s *scene) {
 			s.other.Kill()
 			s.d.must(s.other.Wipe())
@@ -121,10 +118,10 @@ var faults = []fault{
 			s.leader.Kill()
 		},
 		mend: func(s *scene) { s.leader.Start() }},
-	{name: "the leader and a replica are killed", gap: 20 * time.Second, noticed: anotherTerm,
+	{name: "the leader and a replica are killed", noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.Kill(); s.other.Kill(); s.other.Start() },
 		mend: func(s *scene) { s.leader.Start() }},
-	{name: "all are killed", gap: 30 * time.Second, noticed: passed(0),
+	{name: "all are killed", noticed: passed(0),
 		hurt: func(s *scene) {
 			for _, pod := range s.d.Pods {
 				pod.Kill()
@@ -133,14 +130,14 @@ var faults = []fault{
 				pod.Start()
 			}
 		}},
-	{name: "the leader is killed while its replicas do not hear each other", gap: 30 * time.Second, noticed: anotherTerm,
+	{name: "the leader is killed while its replicas do not hear each other", noticed: anotherTerm,
 		hurt: func(s *scene) {
 			s.cutReplicas(true)
 			s.leader.Kill()
 			s.leader.Start()
 		},
 		mend: func(s *scene) { s.cutReplicas(false) }},
-	{name: "the next leader is killed in the middle of its promotion", gap: 40 * time.Second, noticed: passed(0),
+	{name: "the next leader is killed in the middle of its promotion", noticed: passed(0),
 		hurt: func(s *scene) {
 			s.leader.Kill()
 			candidate := whileElecting(s, 150*time.Millisecond)
@@ -148,7 +145,7 @@ var faults = []fault{
 			candidate.Start()
 			s.leader.Start()
 		}},
-	{name: "a replica is killed in the middle of its change of timeline", gap: 30 * time.Second, noticed: anotherTerm,
+	{name: "a replica is killed in the middle of its change of timeline", noticed: anotherTerm,
 		hurt: func(s *scene) {
 			s.leader.Kill()
 			candidate := whileElecting(s, 400*time.Millisecond)
@@ -160,21 +157,21 @@ var faults = []fault{
 			}
 		},
 		mend: func(s *scene) { s.leader.Start() }},
-	{name: "the API server is away", gap: 4 * time.Second, leaderStays: true,
+	{name: "the API server is away", leaderStays: true,
 		hurt:    func(s *scene) { s.pauseAPI(true) },
 		noticed: func(s *scene) bool { return passed(*away)(s) },
 		mend:    func(s *scene) { s.pauseAPI(false) }},
-	{name: "the record is set back", gap: 4 * time.Second, leaderStays: true, noticed: restored,
+	{name: "the record is set back", leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.writeRecord(s.d.old(s.before)) }},
-	{name: "the record is overwritten", gap: 4 * time.Second, leaderStays: true, noticed: restored,
+	{name: "the record is overwritten", leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.writeRecord("nonsense") }},
-	{name: "the record is set back as the leader dies", gap: 40 * time.Second, noticed: anotherTerm,
+	{name: "the record is set back as the leader dies", noticed: anotherTerm,
 		hurt: func(s *scene) {
 			s.leader.Kill()
 			s.d.writeRecord(s.d.old(s.before))
 			s.leader.Start()
 		}},
-	{name: "the Lease is deleted", gap: 4 * time.Second, leaderStays: true, noticed: restored,
+	{name: "the Lease is deleted", leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.deleteLease() }},
 }
 

@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,4 +37,42 @@ func (m *measurements) String() string {
 		fmt.Fprintf(&table, "%-70s %6d %8s %8s %8s\n", name, len(gaps), at(50), at(95), at(100))
 	}
 	return table.String()
+}
+
+// stillness notes for how long this process did not run when it wanted to. A machine that lets it
+// wait lets databases wait as well, and some are elected anew for that.
+type stillness struct {
+	mu     sync.Mutex
+	pauses map[time.Time]time.Duration
+}
+
+// watch notes pauses until the context ends.
+func (s *stillness) watch(ctx context.Context) {
+	const every = 50 * time.Millisecond
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for last := time.Now(); ctx.Err() == nil; last = time.Now() {
+		<-ticker.C
+		if pause := time.Since(last) - every; pause > every {
+			s.mu.Lock()
+			if s.pauses == nil {
+				s.pauses = map[time.Time]time.Duration{}
+			}
+			s.pauses[time.Now()] = pause
+			s.mu.Unlock()
+		}
+	}
+}
+
+// since returns the longest pause since a time.
+func (s *stillness) since(begun time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	longest := time.Duration(0)
+	for at, pause := range s.pauses {
+		if at.After(begun) {
+			longest = max(longest, pause)
+		}
+	}
+	return longest
 }
