@@ -6,8 +6,8 @@ VERSION ?= 0.0.0-dev
 IMAGE ?= docker.io/mainstay/mainstay:$(or $(TAG),$(VERSION))
 GOARCH ?= $(shell go env GOARCH)
 
-# BINARY and ARCHIVE are what "build" and "image" make, and mainstay-apiserver is beside BINARY: further releases, for tests of
-# upgrades, are made in a folder of their own.
+# BINARY and ARCHIVE are what "build" and "image" make, and the other programs of the image are beside BINARY: further releases, for
+# tests of upgrades, are made in a folder of their own.
 BINARY ?= bin/mainstay
 ARCHIVE ?= bin/mainstay-image.tar
 
@@ -57,9 +57,10 @@ help: ## list the targets
 ## -- code and what is made of it
 
 .PHONY: build
-build: ## build the manager into bin/mainstay, and our API server into bin/mainstay-apiserver, static
+build: ## build the manager, our API server, and the program in database pods into bin/mainstay, -apiserver and -instance, static
 	$(static) -o $(BINARY) ./cmd/mainstay
 	$(static) -o $(dir $(BINARY))mainstay-apiserver ./cmd/mainstay-apiserver
+	$(static) -o $(dir $(BINARY))mainstay-instance ./cmd/mainstay-instance
 
 .PHONY: run
 run: ## run the manager here, against the current kube context
@@ -122,7 +123,7 @@ registry: ## run a registry on this machine's loopback, at 127.0.0.1:5000, until
 	cd tools/image && go run ./registry
 
 .PHONY: sbom
-sbom: build ## list the parts of the two programs in bin/mainstay-sbom.cdx.json (CycloneDX)
+sbom: build ## list the parts of the three programs in bin/mainstay-sbom.cdx.json (CycloneDX)
 	mkdir -p $(PACKAGED)
 	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --output "" --sbom $(abspath $(PACKAGED))/mainstay-sbom.cdx.json
 

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"debug/elf"
 	"errors"
@@ -28,8 +29,12 @@ import (
 
 const (
 	entrypoint = "/mainstay"
-	// apiServer is in the same image, so that both programs are always of the same release.
+	// apiServer and instance are in the same image, so that all programs are always of the same
+	// release, and there is one image to mirror, scan, sign and pin.
 	apiServer = "/mainstay-apiserver"
+	instance  = "/mainstay-instance"
+	// largestInstance is how many bytes instance may have: each pod of a database has a copy.
+	largestInstance = 30_000_000
 	// user is "nonroot" of the distroless images: a uid that no host gives to a person.
 	user = "65532:65532"
 )
@@ -38,17 +43,30 @@ const (
 var epoch = time.Unix(0, 0).UTC()
 
 // program is a file of the image, and the binary with its content.
-type program struct{ path, binary string }
-
-// programs returns all files of the image: the build writes the API server beside the manager.
-func (o options) programs() []program {
-	return []program{{entrypoint, o.binary}, {apiServer, filepath.Join(filepath.Dir(o.binary), path.Base(apiServer))}}
+type program struct {
+	path, binary string
+	// largest is how many bytes it may have, 0 if that does not matter.
+	largest int64
 }
 
-// build returns the image: one layer with the programs.
+// programs returns all files of the image: the build writes the others beside the manager.
+func (o options) programs() []program {
+	beside := func(file string) string { return filepath.Join(filepath.Dir(o.binary), path.Base(file)) }
+	return []program{
+		{path: entrypoint, binary: o.binary},
+		{path: apiServer, binary: beside(apiServer)},
+		{path: instance, binary: beside(instance), largest: largestInstance},
+	}
+}
+
+// build returns the image: one layer with the programs. A layer for each would save no node
+// anything: it pulls all layers, and each program is another one in each release.
 func build(o options) (v1.Image, error) {
 	for _, p := range o.programs() {
 		if err := checkStatic(p.binary, o.arch); err != nil {
+			return nil, err
+		}
+		if err := p.checkSize(); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +75,10 @@ func build(o options) (v1.Image, error) {
 		return nil, fmt.Errorf("making the layer: %w", err)
 	}
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layerContent)), nil }
-	packed, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
+	// Every node pulls this once a release, so it is worth some seconds here, but not to be
+	// compressed twice: once for its digest and once for its content.
+	packed, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, fmt.Errorf("making the layer: %w", err)
 	}
@@ -105,6 +126,21 @@ func checkStatic(binary, arch string) error {
 		if program.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s needs shared libraries: build it with CGO_ENABLED=0", binary)
 		}
+	}
+	return nil
+}
+
+// checkSize refuses a program that is larger than it may be.
+func (p program) checkSize() error {
+	if p.largest == 0 {
+		return nil
+	}
+	info, err := os.Stat(p.binary)
+	if err != nil {
+		return fmt.Errorf("reading the size of %s: %w", p.binary, err)
+	}
+	if info.Size() > p.largest {
+		return fmt.Errorf("%s has %d bytes, more than %d: what does it link that it does not need?", p.binary, info.Size(), p.largest)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,19 +22,30 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// staticBinaries builds two minimal programs and returns the manager's path; the API server's is
-// beside it.
+// others are the programs beside the manager.
+var others = []string{"mainstay-apiserver", "mainstay-instance"}
+
+// staticBinaries builds a minimal program as the manager and returns its path; the others, which
+// differ from it and from each other, are beside it.
 func staticBinaries(t *testing.T, arch string) string {
 	t.Helper()
 	directory := t.TempDir()
-	for _, name := range []string{"program", "mainstay-apiserver"} {
-		source := filepath.Join(directory, "main.go")
-		if err := os.WriteFile(source, fmt.Appendf(nil, "package main\n\nfunc main() { print(%q) }\n", name), 0o600); err != nil {
+	source, binary := filepath.Join(directory, "main.go"), filepath.Join(directory, "program")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	goBuild(t, directory, arch, "-o", binary, source)
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range others {
+		// What follows the end of a binary is no part of it.
+		if err := os.WriteFile(filepath.Join(directory, name), append(slices.Clip(content), name...), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		goBuild(t, directory, arch, "-o", name, source)
 	}
-	return filepath.Join(directory, "program")
+	return binary
 }
 
 // goBuild builds static programs for Linux.
@@ -106,10 +117,12 @@ func checkImage(t *testing.T, image v1.Image, binary string) {
 		t.Errorf("runs as %q", config.Config.User)
 	}
 	reader := tar.NewReader(mutate.Extract(image))
-	for _, file := range []struct{ name, binary string }{
-		{"mainstay", binary}, {"mainstay-apiserver", filepath.Join(filepath.Dir(binary), "mainstay-apiserver")},
-	} {
-		want, err := os.ReadFile(file.binary)
+	for _, name := range append([]string{"mainstay"}, others...) {
+		from := binary
+		if name != "mainstay" {
+			from = filepath.Join(filepath.Dir(binary), name)
+		}
+		want, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,12 +134,31 @@ func checkImage(t *testing.T, image v1.Image, binary string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Name != file.name || header.Mode != 0o555 || header.ModTime.Unix() != 0 || !bytes.Equal(got, want) {
-			t.Errorf("%s is %+v", file.name, header)
+		if header.Name != name || header.Mode != 0o555 || header.ModTime.Unix() != 0 || !bytes.Equal(got, want) {
+			t.Errorf("%s is %+v", name, header)
 		}
 	}
 	if _, err := reader.Next(); !errors.Is(err, io.EOF) {
 		t.Error("there is another file")
+	}
+}
+
+// TestDockerfile: what Docker builds has the same programs.
+func TestDockerfile(t *testing.T) {
+	content, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var built, copied []string
+	for _, name := range append([]string{"mainstay"}, others...) {
+		built, copied = append(built, "./cmd/"+name), append(copied, "/out/"+name)
+	}
+	for _, want := range []string{
+		"-o /out/ " + strings.Join(built, " ") + "\n", "COPY --from=build --chmod=0555 " + strings.Join(copied, " ") + " /\n",
+	} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("the Dockerfile has no %q", want)
+		}
 	}
 }
 
@@ -163,9 +195,19 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	arm := staticBinaries(t, "arm64")
-	alone := filepath.Join(t.TempDir(), "program")
-	if err := os.Link(arm, alone); err != nil {
-		t.Fatal(err)
+	without := func(name string) string {
+		binary := staticBinaries(t, "arm64")
+		if err := os.Remove(filepath.Join(filepath.Dir(binary), name)); err != nil {
+			t.Fatal(err)
+		}
+		return binary
+	}
+	large := func(name string, size int64) string {
+		binary := staticBinaries(t, "arm64")
+		if err := os.Truncate(filepath.Join(filepath.Dir(binary), name), size); err != nil {
+			t.Fatal(err)
+		}
+		return binary
 	}
 	for _, test := range []struct {
 		name      string
@@ -173,7 +215,10 @@ func TestRefused(t *testing.T) {
 		want      string
 	}{
 		{"no binary", []string{"--binary", text}, "as a Linux binary"},
-		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver as a Linux binary"},
+		{"no API server", []string{"--binary", without("mainstay-apiserver"), "--arch", "arm64"}, "mainstay-apiserver as a Linux binary"},
+		{"no instance manager", []string{"--binary", without("mainstay-instance"), "--arch", "arm64"}, "mainstay-instance as a Linux binary"},
+		{"large instance manager", []string{"--binary", large("mainstay-instance", 30_000_001), "--arch", "arm64"},
+			"mainstay-instance has 30000001 bytes, more than 30000000"},
 		{"other architecture", []string{"--binary", arm, "--arch", "amd64"}, "not for amd64"},
 		{"shared libraries", []string{"--binary", "/bin/sh", "--arch", "native"}, "CGO_ENABLED=0"},
 		{"no registry", []string{"--binary", arm, "--arch", "arm64", "--output", "", "--push"}, "$REGISTRY"},

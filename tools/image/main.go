@@ -1,5 +1,6 @@
-// Command image builds a container image from the static binaries of the manager and of the API
-// server, and can push it. It needs no Docker and no base image, and uses the network only to push.
+// Command image builds a container image from the static binaries of the manager, of the API server
+// and of the program in database pods, and can push it. It needs no Docker and no base image, and
+// uses the network only to push.
 package main
 
 import (
@@ -31,7 +32,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var o options
 	flags.StringVar(&o.binary, "binary", "bin/mainstay",
-		"static binary of the manager, with mainstay-apiserver beside it, to put into the image")
+		"static binary of the manager, with mainstay-apiserver and mainstay-instance beside it, to put into the image")
 	flags.StringVar(&o.version, "version", "0.0.0-dev", "version that the image's labels tell")
 	flags.StringVar(&o.name, "name", "", "reference of the image (default: docker.io/mainstay/mainstay:VERSION)")
 	flags.StringVar(&o.output, "output", "bin/mainstay-image.tar", "file to write, for docker load or ctr images import; empty writes none")
