@@ -74,8 +74,10 @@ func instances(ctx context.Context, log *step.Log) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := absolute("bin/mainstay-instance")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/mainstay-instance")
+	// Stripped, as in the image, because its memory is measured; and not where `make build` writes it,
+	// which the other lane may do meanwhile.
+	program := absolute("bin/tested/mainstay-instance")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", program, "./cmd/mainstay-instance")
 	if err := log.Show("building the program of an instance", build); err != nil {
 		return nil, err
 	}

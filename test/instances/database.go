@@ -293,7 +293,10 @@ func (p *Pod) shut() {
 }
 
 // Kill ends the program and all its processes at once, as a lost container does.
-func (p *Pod) Kill() { p.process.Kill() }
+func (p *Pod) Kill() {
+	p.checkMemory()
+	p.process.Kill()
+}
 
 // Running reports whether the program runs.
 func (p *Pod) Running() bool {
@@ -324,7 +327,7 @@ func (p *Pod) Isolate(cut bool) {
 func (d *Database) end() {
 	for _, pod := range d.Pods {
 		if pod.process != nil {
-			pod.process.Kill()
+			pod.Kill()
 		}
 		if d.t.Failed() {
 			log, _ := os.ReadFile(d.outside(pod.Name, "log"))
