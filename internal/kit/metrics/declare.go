@@ -99,6 +99,14 @@ var (
 		Normal: "Absent; for some seconds after a change also 1 or 2. The conditions of the objects say what is wrong.",
 		Labels: []Label{kindLabel, namespaceLabel},
 	})
+	unreadyObject = gauge(Metric{
+		Name: "mainstay_unready_object",
+		Help: "1 for an object that mainstay_unready_objects counts: of each kind the 50 that have not been ready for longest. " +
+			"Each replica reports it: take the maximum.",
+		Normal: "Absent. It names the objects in alerts.",
+		Labels: []Label{kindLabel, {"namespace", "namespace of the object; empty for cluster-scoped kinds"}, {"object", "name of the object"},
+			{"phase", "`Pending`, `Stalled`, `Degraded` or `Unknown`, as in mainstay_objects"}},
+	})
 	instrumented = gauge(Metric{
 		Name: "mainstay_instrumented_workloads",
 		Help: "Workloads that Instrumentations and ClusterInstrumentations match, by state. A workload that several match counts for each. " +

@@ -261,7 +261,7 @@ func TestTally(t *testing.T) {
 	tally := &Tally{known: map[types.UID]counted{}}
 	expect := func(want map[string]int) {
 		t.Helper()
-		byPhase, _ := tally.count()
+		byPhase, _, _ := tally.count()
 		if diff := cmp.Diff(want, byPhase); diff != "" {
 			t.Error(diff)
 		}
@@ -295,7 +295,7 @@ func TestUnready(t *testing.T) {
 	tally.OnAdd(in("blog", app("f")), true)
 	tally.OnAdd(in("docs", app("g", "Ready=Unknown")), true)
 	tally.OnAdd(in("shop", app("h", "Ready=False", "Suspended=True")), true)
-	_, got := tally.count()
+	_, got, _ := tally.count()
 	if diff := cmp.Diff(map[string]int{"shop": 2, "blog": 1, "docs": 1}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -306,12 +306,38 @@ func TestUnready(t *testing.T) {
 	}
 }
 
+// TestUnreadyAreNamed: those that have not been ready for longest, and no more than a scrape can
+// carry.
+func TestUnreadyAreNamed(t *testing.T) {
+	tally := &Tally{known: map[types.UID]counted{}}
+	begun := time.Unix(1_000_000, 0)
+	for i := range 3 * mostNamed {
+		name := fmt.Sprintf("web-%03d", i)
+		object := app(types.UID(name), "Ready=False", "Stalled=True")
+		object.Name = name
+		// The later it was made, the longer it has not been ready.
+		object.CreationTimestamp = metav1.NewTime(begun.Add(time.Duration(i) * time.Hour))
+		object.Status.Conditions[0].LastTransitionTime = metav1.NewTime(begun.Add(-time.Duration(i) * time.Hour))
+		tally.OnAdd(object, true)
+	}
+	tally.OnAdd(app("ready", "Ready=True"), true)
+	_, _, named := tally.count()
+	if len(named) != mostNamed || named[0].name != "web-149" || named[mostNamed-1].name != "web-100" {
+		t.Errorf("%d are named, from %+v to %+v", len(named), named[0], named[len(named)-1])
+	}
+	unseen := app("unseen")
+	unseen.CreationTimestamp = metav1.NewTime(begun)
+	if got := since(unseen); got != begun.Unix() {
+		t.Errorf("an object without conditions has not been ready since %d", got)
+	}
+}
+
 // TestCollector tests the gauges, and which of them are absent.
 func TestCollector(t *testing.T) {
 	t.Cleanup(func() { current.Store(nil) })
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]counted{
-		"a": {ready, "shop"}, "b": {ready, "shop"}, "c": {stalled, "shop"}}}
+		"a": {ready, "shop", "a", 0}, "b": {ready, "shop", "b", 0}, "c": {stalled, "shop", "web", 7}}}
 	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
 		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
 		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})
@@ -345,6 +371,7 @@ func TestCollector(t *testing.T) {
 	}
 	want["mainstay_objects WebApp Ready"], want["mainstay_objects WebApp Stalled"] = 2, 1
 	want["mainstay_unready_objects WebApp shop"] = 1
+	want["mainstay_unready_object WebApp shop web Stalled"] = 1
 	expect(want)
 	current.Store(&Sources{CertificateExpiry: map[string]func() time.Time{
 		"webhooks": func() time.Time { return time.Unix(1000, 0) }, "apiserver": func() time.Time { return time.Unix(2000, 0) },

@@ -66,8 +66,8 @@ type collector struct{}
 
 // Describe sends the descriptions of the gauges.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{objects, unreadyObjects, instrumented, leader, certificateExpiry, webhooksReady,
-		apiServicePublished, apiServiceAvailable, apiServiceEndpoints, unserved, info} {
+	for _, description := range []*prometheus.Desc{objects, unreadyObjects, unreadyObject, instrumented, leader, certificateExpiry,
+		webhooksReady, apiServicePublished, apiServiceAvailable, apiServiceEndpoints, unserved, info} {
 		descriptions <- description
 	}
 }
@@ -112,12 +112,15 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 		if !tally.filled() {
 			continue
 		}
-		byPhase, unreadyIn := tally.count()
+		byPhase, unreadyIn, named := tally.count()
 		for _, phase := range phases {
 			emit(objects, float64(byPhase[phase]), tally.kind, phase)
 		}
 		for label, count := range namespaces.sum(unreadyIn) {
 			emit(unreadyObjects, float64(count), tally.kind, label)
+		}
+		for _, object := range named {
+			emit(unreadyObject, 1, tally.kind, object.namespace, object.name, object.phase)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
