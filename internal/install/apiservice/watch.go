@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
@@ -118,7 +118,7 @@ func (p *Publisher) bundle(o *observed) []byte {
 	if bundle == nil || !p.options.External || !o.isOurs {
 		return bundle
 	}
-	return certificates.Unite(o.now, bundle, o.apiService.Spec.CABundle)
+	return pki.UniteBundles(o.now, bundle, o.apiService.Spec.CABundle)
 }
 
 func (p *Publisher) readOwner(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
 
@@ -71,10 +72,10 @@ func decide(o observed, options Options) decision {
 	}
 	// A damaged bundle still has CAs that clients trust: keep the readable ones. parsePair reports the
 	// damage.
-	older, _ := parseBundle(existing.Data[bundleKey])
+	older, _ := pki.ParseBundle(existing.Data[bundleKey])
 	current, err := parsePair(existing.Data, options.Names, o.now)
 	if reason := rotation(o, current, err); reason != keep {
-		d := decision{reason: reason, names: wantedNames(existing.Data, options), trusted: unexpired(unite(older, o.vouched), o.now)}
+		d := decision{reason: reason, names: wantedNames(existing.Data, options), trusted: pki.Unexpired(pki.Unite(older, o.vouched), o.now)}
 		if reason == unusable {
 			d.why = err
 		}
@@ -117,7 +118,7 @@ func isRequested(annotations map[string]string) bool {
 // needed.
 func wantedNames(data map[string][]byte, options Options) []string {
 	names := slices.Clone(options.Names)
-	present, err := parseBundle(data[certificateKey])
+	present, err := pki.ParseBundle(data[certificateKey])
 	if err != nil {
 		return names
 	}
@@ -141,9 +142,9 @@ func overlapping(current *pair, o observed, overlap time.Duration) (trusted []*x
 	if age >= overlap {
 		return trusted, current.renewAt()
 	}
-	trusted = unite(trusted, unexpired(current.trusted, o.now))
+	trusted = pki.Unite(trusted, pki.Unexpired(current.trusted, o.now))
 	if age < overlap/2 {
-		trusted = unite(trusted, unexpired(o.vouched, o.now))
+		trusted = pki.Unite(trusted, pki.Unexpired(o.vouched, o.now))
 	}
 	return trusted, requeue.Earlier(current.issuedAt().Add(overlap), current.renewAt())
 }
@@ -165,12 +166,12 @@ func desired(existing *corev1.Secret, d decision, pair *made, options Options) *
 	}
 	trusted := d.trusted
 	if pair != nil {
-		secret.Data[certificateKey], secret.Data[privateKeyKey] = pair.certificate, pair.key
-		trusted = unite([]*x509.Certificate{pair.ca}, trusted)
+		secret.Data[certificateKey], secret.Data[privateKeyKey] = pair.Certificate, pair.Key
+		trusted = pki.Unite([]*x509.Certificate{pair.ca}, trusted)
 		if request := secret.Annotations[api.AnnotationRotate]; request != "" {
 			secret.Annotations[api.AnnotationRotated] = request
 		}
 	}
-	secret.Data[bundleKey] = encode(trusted)
+	secret.Data[bundleKey] = pki.Encode(trusted)
 	return secret
 }

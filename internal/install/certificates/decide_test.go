@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
 
 var options = Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}, Lifetime: 3 * month}.withDefaults()
@@ -90,7 +92,7 @@ func TestDecideBundle(t *testing.T) {
 		"what has expired can't be vouched for": {data: alone, vouched: []*x509.Certificate{expired.ca}, after: 2 * time.Minute,
 			again: time.Hour},
 		"our CA comes first": {data: with(alone, "ca.crt",
-			append(encode([]*x509.Certificate{a.ca}), alone["ca.crt"]...)), write: true, older: []*x509.Certificate{a.ca}},
+			append(pki.Encode([]*x509.Certificate{a.ca}), alone["ca.crt"]...)), write: true, older: []*x509.Certificate{a.ca}},
 		"a CA that stands there twice does not matter": {data: with(alone, "ca.crt", append(bytes.Clone(alone["ca.crt"]), alone["ca.crt"]...)),
 			again: time.Hour},
 	} {
@@ -113,7 +115,7 @@ func TestDecideBundle(t *testing.T) {
 				t.Fatal(err)
 			}
 			written := desired(secret, d, nil, options)
-			want := with(test.data, "ca.crt", encode(unite([]*x509.Certificate{p.ca}, test.older)))
+			want := with(test.data, "ca.crt", pki.Encode(pki.Unite([]*x509.Certificate{p.ca}, test.older)))
 			if diff := cmp.Diff(want, written.Data); diff != "" {
 				t.Error(diff)
 			}
@@ -151,7 +153,7 @@ func TestRotationKeepsOlderCAs(t *testing.T) {
 				t.Fatal(err)
 			}
 			written := desired(test.secret, d, pair, options)
-			got, err := parseBundle(written.Data["ca.crt"])
+			got, err := pki.ParseBundle(written.Data["ca.crt"])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +188,7 @@ func TestWantedNames(t *testing.T) {
 }
 
 func TestDesired(t *testing.T) {
-	pair := &made{certificate: []byte("certificate"), key: []byte("key"), ca: newPair(t, start).ca}
+	pair := &made{Issued: pki.Issued{Certificate: []byte("certificate"), Key: []byte("key")}, ca: newPair(t, start).ca}
 	t.Run("a new Secret", func(t *testing.T) {
 		got := desired(nil, decision{reason: missing}, pair, options)
 		want := &corev1.Secret{
@@ -194,7 +196,7 @@ func TestDesired(t *testing.T) {
 				Namespace: "mainstay-system", Name: "mainstay-serving", Labels: map[string]string{"app.kubernetes.io/managed-by": "mainstay"},
 			},
 			Type: "kubernetes.io/tls",
-			Data: map[string][]byte{"tls.crt": []byte("certificate"), "tls.key": []byte("key"), "ca.crt": encode([]*x509.Certificate{pair.ca})},
+			Data: map[string][]byte{"tls.crt": []byte("certificate"), "tls.key": []byte("key"), "ca.crt": pki.Encode([]*x509.Certificate{pair.ca})},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

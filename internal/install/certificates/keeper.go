@@ -26,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/mainstay-platform/mainstay/internal/install/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
@@ -156,7 +157,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Bundle() []byte {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	return encode(k.shelf.bundle())
+	return pki.Encode(k.shelf.bundle())
 }
 
 // Changed returns a channel that is closed when Bundle changes next. Call it before Bundle, so that
@@ -170,7 +171,7 @@ func (k *Keeper) Changed() <-chan struct{} {
 // Trusted reports that all clients have this bundle from now on, wherever one is configured. Call
 // it in every replica, as often as you like. Blocks that are not certificates are ignored.
 func (k *Keeper) Trusted(bundle []byte) {
-	trusted, _ := parseBundle(bundle)
+	trusted, _ := pki.ParseBundle(bundle)
 	k.update(func(now time.Time) { k.shelf.trust(trusted, now) })
 	k.loop.Wake()
 }
@@ -391,7 +392,7 @@ func (k *Keeper) update(change func(now time.Time)) {
 	now := k.options.Clock.Now()
 	change(now)
 	k.shelf.at(now)
-	if bundle := encode(k.shelf.bundle()); !bytes.Equal(bundle, k.announced) {
+	if bundle := pki.Encode(k.shelf.bundle()); !bytes.Equal(bundle, k.announced) {
 		k.announced = bundle
 		close(k.changed)
 		k.changed = make(chan struct{})

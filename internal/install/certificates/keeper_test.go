@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
@@ -144,7 +145,7 @@ func TestChanged(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Equal(k.Bundle(), encode(cas([]*pair{b}))) {
+	if !bytes.Equal(k.Bundle(), pki.Encode(cas([]*pair{b}))) {
 		t.Error("the bundle is not that of the second pair only")
 	}
 }

@@ -1,14 +1,14 @@
 package certificates
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -27,8 +27,8 @@ func newData(t *testing.T, at time.Time, names []string, older ...*x509.Certific
 		t.Fatal(err)
 	}
 	return map[string][]byte{
-		"tls.crt": pair.certificate, "tls.key": pair.key,
-		"ca.crt": encode(unite([]*x509.Certificate{pair.ca}, older)),
+		"tls.crt": pair.Certificate, "tls.key": pair.Key,
+		"ca.crt": pki.Encode(pki.Unite([]*x509.Certificate{pair.ca}, older)),
 	}
 }
 
@@ -120,7 +120,7 @@ func TestParsePair(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if encodedCA := string(encode([]*x509.Certificate{p.ca})); encodedCA != string(data["ca.crt"]) {
+				if encodedCA := string(pki.Encode([]*x509.Certificate{p.ca})); encodedCA != string(data["ca.crt"]) {
 					t.Error("the CA is another than the one that signed it")
 				}
 				return
@@ -140,10 +140,10 @@ func FuzzParsePair(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ca := encode([]*x509.Certificate{pair.ca})
-	f.Add(pair.certificate, pair.key, ca)
-	f.Add(ca, pair.key, pair.certificate)
-	f.Add(append(pair.certificate, ca...), pair.key, append(ca, ca...))
+	ca := pki.Encode([]*x509.Certificate{pair.ca})
+	f.Add(pair.Certificate, pair.Key, ca)
+	f.Add(ca, pair.Key, pair.Certificate)
+	f.Add(append(pair.Certificate, ca...), pair.Key, append(ca, ca...))
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, certificate, key, bundle []byte) {
 		p, err := parsePair(map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": bundle}, []string{host}, start)
@@ -154,36 +154,4 @@ func FuzzParsePair(f *testing.F) {
 			t.Error("accepted what can't be served")
 		}
 	})
-}
-
-// TestUnite: the result does not depend on the order of the bundles, and lacks what has expired.
-func TestUnite(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var bundles [][]byte
-	for _, days := range []int{0, 10, 20} {
-		made, err := issue([]string{"a.b"}, at.AddDate(0, 0, days), 30*24*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bundles = append(bundles, encode([]*x509.Certificate{made.ca}))
-	}
-	old, middle, young := bundles[0], bundles[1], bundles[2]
-	all := slices.Concat(young, middle, old)
-	now := at.AddDate(0, 0, 25)
-	for name, given := range map[string][][]byte{
-		"in order": {young, middle, old}, "backwards": {old, middle, young}, "twice": {slices.Concat(old, young), slices.Concat(young, middle)},
-	} {
-		if !bytes.Equal(all, Unite(now, given...)) {
-			t.Errorf("%s: got another bundle", name)
-		}
-	}
-	if !bytes.Equal(Unite(now, []byte("rubble"), all, nil), all) {
-		t.Error("rubble counts")
-	}
-	if !bytes.Equal(Unite(at.AddDate(0, 0, 35), all), slices.Concat(young, middle)) {
-		t.Error("expired certificates stay")
-	}
-	if Unite(now, nil) != nil {
-		t.Error("an empty bundle has a certificate")
-	}
 }

@@ -3,6 +3,8 @@ package certificates
 import (
 	"crypto/x509"
 	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
 
 // shelf has a replica's pairs in memory, and decides which one to serve. It is not safe for
@@ -26,7 +28,7 @@ func (s *shelf) put(p *pair, now time.Time) {
 	before := s.known
 	s.known = p.trusted
 	if s.keepKnown {
-		s.known = unexpired(unite(p.trusted, before), now)
+		s.known = pki.Unexpired(pki.Unite(p.trusted, before), now)
 	}
 	serving := s.at(now)
 	switch {
@@ -81,7 +83,7 @@ func (s *shelf) bundle() []*x509.Certificate {
 	united := s.known
 	for _, p := range []*pair{s.next, s.serving} {
 		if p != nil {
-			united = unite(united, []*x509.Certificate{p.ca})
+			united = pki.Unite(united, []*x509.Certificate{p.ca})
 		}
 	}
 	return united

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
 
 // step is an event in a replica's life, and what the replica serves afterwards.
@@ -134,7 +136,7 @@ func TestBundle(t *testing.T) {
 			if len(test.put) > 0 {
 				s.put(test.put[len(test.put)-1], clock.Now())
 			}
-			if !bytes.Equal(encode(s.bundle()), encode(cas(test.want))) {
+			if !bytes.Equal(pki.Encode(s.bundle()), pki.Encode(cas(test.want))) {
 				t.Errorf("got %d CAs, want %d, or the CAs differ", len(s.bundle()), len(test.want))
 			}
 		})

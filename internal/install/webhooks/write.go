@@ -27,11 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/internal/install/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
@@ -231,7 +231,7 @@ func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error
 	for _, webhook := range live.Webhooks {
 		trusted = webhook.ClientConfig.CABundle
 	}
-	return certificates.Unite(p.options.Clock.Now(), bundle, trusted), nil
+	return pki.UniteBundles(p.options.Clock.Now(), bundle, trusted), nil
 }
 
 // read returns a configuration from the cache, which is empty if there is none. Like Wanted, it
