@@ -57,7 +57,7 @@ var layers = []layer{
 	{name: "integration", lane: hostLane, budget: 6 * time.Minute, prepare: assets(), runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 4 * time.Minute, prepare: assets(), runs: commands(faults()...)},
 	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, atOnce: 2,
-		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=50ms"))},
+		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms"))},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
