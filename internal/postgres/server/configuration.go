@@ -57,6 +57,13 @@ func volumeSize(directory string) int {
 	return int(stat.Blocks * uint64(stat.Bsize) >> 20) //nolint:gosec // no volume has so many megabytes, and no block a negative size
 }
 
+// isTight reports whether less than a tenth of the file system of a directory is free for us. It is
+// not if that can't be found out.
+func isTight(directory string) bool {
+	var stat unix.Statfs_t
+	return unix.Statfs(directory, &stat) == nil && stat.Bavail < stat.Blocks/10
+}
+
 // configuration is all that decides what the server waits for, from whom it receives, and who may
 // connect.
 type configuration struct {
@@ -123,7 +130,9 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 		}
 	}
 	keep := []postgres.Setting{
-		{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "max_slot_wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"},
+		{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"},
+		// A clone has a slot too, and needs the log for as long as it takes: see keepSlots.
+		{Name: "max_slot_wal_keep_size", Value: "-1"},
 	}
 	if major < 13 {
 		keep = []postgres.Setting{{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}}

@@ -9,15 +9,15 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// slot is what a slot of a member keeps. One that is lost has kept more than it may, and serves
-// nobody any more.
+// slot is what a slot of a member keeps, and the process that uses it, 0 if none does.
 type slot struct {
-	active, lost bool
-	keeps        postgres.LSN
+	user  int
+	keeps postgres.LSN
 }
 
 // keepSlots makes a slot for each member, and drops those of members that are no more, or that keep
-// more of the log than a standby may lack: such a member has to be made anew.
+// more of the log than a standby may lack: such a member has to be made anew. One that receives may
+// take its time, until the volume is nearly full.
 func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
 	found, err := slots(ctx, session)
 	if err != nil {
@@ -37,10 +37,16 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 			}
 		}
 	}
-	most := postgres.LSN(e.keeps()) << 20
+	most, tight := postgres.LSN(e.keeps())<<20, isTight(e.Data)
 	for name, s := range found {
-		tooFar := s.lost || s.keeps != 0 && s.keeps+most < end
-		if s.active || wanted[name] && !tooFar {
+		tooFar := s.keeps != 0 && s.keeps+most < end
+		if s.user != 0 && tooFar && tight {
+			// Its slot is dropped at the next look.
+			if _, err := session.Exec(ctx, "SELECT pg_terminate_backend($1)", s.user); err != nil {
+				return fmt.Errorf("ending the stream of a member that is too far behind: %w", err)
+			}
+		}
+		if s.user != 0 || wanted[name] && !tooFar {
 			continue
 		}
 		if _, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")"); err != nil {
@@ -52,9 +58,7 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 
 // slots returns the slots of members.
 func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
-	rows, err := session.Query(ctx, "SELECT slot_name::text, active, coalesce(restart_lsn::text, '0/0'),"+
-		// Versions before 13 have no such column.
-		" coalesce(to_jsonb(s)->>'wal_status' = 'lost', false) FROM pg_replication_slots s"+
+	rows, err := session.Query(ctx, "SELECT slot_name::text, coalesce(active_pid, 0), coalesce(restart_lsn::text, '0/0') FROM pg_replication_slots"+
 		" WHERE slot_type = 'physical' AND starts_with(slot_name::text, "+quote(postgres.SlotPrefix)+")")
 	if err != nil {
 		return nil, fmt.Errorf("asking for the slots: %w", err)
@@ -62,7 +66,7 @@ func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
 	found := map[string]slot{}
 	var name, keeps string
 	var s slot
-	_, err = pgx.ForEachRow(rows, []any{&name, &s.active, &keeps, &s.lost}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &s.user, &keeps}, func() error {
 		var err error
 		s.keeps, err = postgres.ParseLSN(keeps)
 		found[name] = s
