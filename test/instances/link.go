@@ -120,7 +120,8 @@ func (l *Link) accept(listener net.Listener, port int) {
 func (l *Link) forward(from net.Conn, port int) {
 	l.wait()
 	to, err := net.Dial("tcp", address(l.to, port))
-	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+	// Who is being killed refuses a connection, or resets it.
+	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ECONNRESET) {
 		l.failed(err)
 	}
 	if err != nil {
