@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,11 +149,8 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 		if err != nil {
 			return err
 		}
-		if err := do(ctx, directory); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if err := cmp.Or(do(ctx, directory), ctx.Err()); err != nil {
+			return errors.Join(err, i.Volume.Abandon())
 		}
 		if incarnation, err = i.Volume.Adopt(); err != nil {
 			return err

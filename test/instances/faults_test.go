@@ -19,11 +19,12 @@ type fault struct {
 	// them until then.
 	mend   func(*scene)
 	blocks bool
-	// atRest is true if it happens once the record has not changed for a while. Others let a changed
-	// record rest before they stand, which is not part of what is measured.
+	// atRest is true if it happens once the record has not changed for a while. Others let a
+	// changed record rest before they stand, which is not part of what is measured.
 	atRest bool
-	// leaderStays is true if nobody else may be elected.
-	leaderStays bool
+	// leaderStays is true if nobody else may be elected, and keeps if the replicas must keep their
+	// data.
+	leaderStays, keeps bool
 }
 
 // scene is a database to which something happens.
@@ -71,9 +72,19 @@ func whileElecting(s *scene, more time.Duration) *Pod {
 		candidate = s.d.pod(record.Holder.Member.Name)
 		return record.Term > s.before.Term && candidate != nil
 	})
-	moment := time.Now().Add(rand.N(more))
-	s.d.Await("moment", time.Minute, func() bool { return time.Now().After(moment) })
+	s.wait(rand.N(more))
 	return candidate
+}
+
+// wait lets some time pass.
+func (s *scene) wait(long time.Duration) {
+	moment := time.Now().Add(long)
+	s.d.Await("moment", time.Minute, func() bool { return time.Now().After(moment) })
+}
+
+// data are those of the replicas.
+func (s *scene) data() [2]string {
+	return [2]string{s.other.Report(context.Background()).Incarnation, s.third.Report(context.Background()).Incarnation}
 }
 
 var faults = []fault{
@@ -81,6 +92,19 @@ var faults = []fault{
 		hurt: func(s *scene) { _ = syscall.Kill(s.leader.process.Postmaster(), syscall.SIGKILL) }},
 	{name: "the program is killed", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.Kill() },
+		mend: func(s *scene) { s.leader.Start() }},
+	{name: "the program is killed in the middle of a large transaction", noticed: anotherTerm, keeps: true,
+		hurt: func(s *scene) {
+			inserted := make(chan struct{})
+			go func() {
+				_, _ = s.leader.SQL("CREATE TABLE IF NOT EXISTS large (g int, text text);" +
+					"INSERT INTO large SELECT g, repeat('x', 500) FROM generate_series(1, 1000000) g")
+				close(inserted)
+			}()
+			s.wait(100*time.Millisecond + rand.N(200*time.Millisecond))
+			s.leader.Kill()
+			<-inserted
+		},
 		mend: func(s *scene) { s.leader.Start() }},
 	{name: "the pod is asked to end", atRest: true, noticed: anotherTerm,
 		hurt: func(s *scene) { s.leader.process.Signal(syscall.SIGTERM) },

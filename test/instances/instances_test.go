@@ -95,6 +95,7 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 		d: d, leader: d.Pods[leader], other: d.Pods[(leader+1+round%2)%3], third: d.Pods[(leader+2-round%2)%3],
 		before: d.Record(t.Context()), begun: time.Now(),
 	}
+	data := s.data()
 	f.hurt(s)
 	d.Await("sign of "+f.name, 2*time.Minute, func() bool { return f.noticed(s) })
 	acknowledged := clients.acknowledged()
@@ -110,6 +111,9 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	gap := clients.Ledger.LongestGap(s.begun)
 	measured.add(f.name, gap)
 	t.Logf("%s: no write for %s; whole %s after it was mended", f.name, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
+	if now := s.data(); f.keeps && now != data {
+		t.Errorf("%s: the replicas had the data %q, and made others: %q", f.name, data, now)
+	}
 	if f.leaderStays && d.Record(t.Context()).Term != s.before.Term {
 		if pause := still.since(s.begun); pause > mostStill {
 			t.Logf("%s: somebody else was elected, but this machine stood still for %s: not judged", f.name, pause)

@@ -116,8 +116,8 @@ func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 	return wrong
 }
 
-// LongestGap is the longest time between two acknowledgements that follow each other, from the
-// first one after a time on, and that time itself counts as one.
+// LongestGap is the longest time between two acknowledgements that follow each other. That time
+// itself counts as one, and so does now.
 func (l *Ledger) LongestGap(since time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Ledger) LongestGap(since time.Time) time.Duration {
 	for _, at := range times {
 		longest, last = max(longest, at.Sub(last)), at
 	}
-	return longest
+	return max(longest, time.Since(last))
 }
 
 // TwoAtOnce returns acknowledgements that prove that two servers took writes at once: a server

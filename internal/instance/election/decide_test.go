@@ -92,6 +92,10 @@ func TestDecide(t *testing.T) {
 			o.Server = Server{State: Standby, Final: true, Position: "99+"}
 			o.Peers[0].Ping.Free = []Member{b}
 		}, "Replace"},
+		{"the log ends in a part of a record that the leader lacks", following(), func(o *Observed) {
+			o.Server = Server{State: Standby, Final: true, Position: "99+", Whole: "99"}
+			o.Peers[0].Ping.Free = []Member{b}
+		}, "Follow"},
 		{"the leader's log no longer continues the data, and a rule needs them", following(), func(o *Observed) {
 			o.Server.LacksLog = true
 		}, "Wait"},

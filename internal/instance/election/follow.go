@@ -38,7 +38,7 @@ func (o *Observed) receive(ping Ping) Action {
 		return Unfollow{}
 	case !o.Server.Final:
 		return o.wait("the position to be final", o.Now+pingEvery)
-	case o.Config.Positions.Holds(ping.History, o.Server.Position):
+	case o.Config.Positions.Holds(ping.History, o.Server.whole()):
 		return Follow{Leader: ping.Leader, Term: ping.Term}
 	case slices.Contains(ping.Free, o.Me):
 		return Replace{Leader: ping.Leader, Term: ping.Term}

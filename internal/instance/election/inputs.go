@@ -155,7 +155,7 @@ func (o *Observed) diverged(ping Ping) bool {
 		return true
 	}
 	return o.Server.State == Standby && o.Server.Final && o.Server.Source == Source{} &&
-		!o.Config.Positions.Holds(ping.History, o.Server.Position)
+		!o.Config.Positions.Holds(ping.History, o.Server.whole())
 }
 
 // HeardPong notes the answer to a ping that was sent at that time.

@@ -113,6 +113,9 @@ type Server struct {
 	// receiver or fetching command is left, and nothing waits to be replayed.
 	Position Position
 	Final    bool
+	// Whole is the end of the last whole record of what is flushed: it is behind Position if the log
+	// ends in a part of one, which nobody was told to have. "" is Position.
+	Whole Position
 	// LacksLog is true if what it needs next is gone from its source's log, so that it can only be
 	// made anew.
 	LacksLog bool
@@ -130,6 +133,14 @@ type Server struct {
 	Committed bool
 	// UnflushedSince is since when the oldest heartbeat waits for the local disk; 0 if none does.
 	UnflushedSince time.Duration
+}
+
+// whole is the end of all that means anything.
+func (s Server) whole() Position {
+	if s.Whole != "" {
+		return s.Whole
+	}
+	return s.Position
 }
 
 // writable reports whether the server may accept writes.

@@ -87,7 +87,7 @@ func Open(path string) (*Volume, error) {
 		return nil, fmt.Errorf("locking the volume: %w", err)
 	}
 	v := &Volume{path: path, lock: lock}
-	if err := v.finishSwitch(); err != nil {
+	if err := errors.Join(v.finishSwitch(), v.Abandon()); err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
@@ -189,6 +189,20 @@ func (v *Volume) Prepare() (string, error) {
 		return "", fmt.Errorf("making a directory for the data: %w", err)
 	}
 	return directory, nil
+}
+
+// Abandon removes new data that do not count yet, and what is left of data that count no more: they
+// would fill the volume.
+func (v *Volume) Abandon() error {
+	v.data.Lock()
+	defer v.data.Unlock()
+	if !v.exists(dataDirectory) && v.exists(filepath.Join(newDirectory, incarnationFile)) {
+		return nil // They are the only ones, and complete.
+	}
+	if err := os.RemoveAll(filepath.Join(v.path, newDirectory)); err != nil {
+		return fmt.Errorf("removing new data that are not complete: %w", err)
+	}
+	return v.discard()
 }
 
 // Adopt makes the prepared data those that count, sets those before them aside, and returns the new

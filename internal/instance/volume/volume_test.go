@@ -193,3 +193,28 @@ func TestWhatAVolumeRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestLeftovers: what an interrupted clone or removal left does not fill the volume for ever, and
+// the data that count stay.
+func TestLeftovers(t *testing.T) {
+	path := t.TempDir()
+	v := open(t, path)
+	made(t, v, "first")
+	for _, left := range []string{filepath.Join(newDirectory, serverDirectory), filepath.Join(discarded, "half")} {
+		if err := os.MkdirAll(filepath.Join(path, left), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	v = open(t, path)
+	for _, gone := range []string{newDirectory, discarded} {
+		if v.exists(gone) {
+			t.Errorf("%s is still there", gone)
+		}
+	}
+	if got := content(t, v); got != "first" {
+		t.Errorf("the data are %q", got)
+	}
+}

@@ -127,7 +127,7 @@ func (b *backup) begin() error {
 		return fmt.Errorf("the leader has the version %.40q, which is unknown", major)
 	}
 	// A slot of this connection keeps the log that the copy needs, however long that takes.
-	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT mainstayclone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())
+	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT "+postgres.SlotPrefix+"clone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())
 	if _, err := b.source.Exec(b.ctx, slot).ReadAll(); err != nil {
 		return fmt.Errorf("reserving the log: %w", err)
 	}

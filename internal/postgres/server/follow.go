@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
@@ -116,7 +118,9 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	if err := e.reload(ctx, l, c); err != nil {
+	reloading, stop := context.WithTimeoutCause(ctx, stopStandby, errors.New("the server does not answer"))
+	defer stop()
+	if err := e.reload(reloading, l, c); err != nil {
 		return fmt.Errorf("taking the source away: %w", err)
 	}
 	if err := e.endReceivers(ctx, l); err != nil {
@@ -164,10 +168,13 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	look := &standbyLook{}
+	look, patient := &standbyLook{}, e.Clock.Now().Add(readersMay)
 	return e.until(ctx, func() (bool, error) {
 		if err := look.take(ctx, session); err != nil {
 			return false, err
+		}
+		if look.waits < 2 && e.Clock.Now().After(patient) {
+			return false, endReaders(ctx, session)
 		}
 		if look.waits < 2 {
 			return false, nil
@@ -176,12 +183,30 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 		if err != nil {
 			return false, err
 		}
+		whole, err := look.whole(history)
+		if err != nil {
+			return false, err
+		}
 		e.note(l, func(o *engine.Observation) {
-			o.Server.Source, o.Server.Position, o.Server.Final = election.Source{}, position, true
+			o.Server.Source, o.Server.Position, o.Server.Whole, o.Server.Final = election.Source{}, position, whole, true
 			o.Connected, o.Server.LacksLog = false, false
 		})
 		return true, nil
 	})
+}
+
+// readersMay is how long those who read may hold the replay up while an election waits for it. What
+// they were granted before reaches a replay that already waits for them only at its end.
+const readersMay = 300 * time.Millisecond
+
+// endReaders ends the sessions that read.
+func endReaders(ctx context.Context, session *pgx.Conn) error {
+	_, err := session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"+
+		" WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()")
+	if err != nil {
+		return fmt.Errorf("ending the sessions that hold the replay up: %w", err)
+	}
+	return nil
 }
 
 // unreached returns the history files of timelines on which we have no data: a promotion of ours

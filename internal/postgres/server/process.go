@@ -201,18 +201,25 @@ func (l *lines) copy(from io.ReadCloser) {
 }
 
 func (l *lines) pass(line string) {
+	if l.keep(line) {
+		// Whoever reads the log may be slow: nobody else waits for that.
+		_, _ = io.WriteString(l.to, line+"\n")
+	}
+}
+
+// keep keeps what a line says, and reports whether it is worth passing on.
+func (l *lines) keep(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slices.ContainsFunc(refusals, func(said string) bool { return strings.Contains(line, said) }) {
-		return
+		return false
 	}
 	if at := strings.Index(line, idleSign); at >= 0 {
 		if line[at:] == l.idle {
-			return
+			return false
 		}
 		l.idle = line[at:]
 	}
-	_, _ = io.WriteString(l.to, line+"\n")
 	// Before it answers, other processes only say that it does not.
 	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
 		l.latest = fmt.Sprintf("LOG:%.*s", maxProblem, said)
@@ -230,6 +237,7 @@ func (l *lines) pass(line string) {
 			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
 		}
 	}
+	return true
 }
 
 // idleSign is part of what a standby without a source says whenever it looks for more.

@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
@@ -16,8 +19,8 @@ type slot struct {
 }
 
 // keepSlots makes a slot for each member, and drops those of members that are no more, or that keep
-// more of the log than a standby may lack: such a member has to be made anew. One that receives may
-// take its time, until the volume is nearly full.
+// more of the log than a standby may lack: such a member has to be made anew. One that receives or
+// clones may take its time, until the volume is nearly full.
 func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
 	found, err := slots(ctx, session)
 	if err != nil {
@@ -40,20 +43,50 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 	most, tight := postgres.LSN(e.keeps())<<20, isTight(e.Data)
 	for name, s := range found {
 		tooFar := s.keeps != 0 && s.keeps+most < end
-		if s.user != 0 && tooFar && tight {
-			// Its slot is dropped at the next look.
-			if _, err := session.Exec(ctx, "SELECT pg_terminate_backend($1)", s.user); err != nil {
-				return fmt.Errorf("ending the stream of a member that is too far behind: %w", err)
-			}
+		var err error
+		switch {
+		case s.user != 0 && tooFar && tight:
+			err = e.dropUsed(ctx, session, name, s.user)
+		case s.user == 0 && (tooFar || !wanted[name]):
+			err = drop(ctx, session, name)
 		}
-		if s.user != 0 || wanted[name] && !tooFar {
-			continue
-		}
-		if _, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")"); err != nil {
+		if err != nil {
 			return fmt.Errorf("dropping a slot: %w", err)
 		}
 	}
 	return nil
+}
+
+// dropUsed ends the process that uses a slot, and drops that before the member is back, which tries
+// again five times a second.
+func (e *Engine) dropUsed(ctx context.Context, session *pgx.Conn, name string, user int) error {
+	if _, err := session.Exec(ctx, "SELECT pg_terminate_backend($1)", user); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		err := drop(ctx, session, name)
+		var refused *pgconn.PgError
+		if err == nil || !errors.As(err, &refused) || refused.Code != objectInUse {
+			return err
+		}
+		if err := e.pause(ctx, dropEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// objectInUse is the error of a slot that a process uses (errcodes-appendix), and dropEvery how
+// often it is tried to drop one.
+const (
+	objectInUse = "55006"
+	dropEvery   = 5 * time.Millisecond
+)
+
+func drop(ctx context.Context, session *pgx.Conn, name string) error {
+	_, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")")
+	return err
 }
 
 // slots returns the slots of members.

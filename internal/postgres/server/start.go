@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
@@ -55,6 +56,10 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	// What they keep of the log is not needed before we lead, and they are made anew then.
 	if err := removeSlots(e.Data); err != nil {
 		return 0, 0, err
+	}
+	// A volume that is mounted for a group gives the group more than the server starts with.
+	if err := os.Chmod(e.Data, 0o700); err != nil { //nolint:gosec // it is a directory
+		return 0, 0, fmt.Errorf("taking the data from other users: %w", err)
 	}
 	return kills, major, remove(e.Data, "promote", "recovery.signal")
 }
@@ -255,12 +260,19 @@ func (e *Engine) plant(timeline uint32) error {
 	return syncDirectory(filepath.Join(e.Data, "pg_wal"))
 }
 
+// checkpointTime is how long a checkpoint before a clean stop may take: the rest is written then.
+const checkpointTime = 4 * time.Second
+
 // StopCleanly implements [engine.Engine].
 func (e *Engine) StopCleanly(ctx context.Context) error {
 	l, err := e.current()
 	if err != nil {
 		return err
 	}
+	// What it writes now, it need not write while nobody can.
+	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
+	defer stop()
+	_ = e.tell(checkpointing, "CHECKPOINT")
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
 	l.told()
 	if err := l.signal(syscall.SIGINT); err != nil {

@@ -88,7 +88,16 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 
 // position returns the end of what is on the disk.
 func (s *standbyLook) position(history election.History) (election.Position, error) {
-	end := max(s.received, s.replayed)
+	return positionAt(history, max(s.received, s.replayed))
+}
+
+// whole returns the end of the last whole record that is on the disk, once all is replayed: a
+// leader that was killed may have sent a part of the next.
+func (s *standbyLook) whole(history election.History) (election.Position, error) {
+	return positionAt(history, s.replayed)
+}
+
+func positionAt(history election.History, end postgres.LSN) (election.Position, error) {
 	if end == 0 {
 		return "", nil
 	}
@@ -146,6 +155,10 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	if err != nil {
 		return err
 	}
+	whole, err := look.whole(history)
+	if err != nil {
+		return err
+	}
 	at := e.Clock.Now()
 	e.note(l, func(o *engine.Observation) {
 		if o.Server.State != election.Standby {
@@ -157,6 +170,10 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 		if !o.Server.Final {
 			o.Server.Position = position
 			o.Server.Final = o.Server.Source == election.Source{} && look.waits >= 2
+			o.Server.Whole = ""
+			if o.Server.Final {
+				o.Server.Whole = whole
+			}
 		}
 	})
 	return nil
