@@ -54,7 +54,7 @@ func TestAccess(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() (is bool, err error) {
 		err = standby.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'app')").Scan(&is)
 		return is, err
-	}).Should(gomega.BeTrue(), "the user reaches the standby")
+	}).WithTimeout(time.Minute).Should(gomega.BeTrue(), "the user reaches the standby")
 	own := filepath.Join(filepath.Dir(d.run), "certificates")
 	foreign, other := t.TempDir(), t.TempDir()
 	newAuthority(t).sign(t, foreign, d)
