@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -33,6 +35,8 @@ type Options struct {
 	Address string
 	Port    int32
 	Clock   clock.PassiveClock
+	// Log is told what is refused, or fails, when that changes: it is tried again and again.
+	Log logr.Logger
 }
 
 // Cluster is one instance's access to the API server. Its methods may be called by several
@@ -40,6 +44,9 @@ type Options struct {
 type Cluster struct {
 	Options
 	clients
+
+	mu   sync.Mutex
+	said map[string]string
 }
 
 // New returns the access with a configuration. It connects to nothing yet.
@@ -66,8 +73,10 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 	case apierrors.IsNotFound(err):
 		return election.ReadResult{}
 	case err != nil:
+		c.tell("reading the Lease", err)
 		return election.ReadResult{Failed: true}
 	}
+	c.tell("reading the Lease", nil)
 	result := election.ReadResult{Version: lease.ResourceVersion}
 	if result.Record, err = election.Decode(lease.Annotations[api.AnnotationRecord]); err != nil {
 		result.Record, result.Damaged = election.Record{}, true
@@ -79,6 +88,7 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string) {
 	lease, err := NewLease(c.Namespace, c.Database, write.Record, c.Clock.Now())
 	if err != nil {
+		c.tell("writing the Lease", err)
 		return election.Unanswered, "" // It can't be written; the record is as it was.
 	}
 	if write.Version == "" {
@@ -88,11 +98,35 @@ func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (electi
 	}
 	switch {
 	case err == nil:
+		c.tell("writing the Lease", nil)
 		return election.Done, lease.ResourceVersion
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
 		return election.Conflict, ""
 	}
+	c.tell("writing the Lease", err)
 	return election.Unanswered, ""
+}
+
+// tell logs what became of something that is tried again and again, when that is something else.
+func (c *Cluster) tell(what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said[what] == text {
+		return
+	}
+	if c.said == nil {
+		c.said = map[string]string{}
+	}
+	c.said[what] = text
+	if err != nil {
+		c.Log.Error(err, what+" failed: it is tried again")
+		return
+	}
+	c.Log.Info(what + " succeeds again")
 }
 
 // update patches the Lease, so that what others wrote there stays. The version makes it fail if the

@@ -28,7 +28,7 @@ import (
 
 // run runs an instance until it was asked to end and has ended, or can't go on.
 func run(asked context.Context, o options, logger logr.Logger) error {
-	access, err := connect(o)
+	access, err := connect(o, logger)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func serveProbes(ctx context.Context, listener net.Listener, handler http.Handle
 }
 
 // connect returns the access to the API server. It connects to nothing yet.
-func connect(o options) (*cluster.Cluster, error) {
+func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	var config *rest.Config
 	var err error
 	if o.kubeconfig != "" {
@@ -149,7 +149,7 @@ func connect(o options) (*cluster.Cluster, error) {
 	}
 	return cluster.New(cluster.Configure(config), cluster.Options{
 		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
-		Clock: clock.RealClock{},
+		Clock: clock.RealClock{}, Log: logger,
 	})
 }
 
