@@ -130,6 +130,8 @@ type Instance struct {
 	measuresAt time.Time
 	// hasOld is true while older data are set aside.
 	hasOld bool
+	// dropsAt is when old data are removed at the earliest.
+	dropsAt time.Time
 }
 
 // New returns an instance that does not run yet. It fails if the volume or its data can't be used:
@@ -205,7 +207,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	defer close(i.done)
 	defer i.Engine.Kill()
 	for turns := 0; ctx.Err() == nil; turns++ {
-		i.observe()
+		i.observe(ctx)
 		action := election.Decide(i.core)
 		if _, ends := action.(election.Exit); ends {
 			if i.farewells == 0 {
@@ -246,14 +248,14 @@ func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	case <-timer.C:
 	case <-i.Engine.Changed():
 	case do := <-i.inbox:
-		i.heard(do)
+		i.heard(ctx, do)
 	}
 }
 
 // heard lets the loop do what was posted, and what else waits, before it decides.
-func (i *Instance) heard(do func()) {
+func (i *Instance) heard(ctx context.Context, do func()) {
 	for range maxTurns {
-		i.observe() // What is answered says how it is now.
+		i.observe(ctx) // What is answered says how it is now.
 		do()
 		select {
 		case do = <-i.inbox:
@@ -271,7 +273,7 @@ func (i *Instance) now() time.Duration { return time.Since(i.started) + time.Nan
 const stalled = 2 * time.Second
 
 // observe notes what the server does and the time.
-func (i *Instance) observe() {
+func (i *Instance) observe(ctx context.Context) {
 	now := time.Now()
 	if i.measuredFrom.IsZero() || now.Sub(i.lastTurn) > stalled {
 		i.measuredFrom = now
@@ -290,7 +292,7 @@ func (i *Instance) observe() {
 	i.core.Intent.SwitchTo = i.Config.SwitchFrom != 0 && i.Config.SwitchFrom == i.core.Held.Term
 	i.core.Intent.Preferred = i.Config.SwitchTo
 	i.endOldClone()
-	i.dropOld(seen)
+	i.dropOld(ctx, seen)
 }
 
 // asElection returns what the engine observed, with what only the loop knows. A server that was

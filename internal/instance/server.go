@@ -133,8 +133,13 @@ func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream
 func (i *Instance) replace(ctx context.Context, action election.Replace) {
 	i.kill("its data are made anew from those of " + action.Leader.Name)
 	op := &operation{name: "clone " + action.Leader.Name, source: election.Source(action)}
+	var told time.Time
 	i.makeData(ctx, op, func(ctx context.Context, directory string) error {
 		return i.Engine.Clone(ctx, directory, i.upstream(action.Leader, action.Term), func(done, total int64) {
+			if time.Since(told) < reportEvery {
+				return
+			}
+			told = time.Now()
 			i.post(ctx, func() { op.done, op.total = done, total })
 		})
 	})
@@ -208,18 +213,22 @@ func (i *Instance) reload(ctx context.Context) {
 
 // dropOld removes the data that were set aside, once the new ones are healthy: the server receives,
 // or leads.
-func (i *Instance) dropOld(seen engine.Observation) {
+func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 	healthy := seen.Server.State == election.Standby && seen.Connected || seen.Server.State == election.Leading && seen.Server.Committed
-	if !i.hasOld || !healthy || i.operation != nil {
+	if !i.hasOld || !healthy || i.operation != nil || time.Now().Before(i.dropsAt) {
 		return
 	}
 	i.hasOld = false
 	go func() {
 		if err := i.Volume.DropOld(); err != nil {
-			i.Log.Error(err, "the data that were set aside could not be removed: they are removed after the next start")
+			i.Log.Error(err, "the data that were set aside could not be removed: that is tried again", "after", dropAgain.String())
+			i.post(ctx, func() { i.hasOld, i.dropsAt = true, time.Now().Add(dropAgain) })
 		}
 	}()
 }
+
+// dropAgain is after how long a failed removal of old data is tried again.
+const dropAgain = time.Minute
 
 // inspect notes which data there are, and refuses those of which it is not clear whose they are.
 func (i *Instance) inspect(contents volume.Contents) error {
