@@ -185,6 +185,14 @@ var faults = []fault{
 		hurt:    func(s *scene) { s.pauseAPI(true) },
 		noticed: func(s *scene) bool { return passed(*away)(s) },
 		mend:    func(s *scene) { s.pauseAPI(false) }},
+	{name: "a replica starts again without the API server, and the other one dies", leaderStays: true, noticed: passed(0),
+		hurt: func(s *scene) {
+			s.pauseAPI(true)
+			s.other.Kill()
+			s.other.Start()
+			s.third.Kill()
+		},
+		mend: func(s *scene) { s.pauseAPI(false); s.third.Start() }},
 	{name: "the record is set back", leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.writeRecord(s.d.old(s.before)) }},
 	{name: "the record is overwritten", leaderStays: true, noticed: restored,

@@ -32,11 +32,7 @@ func run(asked context.Context, o options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	settings, err := awaitSettings(asked, access, logger)
-	if err != nil {
-		return err
-	}
-	if err = runOn(asked, o, access, settings, logger); err != nil {
+	if err = runOn(asked, o, access, logger); err != nil && asked.Err() == nil {
 		tell(asked, access, err)
 	}
 	return err
@@ -51,12 +47,16 @@ func tell(ctx context.Context, access *cluster.Cluster, why error) {
 }
 
 // runOn runs an instance with the data of its volume.
-func runOn(asked context.Context, o options, access *cluster.Cluster, settings Settings, logger logr.Logger) error {
+func runOn(asked context.Context, o options, access *cluster.Cluster, logger logr.Logger) error {
 	parts, err := assemble(o, logger)
 	if err != nil {
 		return err
 	}
 	defer parts.close()
+	settings, err := awaitSettings(asked, access.Settings, parts.volume, logger)
+	if err != nil {
+		return err
+	}
 	config, err := settings.config(o.pod)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
 	group.Go(func() error {
 		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {
-			configure(ctx, i, o.pod, data, parts.log)
+			configure(ctx, i, o.pod, data, parts)
 		})
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -111,16 +111,17 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 }
 
 // configure follows a change of the settings. What can't be read changes nothing.
-func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, logger logr.Logger) {
+func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, parts *parts) {
 	settings, err := ParseSettings(data[SettingsKey])
 	if err == nil {
 		var config instance.Config
 		if config, err = settings.config(pod); err == nil {
 			i.Configure(ctx, config)
+			parts.keep(data[SettingsKey])
 			return
 		}
 	}
-	logger.Error(err, "the settings can't be read: those before are kept")
+	parts.log.Error(err, "the settings can't be read: those before are kept")
 }
 
 // serveProbes answers the kubelet until the context ends.
@@ -153,15 +154,31 @@ func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	})
 }
 
+// kept is where the settings are kept that were read last.
+type kept interface {
+	Settings() (string, error)
+	SaveSettings(text string) error
+}
+
 // awaitSettings reads the settings, again and again until they are there and can be read: without
-// them it is not known who else there is.
-func awaitSettings(ctx context.Context, access *cluster.Cluster, logger logr.Logger) (Settings, error) {
+// them it is not known who else there is. While the API server does not answer, those count that
+// were read last: a database goes on without it.
+func awaitSettings(
+	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
+) (Settings, error) {
 	const pause = time.Second
 	said := ""
 	for {
-		settings, err := readSettings(ctx, access)
+		settings, text, err := readSettings(ctx, read)
 		if err == nil {
+			save(volume, text, logger)
 			return settings, nil
+		}
+		if last, keptErr := volume.Settings(); keptErr == nil {
+			if settings, keptErr = ParseSettings(last); keptErr == nil {
+				logger.Info("using the settings that were read last", "error", err.Error())
+				return settings, nil
+			}
 		}
 		if text := err.Error(); text != said {
 			said = text
@@ -175,15 +192,16 @@ func awaitSettings(ctx context.Context, access *cluster.Cluster, logger logr.Log
 	}
 }
 
-func readSettings(ctx context.Context, access *cluster.Cluster) (Settings, error) {
+func readSettings(ctx context.Context, read func(context.Context) (map[string]string, error)) (Settings, string, error) {
 	const limit = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	data, err := access.Settings(ctx)
+	data, err := read(ctx)
 	if err != nil {
-		return Settings{}, err
+		return Settings{}, "", err
 	}
-	return ParseSettings(data[SettingsKey])
+	settings, err := ParseSettings(data[SettingsKey])
+	return settings, data[SettingsKey], err
 }
 
 // parts are what an instance is made of, and has to be closed.
@@ -222,6 +240,19 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return p, nil
+}
+
+// keep keeps settings for a start without the API server, beside what follows their change: a disk
+// may take for ever.
+func (p *parts) keep(text string) {
+	go save(p.volume, text, p.log)
+}
+
+// save keeps settings. A volume that is full keeps nobody from starting.
+func save(volume kept, text string, logger logr.Logger) {
+	if err := volume.SaveSettings(text); err != nil {
+		logger.Error(err, "the settings could not be kept on the volume: a start without the API server uses those before")
+	}
 }
 
 func (p *parts) member() election.Member {

@@ -5,6 +5,7 @@
 //
 //	lock           held as long as a process of the instance lives
 //	election.json  what the member promised and has seen
+//	settings.json  the settings that were read last
 //	data/          the data that count: server/ is the server's, incarnation says whose they are
 //	new/           data that are being made; they count once incarnation is there
 //	old/           the data before those, until the new are healthy
@@ -32,6 +33,7 @@ import (
 const (
 	lockFile        = "lock"
 	electionFile    = "election.json"
+	settingsFile    = "settings.json"
 	incarnationFile = "incarnation"
 	dataDirectory   = "data"
 	newDirectory    = "new"
@@ -49,6 +51,8 @@ type Volume struct {
 	lock *os.File
 	// data is held while the directories of the data are changed. A Save does not wait for that.
 	data sync.Mutex
+	// settings is held while the settings are written.
+	settings sync.Mutex
 }
 
 // Contents is what a volume holds.
@@ -98,7 +102,7 @@ func Open(path string) (*Volume, error) {
 // lost+found themselves.
 func isOurs(name string) bool {
 	switch name {
-	case lockFile, electionFile, electionFile + temporary, dataDirectory, newDirectory, oldDirectory, discarded, "lost+found":
+	case lockFile, electionFile, electionFile + temporary, settingsFile, settingsFile + temporary, dataDirectory, newDirectory, oldDirectory, discarded, "lost+found":
 		return true
 	}
 	return false
@@ -174,6 +178,23 @@ func (v *Volume) Save(local election.Local) error {
 		return fmt.Errorf("encoding what was promised: %w", err)
 	}
 	return writeDurably(filepath.Join(v.path, electionFile), append(text, '\n'))
+}
+
+// Settings returns the settings that were saved last. It is an error if there are none.
+func (v *Volume) Settings() (string, error) {
+	text, err := readBounded(filepath.Join(v.path, settingsFile))
+	return string(text), err
+}
+
+// SaveSettings keeps settings for a start at which they can't be read. It may be called by several
+// goroutines.
+func (v *Volume) SaveSettings(text string) error {
+	v.settings.Lock()
+	defer v.settings.Unlock()
+	if last, err := v.Settings(); err == nil && last == text {
+		return nil
+	}
+	return writeDurably(filepath.Join(v.path, settingsFile), []byte(text))
 }
 
 // Prepare returns an empty directory for new data of the server. What an interrupted attempt left
