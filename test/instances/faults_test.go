@@ -190,6 +190,10 @@ var faults = []fault{
 			s.pauseAPI(true)
 			s.other.Kill()
 			s.other.Start()
+			s.d.Await("replica that receives again", time.Minute, func() bool {
+				status, err := s.other.SQL("SELECT status FROM pg_stat_wal_receiver")
+				return err == nil && status == "streaming"
+			})
 			s.third.Kill()
 		},
 		mend: func(s *scene) { s.pauseAPI(false); s.third.Start() }},
