@@ -91,9 +91,6 @@ func (i *Instance) publish(ctx context.Context, term uint64) {
 		return func() {
 			if err == nil {
 				i.core.PublishedAddress(term)
-			} else if text := err.Error(); text != i.unpublished {
-				i.unpublished = text // It is tried every second, and said once.
-				i.Log.Error(err, "the address could not be published: it is tried again", "term", term)
 			}
 		}
 	})

@@ -28,7 +28,7 @@ type Cluster interface {
 	// Write updates the record, and returns its new version.
 	Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string)
 	// Publish makes this instance the one that the write Service leads to, unless a higher term has
-	// done so for another.
+	// done so for another. It says itself why it fails: it is called again each second.
 	Publish(ctx context.Context, term uint64) error
 	// Report says on the own Pod what the instance is.
 	Report(ctx context.Context, report Report) error
@@ -103,8 +103,6 @@ type Instance struct {
 	unsaved string
 	// wroteFor is why the record was written last.
 	wroteFor string
-	// unpublished is why the address could not be published, as it was said last.
-	unpublished string
 	// farewells counts the pings that say that the record is released and have no answer yet.
 	farewells int
 	// pinging counts the pings to a peer that have no answer yet, and knocking is true while it is

@@ -479,14 +479,15 @@ func (d *Database) Await(what string, limit time.Duration, isSo func() bool) tim
 // Volume is the directory of the pod's volume, as this test sees it.
 func (p *Pod) Volume() string { return p.d.outside(p.Name, "volume") }
 
-// Limit gives a pod that was not started yet a volume of so many MiB: a file system in a file.
+// Limit gives a pod that was not started yet a volume of so many MiB: a file system in a file. It
+// needs the Debian packages e2fsprogs and mount.
 func (p *Pod) Limit(size int64) error {
 	const mebibyte = 1 << 20
 	file := p.d.outside(p.Name, "disk")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size*mebibyte)); err != nil {
 		return fmt.Errorf("making a disk: %w", err)
 	}
-	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", file}, {"mount", "-o", "loop", file, p.Volume()}} {
+	for _, command := range [][]string{{"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", file}, {"mount", "-o", "loop", file, p.Volume()}} {
 		if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("making a disk: %s: %w: %s", command[0], err, output)
 		}

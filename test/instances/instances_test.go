@@ -62,7 +62,9 @@ func TestFaults(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("no write was acknowledged for:\n%s", measured)
+	for _, line := range measured.lines() {
+		t.Attr("faults", line)
+	}
 }
 
 // faultsOf lets all faults happen to one database. Each database begins with another.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -25,18 +24,18 @@ func (m *measurements) add(name string, gap time.Duration) {
 	m.gaps[name] = append(m.gaps[name], gap)
 }
 
-// String is a table of the median, the 95th percentile and the longest.
-func (m *measurements) String() string {
+// lines say for each fault for how long no write was acknowledged: the median, the 95th percentile
+// and the longest.
+func (m *measurements) lines() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var table strings.Builder
-	fmt.Fprintf(&table, "%-70s %6s %8s %8s %8s\n", "", "rounds", "p50", "p95", "max")
+	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(m.gaps)) {
 		gaps := slices.Sorted(slices.Values(m.gaps[name]))
-		at := func(percent int) string { return gaps[(len(gaps)-1)*percent/100].Round(10 * time.Millisecond).String() }
-		fmt.Fprintf(&table, "%-70s %6d %8s %8s %8s\n", name, len(gaps), at(50), at(95), at(100))
+		at := func(percent int) time.Duration { return gaps[(len(gaps)-1)*percent/100].Round(10 * time.Millisecond) }
+		lines = append(lines, fmt.Sprintf("%s: %d times, no write for p50 %s, p95 %s, max %s", name, len(gaps), at(50), at(95), at(100)))
 	}
-	return table.String()
+	return lines
 }
 
 // stillness notes for how long this process did not run when it wanted to. A machine that lets it

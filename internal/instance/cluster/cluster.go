@@ -164,6 +164,12 @@ func NewLease(namespace, database string, record election.Record, now time.Time)
 // Publish implements [instance.Cluster]. The term in the EndpointSlice and the version of what was
 // read keep an earlier leader from replacing a later one.
 func (c *Cluster) Publish(ctx context.Context, term uint64) error {
+	err := c.publish(ctx, term)
+	c.tell("publishing the address", err)
+	return err
+}
+
+func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	wanted := c.endpointSlice(term)
 	live, err := c.endpoints.Get(ctx, wanted.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

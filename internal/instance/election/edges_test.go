@@ -31,6 +31,28 @@ func TestNoResumeUnderARelease(t *testing.T) {
 	}
 }
 
+// TestOthersGoFirst: who has released a term because its own server failed lets others stand before
+// it does so again, unless there is nobody else.
+func TestOthersGoFirst(t *testing.T) {
+	for alone, pause := range map[bool]time.Duration{false: electing, true: 0} {
+		o := leading()
+		if alone {
+			o.Peers = nil
+		}
+		o.Held.Record.Open, o.Record.Record.Open = false, false
+		o.Server = Server{State: Stopped}
+		release, isWrite := Decide(o).(WriteRecord)
+		if !isWrite || !release.Record.Released() {
+			t.Fatalf("after a promotion that failed: %+v", release)
+		}
+		o.Writing(release)
+		o.HeardWrite(release, o.Now, Done, "8")
+		if when := o.mayStandAt(); when > o.Now+pause || pause > 0 && when < o.Now+pause {
+			t.Errorf("alone: %t: it stands again after %s, want %s", alone, when-o.Now, pause)
+		}
+	}
+}
+
 // TestLacksLog: a member that the leader's log no longer serves says so, and leaves the set.
 func TestLacksLog(t *testing.T) {
 	o := following()

@@ -61,7 +61,7 @@ func seenIn(record Record) Seen {
 func (o *Observed) Writing(write WriteRecord) {
 	o.Record.InFlight = true
 	record := write.Record
-	if record.Released() && record.Handover == nil && (o.Held.Promoted || record.Term != o.Held.Term) {
+	if record.Released() && record.Handover == nil && len(o.Peers) > 0 && (o.Held.Promoted || record.Term != o.Held.Term) {
 		o.StandsAt = o.Now + electing
 	}
 	if record.Released() && record.Term == o.Held.Term {

@@ -237,8 +237,8 @@ type Observed struct {
 	// AskedAt is when the last Ask was sent, for the term Asked. 0 is never.
 	AskedAt time.Duration
 	Asked   uint64
-	// StandsAt is when we may stand again after our own server failed as a leader: others, whose
-	// disk is not full, go first. It may have been before now, or never.
+	// StandsAt is when we may stand again after our own server failed as a leader: others, if there
+	// are any, go first. 0 is at any time.
 	StandsAt time.Duration
 	// Jitter is a random duration, drawn anew for each Ask.
 	Jitter time.Duration

@@ -185,11 +185,11 @@ func (o *Observed) mayStandAt() time.Duration {
 	view := &o.Record
 	record := &view.Record
 	switch {
-	case record.Released() && record.Handover == nil && len(o.Peers) > 0 && o.believed():
-		return o.StandsAt
 	case !o.believed():
 		return view.Since + o.Config.After
-	case record.Released() && (record.Handover == nil || record.Handover.To == o.Me):
+	case record.Released() && record.Handover == nil:
+		return o.StandsAt
+	case record.Released() && record.Handover.To == o.Me:
 		return 0
 	case record.Released():
 		return view.Since + handoverTime

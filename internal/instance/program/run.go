@@ -149,8 +149,8 @@ func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 	return cluster.New(cluster.Configure(config), cluster.Options{
-		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
-		Clock: clock.RealClock{}, Log: logger,
+		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Clock: clock.RealClock{}, Log: logger,
+		Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
 	})
 }
 
@@ -161,8 +161,8 @@ type kept interface {
 }
 
 // awaitSettings reads the settings, again and again until they are there and can be read: without
-// them it is not known who else there is. While the API server does not answer, those count that
-// were read last: a database goes on without it.
+// them it is not known who else there is. While they can't be read, those count that were read
+// last: a database goes on without the API server.
 func awaitSettings(
 	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
 ) (Settings, error) {

@@ -102,7 +102,8 @@ func Open(path string) (*Volume, error) {
 // lost+found themselves.
 func isOurs(name string) bool {
 	switch name {
-	case lockFile, electionFile, electionFile + temporary, settingsFile, settingsFile + temporary, dataDirectory, newDirectory, oldDirectory, discarded, "lost+found":
+	case lockFile, electionFile, electionFile + temporary, settingsFile, settingsFile + temporary,
+		dataDirectory, newDirectory, oldDirectory, discarded, "lost+found":
 		return true
 	}
 	return false

@@ -77,15 +77,21 @@ func (e *Engine) dropUsed(ctx context.Context, session *pgx.Conn, name string, u
 	}
 }
 
-// objectInUse is the error of a slot that a process uses (errcodes-appendix), and dropEvery how
-// often it is tried to drop one.
+// Errors of a slot that a process uses, and of one that is gone (errcodes-appendix); and how often
+// it is tried to drop one.
 const (
-	objectInUse = "55006"
-	dropEvery   = 5 * time.Millisecond
+	objectInUse     = "55006"
+	undefinedObject = "42704"
+	dropEvery       = 5 * time.Millisecond
 )
 
+// drop drops a slot, unless that is gone: that of a clone ends with its process.
 func drop(ctx context.Context, session *pgx.Conn, name string) error {
 	_, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")")
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == undefinedObject {
+		return nil
+	}
 	return err
 }
 
