@@ -66,6 +66,9 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if err := b.begin(); err != nil {
 		return err
 	}
+	if err := checkRoom(directory, b.total); err != nil {
+		return err
+	}
 	if err := unpack(root, tar.NewReader(b)); err != nil {
 		return err
 	}

@@ -218,6 +218,13 @@ func (i *instance) member() election.Member {
 	return answer.Me
 }
 
+// major is the version of the server that made the data.
+func (i *instance) major() int {
+	number, err := readMajor(filepath.Join(filepath.Dir(i.run), "volume", "data"))
+	check(i.t, err)
+	return number
+}
+
 // pid is the number of the server's process.
 func (i *instance) pid() int {
 	i.t.Helper()

@@ -64,6 +64,21 @@ func isTight(directory string) bool {
 	return unix.Statfs(directory, &stat) == nil && stat.Bavail < stat.Blocks/10
 }
 
+// checkRoom refuses to copy data that do not fit: the file system of the directory has less free
+// space for us than so many bytes. Where that can't be found out, the copy is tried.
+func checkRoom(directory string, needed int64) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(directory, &stat); err != nil {
+		return nil //nolint:nilerr // The copy itself says what is wrong with the volume.
+	}
+	free := int64(stat.Bavail) * stat.Bsize //nolint:gosec // No volume has so many bytes.
+	if needed <= free {
+		return nil
+	}
+	return fmt.Errorf("the data have %d MiB, and the volume has %d MiB free: grow the volume; or, if another instance has all the data, "+
+		"delete the volume and the Pod, so that it begins with an empty one", needed>>20, free>>20)
+}
+
 // configuration is all that decides what the server waits for, from whom it receives, and who may
 // connect.
 type configuration struct {
@@ -104,7 +119,7 @@ func (e *Engine) fixed(major int) []postgres.Setting {
 		{Name: "update_process_title", Value: "on"}, {Name: "cluster_name", Value: ""},
 		{Name: "superuser_reserved_connections", Value: "10"},
 	}
-	if major < 14 {
+	if major < 16 {
 		settings = append(settings, postgres.Setting{Name: "promote_trigger_file", Value: ""})
 	}
 	if major >= 17 {

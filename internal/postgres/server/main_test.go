@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // identity is set for a copy of the test that is one instance: in a container's root, under a user
@@ -164,11 +165,34 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.known[call.From.Leader.Name] = call.From.Leader
+	case "drop used":
+		err = i.dropUsed(ctx, call.From.Leader)
 	case "observe":
 	default:
 		err = fmt.Errorf("there is no operation %q", call.Do)
 	}
 	return err
+}
+
+// dropUsed drops the slot that a member uses.
+func (i *Instance) dropUsed(ctx context.Context, member election.Member) error {
+	name, err := postgres.SlotName(member)
+	if err != nil {
+		return err
+	}
+	session, err := i.engine.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	found, err := slots(ctx, session)
+	if err != nil {
+		return err
+	}
+	if found[name].user == 0 {
+		return fmt.Errorf("nobody uses the slot of %s", member.Name)
+	}
+	return i.engine.dropUsed(ctx, session, name, found[name].user)
 }
 
 // obtain makes data beside those that are there, and puts them in their place.

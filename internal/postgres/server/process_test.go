@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"strings"
 	"testing"
 )
 
@@ -38,5 +39,19 @@ func TestKeptLog(t *testing.T) {
 	}
 	if size := volumeSize("/nowhere"); size != 0 || isTight("/nowhere") {
 		t.Errorf("a volume that is not there has %d MB, or is full", size)
+	}
+}
+
+// TestRoomForClone: what is needed and what is there is said before the copy begins.
+func TestRoomForClone(t *testing.T) {
+	if err := checkRoom(t.TempDir(), 1<<20); err != nil {
+		t.Errorf("1 MiB: %v", err)
+	}
+	if err := checkRoom("/nowhere", 1<<60); err != nil {
+		t.Errorf("an unknown volume: %v", err)
+	}
+	err := checkRoom(t.TempDir(), 1<<60)
+	if err == nil || !strings.Contains(err.Error(), "the data have 1099511627776 MiB, and the volume has ") {
+		t.Errorf("an exbibyte: %v", err)
 	}
 }

@@ -260,14 +260,12 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 	if err != nil {
 		return err
 	}
-	if err := e.keepSlots(ctx, session, end); err != nil {
-		return err
-	}
 	now, err := senders(ctx, session)
 	if err != nil {
 		return err
 	}
 	at := e.Clock.Now()
+	unkept := e.keepSlots(ctx, session, end)
 	e.note(l, func(o *engine.Observation) {
 		o.Server.Position = postgres.Position(timeline, end)
 		kept := o.Receivers
@@ -279,8 +277,11 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 		}
 		slices.SortFunc(o.Receivers, func(a, b engine.Receiver) int { return strings.Compare(a.Member.Name, b.Member.Name) })
 		o.Problem = shortage(o.Server.Rule, o.Receivers, at)
+		if unkept != nil && o.Problem == "" {
+			o.Problem = unkept.Error()
+		}
 	})
-	return nil
+	return unkept
 }
 
 // receiver is what is told of a member that receives.
