@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
@@ -31,7 +32,7 @@ type Cluster interface {
 	// done so for another. It says itself why it fails: it is called again each second.
 	Publish(ctx context.Context, term uint64) error
 	// Report says on the own Pod what the instance is.
-	Report(ctx context.Context, report Report) error
+	Report(ctx context.Context, report contract.Report) error
 }
 
 // Peers sends messages to other instances, by the names of their pods.
@@ -116,7 +117,7 @@ type Instance struct {
 	doubt      string
 	doubtSince time.Time
 	// reported is what the Pod says. While reporting, or before reportsAt, it is told nothing else.
-	reported  Report
+	reported  contract.Report
 	reporting bool
 	reportsAt time.Time
 	status    atomic.Pointer[Status]

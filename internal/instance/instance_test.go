@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine/scripted"
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
@@ -35,7 +36,7 @@ type database struct {
 	away      bool
 	calls     int
 	published string
-	reports   map[string]Report
+	reports   map[string]contract.Report
 	writes    int
 	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
 	frozen string
@@ -59,7 +60,7 @@ func run(t *testing.T, use func(t *testing.T, d *database)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{
 			t: t, servers: scripted.New(), engines: map[string]*scripted.Server{}, programs: map[string]*program{},
-			paths: map[string]string{}, reports: map[string]Report{}, record: election.Record{Initialise: "db-0"}, version: 1,
+			paths: map[string]string{}, reports: map[string]contract.Report{}, record: election.Record{Initialise: "db-0"}, version: 1,
 		}
 		for _, pod := range pods {
 			d.paths[pod] = t.TempDir()
@@ -168,9 +169,9 @@ func (d *database) isWhole() bool {
 		return false
 	}
 	for _, pod := range pods {
-		want := Replica
+		want := contract.Replica
 		if pod == d.record.Holder.Member.Name {
-			want = Primary
+			want = contract.Primary
 		}
 		if d.reports[pod].Role != want {
 			return false
@@ -509,7 +510,7 @@ func (c *cluster) Publish(_ context.Context, _ uint64) error {
 	return nil
 }
 
-func (c *cluster) Report(_ context.Context, report Report) error {
+func (c *cluster) Report(_ context.Context, report contract.Report) error {
 	err := c.call()
 	defer c.d.mu.Unlock()
 	if err != nil {

@@ -5,54 +5,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
-
-// Role is what an instance is to those who connect to it.
-type Role string
-
-// The roles.
-const (
-	// Primary takes writes: its term is open and its address published.
-	Primary Role = "primary"
-	// Replica receives from the primary and takes reads.
-	Replica Role = "replica"
-	// NoRole takes no connections, or none that are worth it.
-	NoRole Role = ""
-)
-
-// Report is what an instance says about itself on its Pod, for the manager and for people. All of
-// it is coarse, so that it is seldom written: at rest never.
-type Report struct {
-	Role Role `json:"role,omitempty"`
-	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping
-	// and Ended.
-	State string `json:"state"`
-	// Term is that of the leader, and Timeline that of the data.
-	Term     uint64 `json:"term,omitempty"`
-	Timeline uint32 `json:"timeline,omitempty"`
-	// Incarnation is that of the data; "" without data.
-	Incarnation string `json:"incarnation,omitempty"`
-	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.
-	Lag string `json:"lag,omitempty"`
-	// Percent is how far a clone is, and Full how full the volume is, both in steps of five.
-	Percent int `json:"percent,omitempty"`
-	Full    int `json:"full,omitempty"`
-	// Problem says what keeps the server from doing what it was told.
-	Problem string `json:"problem,omitempty"`
-}
 
 // maxProblem is how long a problem may be, in bytes.
 const maxProblem = 300
 
 // Ended is the report of a program that can't go on, or can't begin: with data, say, that are not
 // its own.
-func Ended(why error) Report { return Report{State: "Ended", Problem: bound(why.Error())} }
+func Ended(why error) contract.Report {
+	return contract.Report{State: "Ended", Problem: bound(why.Error())}
+}
 
 // Status is what the probes need.
 type Status struct {
-	Report Report
+	Report contract.Report
 	// Turn is when the loop last decided, and WaitsFor what it waits for since.
 	Turn     time.Time
 	WaitsFor string
@@ -87,9 +56,9 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 const reportEvery = time.Second
 
 // describe returns what the instance is.
-func (i *Instance) describe(seen engine.Observation) Report {
+func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
-	report := Report{
+	report := contract.Report{
 		State: i.state(seen), Timeline: server.Timeline, Incarnation: i.core.Me.Incarnation,
 		Full: i.full, Problem: bound(seen.Problem),
 	}
@@ -97,17 +66,17 @@ func (i *Instance) describe(seen engine.Observation) Report {
 	case i.core.Leads():
 		report.Term = i.core.Held.Term
 		if server.State == election.Leading && i.core.Held.Published {
-			report.Role = Primary
+			report.Role = contract.Primary
 		}
 	case server.State == election.Standby && seen.Connected:
-		report.Role, report.Term, report.Lag = Replica, server.Source.Term, lagClass(seen.Lag)
+		report.Role, report.Term, report.Lag = contract.Replica, server.Source.Term, lagClass(seen.Lag)
 	}
 	switch {
 	case i.unsaved != "":
 		report.Problem = i.unsaved
-	case report.Role == NoRole && i.failed != "":
+	case report.Role == contract.NoRole && i.failed != "":
 		report.Problem = i.failed
-	case report.Role == NoRole && report.Problem == "":
+	case report.Role == contract.NoRole && report.Problem == "":
 		report.Problem = i.lastingDoubt()
 	}
 	if i.operation != nil && i.operation.total > 0 {

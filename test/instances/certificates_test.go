@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // TestCertificates: certificates and their authority are renewed while clients write, and nobody
@@ -21,7 +21,7 @@ import (
 // another.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
 	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })

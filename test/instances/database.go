@@ -26,10 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/instance"
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -80,7 +79,7 @@ var blocks atomic.Int32
 const maxBlocks = 250
 
 // New starts a database with some instances. Its first one initialises it. It ends with the test.
-func New(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
+func New(t testing.TB, server *testenv.Server, settings contract.Settings, instances int) *Database {
 	t.Helper()
 	d := Make(t, server, settings, instances)
 	for _, pod := range d.Pods {
@@ -90,7 +89,7 @@ func New(t testing.TB, server *testenv.Server, settings program.Settings, instan
 }
 
 // Make makes all that a database needs, and starts nothing.
-func Make(t testing.TB, server *testenv.Server, settings program.Settings, instances int) *Database {
+func Make(t testing.TB, server *testenv.Server, settings contract.Settings, instances int) *Database {
 	t.Helper()
 	d := &Database{
 		t: t, server: server, namespace: server.Namespace(t), block: 1 + (os.Getpid()*7+int(blocks.Add(1)))%maxBlocks, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
@@ -164,7 +163,7 @@ func (d *Database) outside(elements ...string) string {
 }
 
 // create writes what the manager would: the settings, and the Lease that says who initialises.
-func (d *Database) create(ctx context.Context, settings program.Settings) error {
+func (d *Database) create(ctx context.Context, settings contract.Settings) error {
 	text, err := json.Marshal(settings)
 	if err != nil {
 		return fmt.Errorf("encoding the settings: %w", err)
@@ -174,8 +173,8 @@ func (d *Database) create(ctx context.Context, settings program.Settings) error 
 		return err
 	}
 	objects := []client.Object{lease, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: cluster.SettingsName(name)},
-		Data:       map[string]string{program.SettingsKey: string(text)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: contract.SettingsName(name)},
+		Data:       map[string]string{contract.SettingsKey: string(text)},
 	}}
 	for _, object := range objects {
 		if err := d.server.Client.Create(ctx, object); err != nil {
@@ -346,7 +345,7 @@ func (p *Pod) advertised() string { return strings.Replace(p.Address, "127.", "1
 // Published returns the pod that the write Service leads to, nil if there is none.
 func (d *Database) Published(ctx context.Context) *Pod {
 	var slice discoveryv1.EndpointSlice
-	if err := d.server.Client.Get(ctx, d.key(cluster.WriteServiceName(name)), &slice); err != nil || len(slice.Endpoints) == 0 {
+	if err := d.server.Client.Get(ctx, d.key(contract.WriteServiceName(name)), &slice); err != nil || len(slice.Endpoints) == 0 {
 		return nil
 	}
 	for _, pod := range d.Pods {
@@ -431,8 +430,8 @@ func (d *Database) IsWhole(ctx context.Context) bool {
 	for _, pod := range d.Pods {
 		report := pod.Report(ctx)
 		member := election.Member{Name: pod.Name, Incarnation: report.Incarnation}
-		if pod == published && (report.Role != instance.Primary || member != record.Holder.Member) ||
-			pod != published && (report.Role != instance.Replica || !slices.Contains(record.Rules[0].Set, member)) {
+		if pod == published && (report.Role != contract.Primary || member != record.Holder.Member) ||
+			pod != published && (report.Role != contract.Replica || !slices.Contains(record.Rules[0].Set, member)) {
 			return false
 		}
 	}
@@ -440,12 +439,12 @@ func (d *Database) IsWhole(ctx context.Context) bool {
 }
 
 // Report returns what the instance says about itself; an empty report if that can't be read.
-func (p *Pod) Report(ctx context.Context) instance.Report {
+func (p *Pod) Report(ctx context.Context) contract.Report {
 	var object corev1.Pod
-	var report instance.Report
+	var report contract.Report
 	if err := p.d.server.Client.Get(ctx, p.d.key(p.Name), &object); err != nil ||
 		json.Unmarshal([]byte(object.Annotations[api.AnnotationInstance]), &report) != nil {
-		return instance.Report{}
+		return contract.Report{}
 	}
 	return report
 }

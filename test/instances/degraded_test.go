@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // TestDegraded: a database that prefers to go on without replicas does so, has them again when they
@@ -13,7 +13,7 @@ import (
 // lead.
 func TestDegraded(t *testing.T) {
 	t.Parallel()
-	d := New(t, server, program.Settings{FailoverAfter: after, Durability: "Preferred"}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: after, Durability: "Preferred"}, 3)
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
 	more := func(what string) {

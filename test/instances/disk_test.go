@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // onSmallVolumes starts three instances, each on a file system of so many MiB, with clients.
 func onSmallVolumes(t *testing.T, size int64) (*Database, *Clients) {
 	t.Helper()
-	d := Make(t, server, program.Settings{FailoverAfter: after}, 3)
+	d := Make(t, server, contract.Settings{FailoverAfter: after}, 3)
 	for _, pod := range d.Pods {
 		d.must(pod.Limit(size))
 		pod.Start()

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 // faultsOf lets all faults happen to one database. Each database begins with another.
 func faultsOf(t *testing.T, number int, measured *measurements) {
 	t.Helper()
-	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("three instances serve after %s", took.Round(time.Millisecond))
 	clients := NewClients(t, d, *pause)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/instance/program"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // damage is what somebody did to the volume of a replica that is down.
@@ -61,7 +61,7 @@ func exchanged(name, file, content, says string) damage {
 // ends, and says on its Pod what it found. It goes on when that was mended.
 func TestForeignVolumes(t *testing.T) {
 	t.Parallel()
-	d := New(t, server, program.Settings{FailoverAfter: after}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	leader := d.Published(t.Context())
 	replica := d.Pods[0]
@@ -98,8 +98,8 @@ func TestForeignVolumes(t *testing.T) {
 // TestForeignSystem: the data of another database are neither used nor lost.
 func TestForeignSystem(t *testing.T) {
 	t.Parallel()
-	d := New(t, server, program.Settings{FailoverAfter: after}, 2)
-	other := New(t, server, program.Settings{FailoverAfter: after}, 1)
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 2)
+	other := New(t, server, contract.Settings{FailoverAfter: after}, 1)
 	d.Await("two instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	other.Await("one instance that serves", 2*time.Minute, func() bool { return other.IsWhole(t.Context()) })
 	_, err := other.Pods[0].SQL("CREATE TABLE precious AS SELECT 7 AS answer")

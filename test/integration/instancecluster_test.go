@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance"
 	instancecluster "github.com/mainstay-platform/mainstay/internal/instance/cluster"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -113,14 +114,14 @@ func TestInstanceReports(t *testing.T) {
 	g.Expect(cluster.Client.Create(t.Context(), pod)).To(gomega.Succeed())
 	a, _ := instanceOf(t, namespace, "db-0", "10.0.0.1")
 	a.PodUID = string(pod.UID)
-	g.Expect(a.Report(t.Context(), instance.Report{Role: instance.Primary, State: "Leading", Term: 3})).To(gomega.Succeed())
+	g.Expect(a.Report(t.Context(), contract.Report{Role: contract.Primary, State: "Leading", Term: 3})).To(gomega.Succeed())
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(gomega.Succeed())
 	g.Expect(pod.Labels).To(gomega.HaveKeyWithValue(api.LabelRole, "primary"))
 	g.Expect(pod.Annotations[api.AnnotationInstance]).To(gomega.MatchJSON(`{"role":"primary","state":"Leading","term":3}`))
 	before, _ := instanceOf(t, namespace, "db-0", "10.0.0.1")
 	before.PodUID = "that-of-the-pod-before"
 	g.Expect(before.Report(t.Context(), instance.Ended(errors.New("too late")))).NotTo(gomega.Succeed(), "the Pod is another one now")
-	g.Expect(a.Report(t.Context(), instance.Report{State: "Waiting"})).To(gomega.Succeed())
+	g.Expect(a.Report(t.Context(), contract.Report{State: "Waiting"})).To(gomega.Succeed())
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(gomega.Succeed())
 	g.Expect(pod.Labels).NotTo(gomega.HaveKey(api.LabelRole))
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
@@ -59,12 +60,6 @@ func New(config *rest.Config, options Options) (*Cluster, error) {
 }
 
 var _ instance.Cluster = (*Cluster)(nil)
-
-// SettingsName is the name of the ConfigMap with the settings of a database's instances.
-func SettingsName(database string) string { return database + "-instances" }
-
-// WriteServiceName is the name of the Service, and of its EndpointSlice, that leads to the primary.
-func WriteServiceName(database string) string { return database + "-rw" }
 
 // Read implements [instance.Cluster].
 func (c *Cluster) Read(ctx context.Context) election.ReadResult {
@@ -194,7 +189,7 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 		family = discoveryv1.AddressTypeIPv6
 	}
 	ready, protocol := true, corev1.ProtocolTCP
-	service := WriteServiceName(c.Database)
+	service := contract.WriteServiceName(c.Database)
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: service,
@@ -212,13 +207,13 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 
 // Report implements [instance.Cluster]. A Pod that has been made anew under the name is another
 // one: its own program speaks for it.
-func (c *Cluster) Report(ctx context.Context, report instance.Report) error {
+func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return fmt.Errorf("encoding what this instance is: %w", err)
 	}
 	var role any // null removes the label.
-	if report.Role != instance.NoRole {
+	if report.Role != contract.NoRole {
 		role = string(report.Role)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // Watch follows the Lease and the ConfigMap with the settings until the context ends. lease is
@@ -30,7 +32,7 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 		UpdateFunc: func(_, object any) { lease(versionOf(object)) },
 		DeleteFunc: func(any) { lease("") },
 	})
-	configs := c.follow(SettingsName(c.Database), &corev1.ConfigMap{}, lister{
+	configs := c.follow(contract.SettingsName(c.Database), &corev1.ConfigMap{}, lister{
 		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return c.settings.List(ctx, options)
 		},
@@ -59,7 +61,7 @@ func dataOf(object any) map[string]string {
 
 // Settings reads the data of the ConfigMap once.
 func (c *Cluster) Settings(ctx context.Context) (map[string]string, error) {
-	found, err := c.settings.Get(ctx, SettingsName(c.Database), metav1.GetOptions{})
+	found, err := c.settings.Get(ctx, contract.SettingsName(c.Database), metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the settings: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/install"
 	"github.com/mainstay-platform/mainstay/internal/kit/logging"
 	"github.com/mainstay-platform/mainstay/internal/version"
@@ -123,5 +124,5 @@ func (o options) host(pod string) string {
 	if host, named := o.hosts[pod]; named {
 		return host
 	}
-	return pod + "." + o.database + "-instances." + o.namespace + ".svc"
+	return contract.Host(pod, o.database, o.namespace)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // stuck is for how long the loop of a live program may not have decided anything: it decides every
@@ -31,7 +32,7 @@ func probes(of observed) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		status := of.Status()
-		if status.Report.Role == instance.NoRole {
+		if status.Report.Role == contract.NoRole {
 			http.Error(w, fmt.Sprintf("%s: waiting for %s", status.Report.State, status.WaitsFor), http.StatusServiceUnavailable)
 			return
 		}
@@ -44,17 +45,17 @@ func probes(of observed) http.Handler {
 // registry has the metrics of one instance. What they say is read when they are asked for.
 func registry(of observed) *prometheus.Registry {
 	made := prometheus.NewRegistry()
-	gauge := func(name, help string, value func(instance.Report) float64) {
+	gauge := func(name, help string, value func(contract.Report) float64) {
 		made.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "mainstay", Subsystem: "instance", Name: name, Help: help},
 			func() float64 { return value(of.Status().Report) }))
 	}
-	gauge("primary", "1 if this instance takes writes, else 0.", func(r instance.Report) float64 { return number(r.Role == instance.Primary) })
+	gauge("primary", "1 if this instance takes writes, else 0.", func(r contract.Report) float64 { return number(r.Role == contract.Primary) })
 	gauge("replica", "1 if this instance receives from the primary, else 0.",
-		func(r instance.Report) float64 { return number(r.Role == instance.Replica) })
+		func(r contract.Report) float64 { return number(r.Role == contract.Replica) })
 	gauge("term", "The term of the leader that this instance is or follows; 0 without one.",
-		func(r instance.Report) float64 { return float64(r.Term) })
-	gauge("timeline", "The timeline of a leading server.", func(r instance.Report) float64 { return float64(r.Timeline) })
-	gauge("volume_full_percent", "How full the volume is, in steps of five.", func(r instance.Report) float64 { return float64(r.Full) })
+		func(r contract.Report) float64 { return float64(r.Term) })
+	gauge("timeline", "The timeline of a leading server.", func(r contract.Report) float64 { return float64(r.Timeline) })
+	gauge("volume_full_percent", "How full the volume is, in steps of five.", func(r contract.Report) float64 { return float64(r.Full) })
 	return made
 }
 

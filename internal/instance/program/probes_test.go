@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 type fixed instance.Status
@@ -16,8 +17,8 @@ func (f fixed) Status() instance.Status { return instance.Status(f) }
 
 func TestProbes(t *testing.T) {
 	now := time.Now()
-	primary := fixed{Turn: now, Report: instance.Report{Role: instance.Primary, State: "Leading", Term: 7, Full: 45}}
-	waiting := fixed{Turn: now.Add(-time.Minute), Report: instance.Report{State: "Standby"}, WaitsFor: "a leader"}
+	primary := fixed{Turn: now, Report: contract.Report{Role: contract.Primary, State: "Leading", Term: 7, Full: 45}}
+	waiting := fixed{Turn: now.Add(-time.Minute), Report: contract.Report{State: "Standby"}, WaitsFor: "a leader"}
 	for _, c := range []struct {
 		of       fixed
 		path     string

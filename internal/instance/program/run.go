@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/instance"
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/peers"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
@@ -57,13 +59,9 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	if err != nil {
 		return err
 	}
-	config, err := settings.config(o.pod)
-	if err != nil {
-		return err
-	}
 	i, err := instance.New(instance.Options{
 		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: parts.engine, Cluster: access, Peers: parts.client,
-		Host: o.host, Config: config, Log: logger,
+		Host: o.host, Config: configOf(settings, o.pod), Log: logger,
 	})
 	if err != nil {
 		return err
@@ -110,16 +108,22 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 	return nil
 }
 
+// configOf returns what settings mean for the instance of a pod.
+func configOf(settings contract.Settings, pod string) instance.Config {
+	return instance.Config{
+		Election:   settings.Election(),
+		Others:     slices.DeleteFunc(slices.Clone(settings.Pods), func(name string) bool { return name == pod }),
+		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo,
+	}
+}
+
 // configure follows a change of the settings. What can't be read changes nothing.
 func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, parts *parts) {
-	settings, err := ParseSettings(data[SettingsKey])
+	settings, err := contract.ParseSettings(data[contract.SettingsKey])
 	if err == nil {
-		var config instance.Config
-		if config, err = settings.config(pod); err == nil {
-			i.Configure(ctx, config)
-			parts.keep(data[SettingsKey])
-			return
-		}
+		i.Configure(ctx, configOf(settings, pod))
+		parts.keep(data[contract.SettingsKey])
+		return
 	}
 	parts.log.Error(err, "the settings can't be read: those before are kept")
 }
@@ -165,7 +169,7 @@ type kept interface {
 // last: a database goes on without the API server.
 func awaitSettings(
 	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
-) (Settings, error) {
+) (contract.Settings, error) {
 	const pause = time.Second
 	said := ""
 	for {
@@ -175,7 +179,7 @@ func awaitSettings(
 			return settings, nil
 		}
 		if last, keptErr := volume.Settings(); keptErr == nil {
-			if settings, keptErr = ParseSettings(last); keptErr == nil {
+			if settings, keptErr = contract.ParseSettings(last); keptErr == nil {
 				logger.Info("using the settings that were read last", "error", err.Error())
 				return settings, nil
 			}
@@ -186,22 +190,22 @@ func awaitSettings(
 		}
 		select {
 		case <-ctx.Done():
-			return Settings{}, ctx.Err()
+			return contract.Settings{}, ctx.Err()
 		case <-time.After(pause):
 		}
 	}
 }
 
-func readSettings(ctx context.Context, read func(context.Context) (map[string]string, error)) (Settings, string, error) {
+func readSettings(ctx context.Context, read func(context.Context) (map[string]string, error)) (contract.Settings, string, error) {
 	const limit = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	data, err := read(ctx)
 	if err != nil {
-		return Settings{}, "", err
+		return contract.Settings{}, "", err
 	}
-	settings, err := ParseSettings(data[SettingsKey])
-	return settings, data[SettingsKey], err
+	settings, err := contract.ParseSettings(data[contract.SettingsKey])
+	return settings, data[contract.SettingsKey], err
 }
 
 // parts are what an instance is made of, and has to be closed.

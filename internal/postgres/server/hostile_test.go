@@ -209,7 +209,7 @@ func TestNoSlotLeft(t *testing.T) {
 	check(t, exec("SELECT pg_create_physical_replication_slot('user_' || n) FROM generate_series(1, 18) AS n"))
 	const another = ", pg_create_physical_replication_slot('user_19')"
 	gomega.NewWithT(t).Eventually(exec).WithArguments("SELECT pg_drop_replication_slot(" + quote(slot) + ")" + another).
-		WithTimeout(10 * time.Second).WithPolling(20 * time.Millisecond).Should(gomega.Succeed())
+		WithTimeout(30 * time.Second).WithPolling(20 * time.Millisecond).Should(gomega.Succeed())
 	a.wait("without a slot", func(o engine.Observation) bool { return strings.Contains(o.Problem, "making the slot of db-1") })
 	a.wait("measured", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Member.Name == "db-2" })
 }
@@ -224,7 +224,7 @@ func TestDropUsed(t *testing.T) {
 				t.Error(err)
 			}
 			return err
-		}).WithTimeout(5 * time.Second).WithPolling(20 * time.Millisecond).Should(gomega.Succeed())
+		}).WithTimeout(30 * time.Second).WithPolling(20 * time.Millisecond).Should(gomega.Succeed())
 	}
 }
 

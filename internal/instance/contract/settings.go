@@ -1,4 +1,6 @@
-package program
+// Package contract is what the manager and the instances of a database tell each other: the names
+// of objects, the settings, and what an instance says it is. It does no I/O.
+package contract
 
 import (
 	"errors"
@@ -7,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/instance"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
@@ -58,38 +59,38 @@ func ParseSettings(text string) (Settings, error) {
 	if err := bounded.Unmarshal([]byte(text), maxSettingsBytes, &settings); err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", SettingsKey, err)
 	}
-	if _, err := settings.config(""); err != nil {
+	if err := settings.Check(); err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", SettingsKey, err)
 	}
 	return settings, nil
 }
 
-// config returns what the settings mean for the instance of a pod.
-func (s Settings) config(pod string) (instance.Config, error) {
+// Check returns an error that names the first field that is not accepted.
+func (s Settings) Check() error {
 	if len(s.Pods) == 0 || len(s.Pods) > maxPods {
-		return instance.Config{}, fmt.Errorf("pods: has %d names: must be 1 to %d", len(s.Pods), maxPods)
+		return fmt.Errorf("pods: has %d names: must be 1 to %d", len(s.Pods), maxPods)
 	}
 	for i, name := range s.Pods {
 		if !podName.MatchString(name) || slices.Contains(s.Pods[:i], name) {
-			return instance.Config{}, fmt.Errorf("pods[%d]: Invalid value: %.100q: must be the name of a pod, each once", i, name)
+			return fmt.Errorf("pods[%d]: Invalid value: %.100q: must be the name of a pod, each once", i, name)
 		}
 	}
-	durability, known := durabilities[s.Durability]
-	if !known {
-		return instance.Config{}, fmt.Errorf("durability: Unsupported value: %.100q: must be Required or Preferred", s.Durability)
+	if _, known := durabilities[s.Durability]; !known {
+		return fmt.Errorf("durability: Unsupported value: %.100q: must be Required or Preferred", s.Durability)
 	}
-	after, err := s.after()
-	if err != nil {
-		return instance.Config{}, err
+	if _, err := s.after(); err != nil {
+		return err
 	}
 	if s.SwitchTo != "" && !slices.Contains(s.Pods, s.SwitchTo) {
-		return instance.Config{}, fmt.Errorf("switchTo: Invalid value: %.100q: must be one of pods", s.SwitchTo)
+		return fmt.Errorf("switchTo: Invalid value: %.100q: must be one of pods", s.SwitchTo)
 	}
-	return instance.Config{
-		Election:   election.Config{Instances: len(s.Pods), Durability: durability, After: after, AcceptLoss: s.AcceptLoss},
-		Others:     slices.DeleteFunc(slices.Clone(s.Pods), func(name string) bool { return name == pod }),
-		SwitchFrom: s.SwitchFrom, SwitchTo: s.SwitchTo,
-	}, nil
+	return nil
+}
+
+// Election returns what checked settings mean for the election.
+func (s Settings) Election() election.Config {
+	after, _ := s.after() // Check has seen it.
+	return election.Config{Instances: len(s.Pods), Durability: durabilities[s.Durability], After: after, AcceptLoss: s.AcceptLoss}
 }
 
 func (s Settings) after() (time.Duration, error) {

@@ -1,0 +1,15 @@
+package contract
+
+// SettingsName is the name of the ConfigMap with the settings of a database's instances.
+func SettingsName(database string) string { return database + "-instances" }
+
+// PeerServiceName is the name of the Service that gives each instance a name, ready or not.
+func PeerServiceName(database string) string { return database + "-instances" }
+
+// WriteServiceName is the name of the Service, and of its EndpointSlice, that leads to the primary.
+func WriteServiceName(database string) string { return database + "-rw" }
+
+// Host is the name by which an instance is reached.
+func Host(pod, database, namespace string) string {
+	return pod + "." + PeerServiceName(database) + "." + namespace + ".svc"
+}

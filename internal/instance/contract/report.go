@@ -1,0 +1,54 @@
+package contract
+
+import (
+	"fmt"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+)
+
+// Role is what an instance is to those who connect to it.
+type Role string
+
+// The roles.
+const (
+	// Primary takes writes: its term is open and its address published.
+	Primary Role = "primary"
+	// Replica receives from the primary and takes reads.
+	Replica Role = "replica"
+	// NoRole takes no connections, or none that are worth it.
+	NoRole Role = ""
+)
+
+// Report is what an instance says about itself on its Pod, for the manager and for people. All of
+// it is coarse, so that it is seldom written: at rest never.
+type Report struct {
+	Role Role `json:"role,omitempty"`
+	// State is one of Starting, Waiting, Standby, Following, Cloning, Promoting, Leading, Stopping
+	// and Ended.
+	State string `json:"state"`
+	// Term is that of the leader, and Timeline that of the data.
+	Term     uint64 `json:"term,omitempty"`
+	Timeline uint32 `json:"timeline,omitempty"`
+	// Incarnation is that of the data; "" without data.
+	Incarnation string `json:"incarnation,omitempty"`
+	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.
+	Lag string `json:"lag,omitempty"`
+	// Percent is how far a clone is, and Full how full the volume is, both in steps of five.
+	Percent int `json:"percent,omitempty"`
+	Full    int `json:"full,omitempty"`
+	// Problem says what keeps the server from doing what it was told.
+	Problem string `json:"problem,omitempty"`
+}
+
+// maxReportBytes limits the report that is read from a Pod, where anybody may write who may write
+// Pods.
+const maxReportBytes = 4 << 10
+
+// ParseReport reads what an instance has written on its Pod.
+func ParseReport(text string) (Report, error) {
+	var report Report
+	if err := bounded.Unmarshal([]byte(text), maxReportBytes, &report); err != nil {
+		return Report{}, fmt.Errorf("reading what an instance says it is: %w", err)
+	}
+	return report, nil
+}

@@ -1,0 +1,67 @@
+package contract
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+func TestParseSettings(t *testing.T) {
+	settings, err := ParseSettings(`{"pods":["db-0","db-1"],"durability":"Preferred","switchFrom":3,"switchTo":"db-1"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := settings.Election()
+	if config.Durability != election.Preferred || config.After != 11*time.Second || config.Instances != 2 ||
+		settings.SwitchFrom != 3 || settings.SwitchTo != "db-1" {
+		t.Errorf("got %+v and %+v", settings, config)
+	}
+}
+
+func TestParseSettingsRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                      "instance.json: ",
+		`{"pods":[]}`:                           "pods: has 0 names: must be 1 to 5",
+		`{"pods":["a","b","c","d","e","f"]}`:    "pods: has 6 names",
+		`{"pods":["a","a"]}`:                    `pods[1]: Invalid value: "a"`,
+		`{"pods":["a b"]}`:                      `pods[0]: Invalid value: "a b"`,
+		`{"pods":["a"],"durability":"Quorum"}`:  `durability: Unsupported value: "Quorum": must be Required or Preferred`,
+		`{"pods":["a"],"failoverAfter":"1s"}`:   `failoverAfter: Invalid value: "1s": must be a duration from 5s to 5m0s`,
+		`{"pods":["a"],"failoverAfter":"soon"}`: `failoverAfter: Invalid value: "soon"`,
+		`{"pods":["a"],"switchTo":"b"}`:         `switchTo: Invalid value: "b": must be one of pods`,
+		`{"pods":"` + strings.Repeat("a", 5000): "instance.json: ",
+		`{"pods":["a"],"failoverAfter":"` + strings.Repeat("1", 1000) + `"}`: "failoverAfter: Invalid value",
+	} {
+		if _, err := ParseSettings(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
+			t.Errorf("%.60s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestParseReport: what anybody may have written on a Pod is bounded.
+func TestParseReport(t *testing.T) {
+	report, err := ParseReport(`{"role":"primary","state":"Leading","term":3,"timeline":2,"full":45}`)
+	if want := (Report{Role: Primary, State: "Leading", Term: 3, Timeline: 2, Full: 45}); err != nil || report != want {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	for _, text := range []string{"", "{", `{"state":"` + strings.Repeat("a", 5000) + `"}`} {
+		if _, err := ParseReport(text); err == nil || len(err.Error()) > 300 {
+			t.Errorf("%.40s: got %v", text, err)
+		}
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add(`{"pods":["db-0"],"failoverAfter":"11s"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		settings, err := ParseSettings(text)
+		if err != nil {
+			return
+		}
+		if config := settings.Election(); settings.Check() != nil || config.After < shortestAfter {
+			t.Errorf("%q: %+v", text, config)
+		}
+	})
+}
