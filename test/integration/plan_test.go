@@ -43,6 +43,16 @@ func newPlanner(t *testing.T) planner {
 // apply carries a plan out, after it has looked for its children and for volumes that are retained.
 func (p planner) apply(wanted plan.Plan) plan.Result {
 	p.Helper()
+	result, err := p.try(wanted)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return result
+}
+
+// try does the same, and returns what can't be carried out.
+func (p planner) try(wanted plan.Plan) (plan.Result, error) {
+	p.Helper()
 	var named []plan.Object
 	for _, child := range wanted.Children {
 		empty := child.Object.DeepCopyObject().(plan.Object)
@@ -55,11 +65,7 @@ func (p planner) apply(wanted plan.Plan) plan.Result {
 	if err != nil {
 		p.Fatal(err)
 	}
-	result, err := p.applier.Apply(p.Context(), p.owner, "mainstay/test", wanted, found)
-	if err != nil {
-		p.Fatal(err)
-	}
-	return result
+	return p.applier.Apply(p.Context(), p.owner, "mainstay/test", wanted, found)
 }
 
 // operations returns what was done to which child.
@@ -204,4 +210,35 @@ func TestWaits(t *testing.T) {
 	g.Expect(result.Waits).To(gomega.Equal(wanted.Waits))
 	wanted.Waits = nil
 	g.Expect(operations(p.apply(wanted))).To(gomega.Equal([]string{"Created ConfigMap needs-it"}))
+}
+
+// TestAdoptKeepingOthers checks that a bound claim is adopted as it is: its volume can't be taken
+// from it.
+func TestAdoptKeepingOthers(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	p := newPlanner(t)
+	claim := func(size string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"app": "stack"}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse(size)}},
+			},
+		}
+	}
+	retained := claim("2Gi")
+	retained.Namespace, retained.Annotations = p.owner.Namespace, map[string]string{"mainstay.dev/adopt": "WebApp/stack"}
+	retained.Spec.VolumeName = "pv-1"
+	create(t, retained)
+	wanted := func(size string) plan.Plan {
+		return plan.Plan{Children: []plan.Child{{Object: claim(size), Retain: true, KeepOthers: true}}}
+	}
+	g.Expect(operations(p.apply(wanted("2Gi")))).To(gomega.Equal([]string{"Adopted PersistentVolumeClaim data"}))
+	_, err := p.try(wanted("1Gi"))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("is invalid")), "a claim can't shrink")
+	g.Expect(operations(p.apply(wanted("2Gi")))).To(gomega.BeEmpty(), "the refusal has changed nothing")
+	live := &corev1.PersistentVolumeClaim{}
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(retained), live)).To(gomega.Succeed())
+	g.Expect(live.Spec.VolumeName).To(gomega.Equal("pv-1"))
 }

@@ -290,10 +290,12 @@ func (r *run) apply(ctx context.Context, task task) error {
 		return nil
 	case task.CreateOnce:
 		return nil
-	case existing.Ownership == plan.Consenting:
+	case existing.Ownership == plan.Consenting && !task.KeepOthers:
 		if err := r.takeOverFields(ctx, existing.Object, task.object, r.manager); err != nil {
 			return err
 		}
+		return r.overwrite(ctx, task, existing)
+	case existing.Ownership == plan.Consenting:
 		return r.overwrite(ctx, task, existing)
 	}
 	if task.ReclaimData {
@@ -323,7 +325,7 @@ func (r *run) overwrite(ctx context.Context, task task, existing plan.Found) err
 	if isOtherObject(err) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
 	}
-	if apierrors.IsInvalid(err) && existing.Ownership == plan.Ours {
+	if apierrors.IsInvalid(err) && existing.Ownership == plan.Ours && !task.KeepOthers {
 		task.object = desired
 		err = r.reclaim(ctx, task, err)
 	}

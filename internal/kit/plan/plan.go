@@ -105,6 +105,10 @@ type Child struct {
 	// that it outlives its owner, but the owner's UID as a label. It is pruned never, and deleted
 	// only when Plan.Delete names it. children.Reader.FindRetained finds such children again.
 	Retain bool
+	// KeepOthers is for objects that others complete after their creation, and whose fields can't be
+	// removed again, such as a claim that was bound to its volume: one that is adopted, or refused,
+	// keeps what others have set. Without it, such an object becomes exactly what Object says.
+	KeepOthers bool
 	// Uncached is for children that the cache must not hold, such as a Secret: apply reads the
 	// child from the API server by its name, and does not wait for the cache to show a write.
 	Uncached bool
