@@ -41,6 +41,10 @@ type Input struct {
 	HasWebhooks bool
 	// MonitorLabels are the labels by which Prometheus selects ServiceMonitors.
 	MonitorLabels map[string]string
+	// InstanceImage is the image with the program that database pods run.
+	InstanceImage string
+	// PostgreSQLImages are the servers' images by their major version.
+	PostgreSQLImages map[string]string
 	// Workloads reads everything about workloads of others. It has no Sources while no kind restarts
 	// workloads.
 	Workloads observe.Reader

@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql/postgresqlcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
@@ -32,6 +33,7 @@ func kinds() []registration.Kind {
 		platformpolicycontroller.Registration(),
 		configmonitorcontroller.Registration(),
 		appconfigcontroller.Registration(),
+		postgresqlcontroller.Registration(),
 	}, instrumentationcontroller.Registrations()...)
 }
 

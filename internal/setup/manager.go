@@ -80,6 +80,10 @@ type Settings struct {
 	Environments []string
 	// ServiceMonitorLabels are the labels by which Prometheus selects ServiceMonitors.
 	ServiceMonitorLabels map[string]string
+	// InstanceImage is the image with the program that database pods run: Mainstay's own.
+	InstanceImage string
+	// PostgreSQLImages are the servers' images by their major version.
+	PostgreSQLImages map[string]string
 	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
 	StakaterAnnotations bool
 	// Clock is the controllers' clock; nil means the real one.
@@ -202,7 +206,8 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 		Environments: environments,
 		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels,
-		Workloads:     workloadReader(manager, settings, on, sources),
+		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages,
+		Workloads: workloadReader(manager, settings, on, sources),
 	}}
 	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {
 		return wired, err

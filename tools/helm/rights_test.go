@@ -367,6 +367,7 @@ func TestRightsOfParts(t *testing.T) {
 		"webapp":               {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
 		"appconfig":            {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":        {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
+		"postgresql":           {"kinds: {postgresql: {enabled: true}}", "{}", "ClusterRole", "postgresqls", "watch"},
 		"platformpolicy":       {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal": {nothing, "", "ClusterRole", "apiservices", "get"},
 		"workload": {
@@ -414,7 +415,7 @@ func TestRightsOfParts(t *testing.T) {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
 	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation",
-		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

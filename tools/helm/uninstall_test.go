@@ -112,7 +112,7 @@ func TestRightsOfUninstall(t *testing.T) {
 	}
 	slices.Sort(resources)
 	want := []string{"apiservices", "appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations",
-		"llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
+		"llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "postgresqls", "validatingwebhookconfigurations", "webapps"}
 	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
 		t.Error(diff)
 	}

@@ -188,12 +188,12 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	if ip := net.ParseIP(c.Address); ip != nil && ip.To4() == nil {
 		family = discoveryv1.AddressTypeIPv6
 	}
-	ready, protocol := true, corev1.ProtocolTCP
+	ready, protocol, port := true, corev1.ProtocolTCP, contract.PortName
 	service := contract.WriteServiceName(c.Database)
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: service,
-			Labels:      map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "instance.database." + api.Domain},
+			Labels:      map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: contract.EndpointManager},
 			Annotations: map[string]string{api.AnnotationTerm: strconv.FormatUint(term, 10)},
 		},
 		AddressType: family,
@@ -201,7 +201,7 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 			Addresses: []string{c.Address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: c.Namespace, Name: c.Pod},
 		}},
-		Ports: []discoveryv1.EndpointPort{{Port: &c.Port, Protocol: &protocol}},
+		Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &c.Port, Protocol: &protocol}},
 	}
 }
 

@@ -1,5 +1,15 @@
 package contract
 
+import "github.com/mainstay-platform/mainstay/api"
+
+// EndpointManager is who manages the EndpointSlice of the primary: its program. The value tells
+// Kubernetes' own controllers that it is not theirs.
+const EndpointManager = "instance.database." + api.Domain
+
+// PortName is the name of the server's port in Services. That in the primary's EndpointSlice must
+// be the same: Kubernetes finds the endpoints of a Service's port by it.
+const PortName = "server"
+
 // SettingsName is the name of the ConfigMap with the settings of a database's instances.
 func SettingsName(database string) string { return database + "-instances" }
 

@@ -1,0 +1,91 @@
+package v1
+
+// Condition types of a PostgreSQL. Each has observedGeneration, and is always present unless its
+// comment says otherwise.
+const (
+	// ConditionReady is True when there is a primary, all instances take connections and run the
+	// current template, and all children are as the spec says. Otherwise it is False, or Unknown while
+	// writes fail.
+	ConditionReady = "Ready"
+	// ConditionProgressing is True while instances are being added, removed, started or replaced.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True when something is wrong that needs attention. The database may still
+	// serve: Writable says so.
+	ConditionDegraded = "Degraded"
+	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything.
+	ConditionPaused = "Paused"
+	// ConditionStalled is True when someone has to act: an invalid spec, or an object of another owner
+	// with a child's name. It is absent otherwise.
+	ConditionStalled = "Stalled"
+	// ConditionWritable is True while there is a primary that takes writes.
+	ConditionWritable = "Writable"
+	// ConditionDurable is True while as many instances receive as spec.durability asks for.
+	ConditionDurable = "Durable"
+	// ConditionStorageHealthy is True while no volume is nearly full, and all have the desired size.
+	ConditionStorageHealthy = "StorageHealthy"
+)
+
+// Reasons of the conditions of a PostgreSQL. Package api has those that all kinds share.
+const (
+	// ReasonAvailable (Ready): all instances take connections.
+	ReasonAvailable = "Available"
+	// ReasonCreating (Ready, Progressing): the database is made for the first time.
+	ReasonCreating = "Creating"
+	// ReasonUpdating (Ready, Progressing): children are written, or instances are replaced one after
+	// the other.
+	ReasonUpdating = "Updating"
+	// ReasonScaling (Ready, Progressing): instances are added or removed.
+	ReasonScaling = "Scaling"
+	// ReasonSettled (Progressing): nothing is in progress.
+	ReasonSettled = "Settled"
+	// ReasonActive (Paused): Mainstay keeps the database as its spec says.
+	ReasonActive = "Active"
+	// ReasonPausedByUser (Paused): spec.paused is true. (Ready): it withholds a change.
+	ReasonPausedByUser = "PausedByUser"
+	// ReasonFailingOver (Ready, Writable): there is no primary; the instances elect one.
+	ReasonFailingOver = "FailingOver"
+	// ReasonPrimary (Writable): there is a primary.
+	ReasonPrimary = "Primary"
+	// ReasonInstanceNotReady: an instance takes no connections. The message says what it waits for.
+	ReasonInstanceNotReady = "InstanceNotReady"
+	// ReasonInstanceProblem: an instance reports what keeps its server from doing what it should.
+	ReasonInstanceProblem = "InstanceProblem"
+	// ReasonImageNotConfigured: spec.image is left out, and the installation has no image for the
+	// version.
+	ReasonImageNotConfigured = "ImageNotConfigured"
+	// ReasonQuorum (Durable): enough instances receive.
+	ReasonQuorum = "Quorum"
+	// ReasonTooFewInstances (Durable): fewer instances receive than a commit should wait for.
+	ReasonTooFewInstances = "TooFewInstances"
+	// ReasonOneInstance (Durable): the database has one instance: what its volume loses is lost.
+	ReasonOneInstance = "OneInstance"
+	// ReasonEnoughSpace (StorageHealthy): no volume is nearly full.
+	ReasonEnoughSpace = "EnoughSpace"
+	// ReasonNearlyFull (StorageHealthy): a volume is nearly full.
+	ReasonNearlyFull = "NearlyFull"
+	// ReasonResizing (StorageHealthy): a volume does not have the desired size yet.
+	ReasonResizing = "Resizing"
+)
+
+// PostgreSQLPhase is a one-word summary for people. Programs should read the conditions.
+type PostgreSQLPhase string
+
+// Phases of a PostgreSQL.
+const (
+	// PhasePending: nothing could be made yet.
+	PhasePending PostgreSQLPhase = "Pending"
+	// PhaseCreating: the database is made for the first time.
+	PhaseCreating PostgreSQLPhase = "Creating"
+	// PhaseUpdating: there is a primary, and instances are being added, removed or replaced.
+	PhaseUpdating PostgreSQLPhase = "Updating"
+	// PhaseRunning: the database works as its spec says.
+	PhaseRunning PostgreSQLPhase = "Running"
+	// PhaseFailingOver: it worked, and there is no primary now.
+	PhaseFailingOver PostgreSQLPhase = "FailingOver"
+	// PhaseDegraded: there is a primary, but something is wrong: see the condition Degraded.
+	PhaseDegraded PostgreSQLPhase = "Degraded"
+	// PhaseFailed: there is no primary, because of a problem that waiting is unlikely to solve.
+	PhaseFailed PostgreSQLPhase = "Failed"
+	// PhasePaused: spec.paused is true: Mainstay changes nothing.
+	PhasePaused PostgreSQLPhase = "Paused"
+)

@@ -1,0 +1,23 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GetConditions returns the conditions as they are stored.
+func (p *PostgreSQL) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (p *PostgreSQL) SetConditions(conditions []metav1.Condition) { p.Status.Conditions = conditions }
+
+// GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
+func (p *PostgreSQL) GetFirstReadyTime() *metav1.Time { return p.Status.FirstReadyTime }
+
+// SetFirstReadyTime replaces that time.
+func (p *PostgreSQL) SetFirstReadyTime(first *metav1.Time) { p.Status.FirstReadyTime = first }
+
+// GetPhase returns the phase as it is stored.
+func (p *PostgreSQL) GetPhase() string { return string(p.Status.Phase) }
+
+// GetCounts returns how many instances are desired and how many take connections.
+func (p *PostgreSQL) GetCounts() (desired, ready int32) {
+	return p.Spec.Replicas, p.Status.ReadyReplicas
+}

@@ -1,0 +1,260 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PostgreSQL is a PostgreSQL database of one to five instances. One instance, the primary, takes
+// writes; the others receive them, take reads, and elect a new primary among themselves when it
+// fails. They do so without Mainstay's manager.
+//
+// +kubebuilder:object:root=true +kubebuilder:storageversion +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=postgresqls,shortName=pg,categories={all,mainstay}
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether
+// the database is as its spec says"
+// +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.primary`,description="The
+// instance that takes writes"
+// +kubebuilder:printcolumn:name="Instances",type=string,JSONPath=`.status.instanceSummary`,description="Instances
+// that take connections, out of the desired ones"
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Timeline",type=integer,JSONPath=`.status.timeline`,priority=1
+// +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,42}[a-z0-9])?$')",fieldPath=".metadata",messageExpression="'metadata.name
+// ' + self.metadata.name + ' must be a DNS label of at most 44 characters, lower-case letters,
+// digits and -, starting with a letter (the names of its instances are longer)'"
+type PostgreSQL struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the desired database.
+	// +required
+	Spec PostgreSQLSpec `json:"spec"`
+	// Status is the observed state.
+	// +optional
+	Status PostgreSQLStatus `json:"status,omitzero"`
+}
+
+// PostgreSQLList is a list of PostgreSQLs.
+//
+// +kubebuilder:object:root=true
+type PostgreSQLList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PostgreSQL `json:"items"`
+}
+
+// PostgreSQLSpec is the desired database. Only version and storage are required.
+//
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version
+// can't change: another major version needs a dump and a restore into a new
+// PostgreSQL",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="(has(self.storageClassName) ? self.storageClassName :
+// ”) == (has(oldSelf.storageClassName) ? oldSelf.storageClassName :
+// ”)",message="spec.storageClassName can't change: the volumes
+// exist",fieldPath=".storageClassName"
+// +kubebuilder:validation:XValidation:rule="(has(self.runAsUser) ? self.runAsUser : 1000) ==
+// (has(oldSelf.runAsUser) ? oldSelf.runAsUser : 1000)",message="spec.runAsUser can't change: the
+// data belong to that user",fieldPath=".runAsUser"
+// +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage))
+// >= 0",message="spec.storage can't shrink: volumes only grow",fieldPath=".storage"
+type PostgreSQLSpec struct {
+	// Version is the major version of the server: "12" to "18". 12, 13 and 14 get no more fixes
+	// from the PostgreSQL project. It can't be changed. +required
+	// +kubebuilder:validation:MaxLength=2 +kubebuilder:validation:XValidation:rule="self in ['12',
+	// '13', '14', '15', '16', '17', '18']",message="must be one of \"12\", \"13\", \"14\", \"15\",
+	// \"16\", \"17\" and \"18\", for example \"17\""
+	Version string `json:"version"`
+
+	// Image of the server, with the programs postgres and initdb of that version on its PATH.
+	// Changing it to another minor version replaces the pods one after the other. Default: that of
+	// the installation for the version (databaseImages.postgresql of the chart's values). +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must
+	// be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for
+	// example registry.example.com/postgresql:17.11"
+	Image string `json:"image,omitempty"`
+
+	// ImagePullSecrets name Secrets of this namespace with credentials for registries.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// Replicas is the number of instances, 1 to 5; default 1. `kubectl scale postgresql` changes
+	// it. From 3 on, the database goes on without loss when any one of them fails. +optional
+	// +default=1 +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 5",message="must be
+	// from 1 to 5"
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Storage is the size of each instance's volume, at least 512Mi, for example 10Gi. It can grow,
+	// if the storage class allows it, and never shrinks. +required
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) &&
+	// quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least
+	// 512Mi, for example 10Gi"
+	Storage resource.Quantity `json:"storage"`
+
+	// StorageClassName is the class of the volumes. Default: the cluster's. It can't be changed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// Resources are the requests and limits of the server's container.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// Durability is what a commit waits for. With Required it waits until enough instances have
+	// flushed it that no failover loses it, and waits as long as there are too few. With Preferred
+	// it does the same, but goes on alone when the others are gone; then only this primary may lead
+	// again. Default: Required from 3 instances on, else Preferred. +optional
+	// +kubebuilder:validation:Enum=Required;Preferred
+	Durability Durability `json:"durability,omitempty"`
+
+	// Failover is when and how another instance takes over.
+	// +optional
+	Failover Failover `json:"failover,omitzero"`
+
+	// TopologySpread spreads the instances over zones and nodes: Preferred (the default) as far as
+	// possible, Required strictly over nodes, Disabled not at all.
+	// +optional
+	// +default="Preferred"
+	// +kubebuilder:validation:Enum=Preferred;Required;Disabled
+	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
+
+	// NodeSelector has the labels that a node must have.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations let the pods run on tainted nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// PriorityClassName is that of the pods. Default: the cluster's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// RunAsUser is the user and the group of the server, and of the data. It can't be changed.
+	// +optional
+	// +default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967294
+	RunAsUser int64 `json:"runAsUser,omitempty"`
+
+	// DeletionPolicy is what becomes of the volumes when the PostgreSQL is deleted. Retain (the
+	// default) keeps them: a new PostgreSQL of the same name takes them up. Delete deletes them.
+	// +optional
+	// +default="Retain"
+	// +kubebuilder:validation:Enum=Retain;Delete
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// RestartedAt restarts the instances, one after the other, each time it changes:
+	// kubectl patch pg NAME --type merge -p '{"spec":{"restartedAt":"2026-01-31T12:00:00Z"}}'.
+	// +optional
+	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
+
+	// Paused stops Mainstay from changing anything; it still updates the status. The instances keep
+	// running and failing over.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// Failover is when and how another instance takes over.
+type Failover struct {
+	// After is for how long the primary must be silent before another instance stands for election,
+	// from 5s to 5m; default 11s. A primary that ends, or whose server dies, is replaced at once.
+	// +optional +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') &&
+	// duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from
+	// 5s to 5m, in whole seconds, for example 11s"
+	After string `json:"after,omitempty"`
+	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
+	// writes: status.term, as it is while nobody can be elected. It counts for that term alone. Use
+	// it when the other instances' volumes are lost for good. +optional
+	// +kubebuilder:validation:Minimum=0
+	AcceptLoss int64 `json:"acceptLoss,omitempty"`
+}
+
+// Durability is what a commit waits for.
+type Durability string
+
+// Durabilities.
+const (
+	// DurabilityRequired waits for enough instances, however long.
+	DurabilityRequired Durability = "Required"
+	// DurabilityPreferred waits for them while they are there.
+	DurabilityPreferred Durability = "Preferred"
+)
+
+// TopologySpread is how strictly pods are spread.
+type TopologySpread string
+
+// Ways to spread pods.
+const (
+	// SpreadPreferred spreads over zones and nodes as far as possible.
+	SpreadPreferred TopologySpread = "Preferred"
+	// SpreadRequired leaves a pod pending rather than put two instances on one node.
+	SpreadRequired TopologySpread = "Required"
+	// SpreadDisabled adds no rules for the scheduler.
+	SpreadDisabled TopologySpread = "Disabled"
+)
+
+// DeletionPolicy is what becomes of volumes.
+type DeletionPolicy string
+
+// Deletion policies.
+const (
+	// DeletionRetain keeps the volumes.
+	DeletionRetain DeletionPolicy = "Retain"
+	// DeletionDelete deletes them.
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// PostgreSQLStatus is the observed state of a PostgreSQL.
+type PostgreSQLStatus struct {
+	// ObservedGeneration is the generation of the spec that the rest describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is a one-word summary: Pending, Creating, Running, FailingOver, Degraded, Failed or
+	// Paused. Programs should read the conditions. +optional
+	Phase PostgreSQLPhase `json:"phase,omitempty"`
+	// Primary is the instance that takes writes; absent while there is none.
+	// +optional
+	Primary string `json:"primary,omitempty"`
+	// Replicas is the number of instances that exist.
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// ReadyReplicas is the number of instances that take connections.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+	// InstanceSummary is ready/desired, for display.
+	// +optional
+	InstanceSummary string `json:"instanceSummary,omitempty"`
+	// Term counts the elections.
+	// +optional
+	Term int64 `json:"term,omitempty"`
+	// Timeline is that of the primary's data.
+	// +optional
+	Timeline int64 `json:"timeline,omitempty"`
+	// Lag is how far the replica that is furthest behind is: absent, Seconds or Minutes.
+	// +optional
+	Lag string `json:"lag,omitempty"`
+	// Selector selects the pods; the scale subresource uses it.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never
+	// changes afterwards. +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
+	// Conditions are Ready, Progressing, Degraded, Paused, Writable, Durable and StorageHealthy;
+	// and Stalled while it is True. +optional +listType=map +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

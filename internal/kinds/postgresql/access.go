@@ -1,0 +1,42 @@
+package postgresql
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// access returns the instances' ServiceAccount, what it may do, and the binding of both. The
+// manager must have every one of these rights itself: the API server lets nobody grant others.
+//
+// A Lease or an EndpointSlice that was deleted is written anew by an instance, without the manager;
+// creation can't be limited to a name. What an instance creates under another name, no other
+// program of ours reads.
+func access(db *databasev1.PostgreSQL) (*corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding) {
+	name := AccountName(db.Name)
+	var pods []string
+	for ordinal := range MaxReplicas {
+		pods = append(pods, PodName(db.Name, ordinal))
+	}
+	rule := func(group, resource string, names []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
+	}
+	role := &rbacv1.Role{ObjectMeta: childMeta(db, name), Rules: []rbacv1.PolicyRule{
+		rule(coordinationv1.GroupName, "leases", []string{db.Name}, "get", "list", "watch", "patch"),
+		rule(coordinationv1.GroupName, "leases", nil, "create"),
+		rule(discoveryv1.GroupName, "endpointslices", []string{contract.WriteServiceName(db.Name)}, "get", "update"),
+		rule(discoveryv1.GroupName, "endpointslices", nil, "create"),
+		rule("", "configmaps", []string{contract.SettingsName(db.Name)}, "get", "list", "watch"),
+		rule("", "pods", pods, "patch"),
+	}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: childMeta(db, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: db.Namespace}},
+	}
+	return &corev1.ServiceAccount{ObjectMeta: childMeta(db, name)}, role, binding
+}

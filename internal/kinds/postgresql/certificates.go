@@ -1,0 +1,136 @@
+package postgresql
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// The certificates of all instances are in one Secret, which only their pods mount. Its keys are
+// ca.crt, N.crt and N.key for the instance N, and next-N.crt and next-N.key while a rotation waits
+// until all instances trust the next authority.
+const (
+	// AuthorityKey is the key of the authorities that are trusted.
+	AuthorityKey = "ca.crt"
+	nextPrefix   = "next-"
+)
+
+// Lifetimes of certificates.
+const (
+	// CertificateLifetime is for how long certificates are valid, and renewAfter when they are
+	// replaced.
+	CertificateLifetime = 90 * 24 * time.Hour
+	renewAfter          = 60 * 24 * time.Hour
+	// trustAfter is how long a new authority is published before certificates of it are used. The
+	// kubelet takes up to two minutes to write a changed Secret into pods.
+	trustAfter = 10 * time.Minute
+)
+
+// CertificateStep is what is to be done about the certificates.
+type CertificateStep int
+
+// The steps.
+const (
+	// KeepCertificates: nothing.
+	KeepCertificates CertificateStep = iota
+	// IssueCertificates: there are none that can be used. They are issued and used at once.
+	IssueCertificates
+	// PublishAuthority: they are old. New ones are issued, their authority is trusted from now on,
+	// and they are kept beside the present ones.
+	PublishAuthority
+	// UseNext: the authority of the next ones is trusted everywhere. They replace the present ones.
+	UseNext
+)
+
+// NextCertificateStep decides about the content of the Secret, and returns when the decision may
+// change with time alone:
+//
+//	the certificates                                         step
+//	one is missing, can't be read, or has expired            IssueCertificates
+//	there are next ones, issued ten minutes ago              UseNext
+//	there are next ones                                      KeepCertificates
+//	they are 60 days old                                     PublishAuthority
+//	otherwise                                                KeepCertificates
+func NextCertificateStep(content map[string][]byte, now time.Time) (CertificateStep, time.Time) {
+	from, until, whole := validity(content, "")
+	if !whole || len(content[AuthorityKey]) == 0 || now.After(until) {
+		return IssueCertificates, now
+	}
+	if nextFrom, _, isThere := validity(content, nextPrefix); isThere {
+		if use := nextFrom.Add(trustAfter); now.Before(use) {
+			return KeepCertificates, use
+		}
+		return UseNext, now
+	}
+	if renew := from.Add(renewAfter); now.Before(renew) {
+		return KeepCertificates, renew
+	}
+	return PublishAuthority, now
+}
+
+// validity returns from when, and until when, the certificates of all instances are valid; false if
+// one of them is missing or can't be read.
+func validity(content map[string][]byte, prefix string) (from, until time.Time, whole bool) {
+	for ordinal := range MaxReplicas {
+		block, _ := pem.Decode(content[fmt.Sprintf("%s%d.crt", prefix, ordinal)])
+		if block == nil || len(content[fmt.Sprintf("%s%d.key", prefix, ordinal)]) == 0 {
+			return time.Time{}, time.Time{}, false
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return time.Time{}, time.Time{}, false
+		}
+		if ordinal == 0 {
+			from, until = certificate.NotBefore.Add(backdate), certificate.NotAfter
+		}
+	}
+	return from, until, true
+}
+
+// backdate is how long before their issue certificates begin to be valid: pki.Backdate.
+const backdate = time.Hour
+
+// Promoted returns the content with the next certificates in the place of the present ones.
+func Promoted(content map[string][]byte) map[string][]byte {
+	promoted := maps.Clone(content)
+	for key, value := range content {
+		if name, isNext := strings.CutPrefix(key, nextPrefix); isNext {
+			promoted[name] = value
+			delete(promoted, key)
+		}
+	}
+	return promoted
+}
+
+// CertificateKeys returns the keys of the Secret for an instance; next is true for those of a
+// rotation that waits.
+func CertificateKeys(ordinal int, next bool) (certificate, key string) {
+	prefix := ""
+	if next {
+		prefix = nextPrefix
+	}
+	return fmt.Sprintf("%s%d.crt", prefix, ordinal), fmt.Sprintf("%s%d.key", prefix, ordinal)
+}
+
+// CommonName is that of an instance's certificate: what other instances let replicate.
+func CommonName(db *databasev1.PostgreSQL, ordinal int) string {
+	return postgres.CertificatePrefix + PodName(db.Name, ordinal)
+}
+
+// CertificateNames are the names for which the certificate of an instance is valid: its own, and
+// those of the Services by which clients reach it.
+func CertificateNames(db *databasev1.PostgreSQL, ordinal int) []string {
+	pod := PodName(db.Name, ordinal)
+	names := []string{pod, contract.Host(pod, db.Name, db.Namespace), "localhost"}
+	for _, service := range []string{contract.WriteServiceName(db.Name), db.Name + "-ro", db.Name + "-r"} {
+		names = append(names, service, service+"."+db.Namespace, service+"."+db.Namespace+".svc")
+	}
+	return names
+}

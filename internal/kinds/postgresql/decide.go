@@ -1,0 +1,152 @@
+package postgresql
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// Decision is what is done in addition to writing children.
+type Decision struct {
+	// Replicas is how many pods there are to be: more than the spec says while one that is to go
+	// still holds data that the others may lack.
+	Replicas int32
+	// Evict is a pod to replace; nil if none is.
+	Evict *Victim
+	// SwitchFrom is the term whose leader shall hand over, and SwitchTo to whom; 0 and "" if none
+	// shall.
+	SwitchFrom uint64
+	SwitchTo   string
+	// Waits says what keeps pods from being replaced or removed; "" if nothing does.
+	Waits string
+	// RequeueAfter is when to look again without an event; 0 is never.
+	RequeueAfter time.Duration
+
+	// Refused is what became of the eviction: why the API server refused it; "" if it did not. Act
+	// sets it.
+	Refused string
+}
+
+// Victim is a pod to evict.
+type Victim struct {
+	Name string
+	UID  types.UID
+}
+
+// lookAgain is how often is looked at what nothing tells of: the Lease while instances are removed,
+// and a refused eviction.
+const lookAgain = 2 * time.Second
+
+// Decide decides what is done next. The first row that applies counts:
+//
+//	situation                                               what is done
+//	paused                                                  nothing
+//	there is no StatefulSet                                 as many pods as the spec says are made
+//	fewer instances are wanted, and the primary is to go    it hands over to one that stays
+//	fewer are wanted, and a rule names one that is to go    it stays until none does
+//	fewer are wanted                                        they are removed; their volumes stay
+//	the StatefulSet has not been looked at yet              nothing
+//	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
+//	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
+//	a pod is of an earlier template                         it waits for those that are not ready
+func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
+	decided := Decision{Replicas: db.Spec.Replicas}
+	set := observed.statefulSet(db)
+	if set == nil || set.Spec.Replicas == nil {
+		return decided
+	}
+	instances := observed.Instances(db)
+	if db.Spec.Paused {
+		decided.Replicas = *set.Spec.Replicas
+		return decided
+	}
+	if *set.Spec.Replicas > db.Spec.Replicas {
+		return scaleIn(db, observed, instances, *set.Spec.Replicas)
+	}
+	if *set.Spec.Replicas < db.Spec.Replicas || set.Status.ObservedGeneration < set.Generation || image(db, observed) == "" {
+		return decided
+	}
+	return replace(db, set, instances, decided)
+}
+
+// scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.
+func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance, present int32) Decision {
+	decided := Decision{Replicas: present, RequeueAfter: lookAgain}
+	record, known := observed.record(db)
+	if !known {
+		decided.Waits = "the Lease can't be read: whether the instances that are to go hold what the others lack is not known"
+		return decided
+	}
+	goes := func(pod string) bool { return ordinalOf(db.Name, pod) >= int(db.Spec.Replicas) }
+	if holder := record.Holder.Member.Name; goes(holder) {
+		decided.SwitchFrom = record.Term
+		for _, instance := range instances {
+			if !goes(instance.Pod.Name) && instance.IsReady() {
+				decided.SwitchTo = instance.Pod.Name
+				break
+			}
+		}
+		decided.Waits = fmt.Sprintf("%s, which is to go, hands over to another instance", holder)
+		return decided
+	}
+	for _, rule := range record.Rules {
+		for _, member := range append(rule.Set, rule.Leader) {
+			if goes(member.Name) {
+				decided.Waits = fmt.Sprintf("commits may still rest on %s, which is to go", member.Name)
+				return decided
+			}
+		}
+	}
+	if record.Holder.Member.Name == "" {
+		decided.Waits = "there is no primary"
+		return decided
+	}
+	return Decision{Replicas: db.Spec.Replicas}
+}
+
+// replace chooses the pod to replace next, if one is of an earlier template.
+func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Instance, decided Decision) Decision {
+	ready, terminating := 0, false
+	var broken, replica, primary *Instance
+	for i := range instances {
+		instance := &instances[i]
+		terminating = terminating || instance.Pod.DeletionTimestamp != nil
+		if instance.IsReady() {
+			ready++
+		}
+		if instance.Pod.DeletionTimestamp != nil || instance.Pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision {
+			continue
+		}
+		switch {
+		case instance.Report.Role == contract.Primary:
+			primary = instance
+		case !instance.IsReady():
+			broken = instance
+		default:
+			replica = instance
+		}
+	}
+	victim := broken
+	if victim == nil {
+		victim = replica
+	}
+	if victim == nil {
+		victim = primary
+	}
+	isAlone := len(instances) == 1
+	switch {
+	case victim == nil:
+	case terminating:
+		decided.Waits = "a pod is being replaced"
+	case victim == broken || isAlone || ready == int(db.Spec.Replicas):
+		decided.Evict = &Victim{Name: victim.Pod.Name, UID: victim.Pod.UID}
+	default:
+		decided.Waits = fmt.Sprintf("%s is replaced when all instances are ready: %d of %d are", victim.Pod.Name, ready, db.Spec.Replicas)
+	}
+	return decided
+}

@@ -1,0 +1,131 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// outdated are pods of an earlier template.
+func outdated(observed Observed, ordinals ...int) Observed {
+	for _, ordinal := range ordinals {
+		observed.Pods[ordinal].Labels[appsv1.ControllerRevisionHashLabelKey] = "db-1"
+	}
+	return observed
+}
+
+// away lets a pod take no connections.
+func away(observed Observed, ordinal int) Observed {
+	pod := newPod(observed.Pods[ordinal].Name, contract.Report{State: "Starting"})
+	pod.Labels, pod.Status.Conditions[0].Status = observed.Pods[ordinal].Labels, corev1.ConditionFalse
+	observed.Pods[ordinal] = pod
+	return observed
+}
+
+// TestReplace: replicas first, then the primary; one at a time, and only while all others are
+// ready.
+func TestReplace(t *testing.T) {
+	db := newDatabase(replicas(3))
+	for name, test := range map[string]struct {
+		observed Observed
+		evict    string
+		waits    string
+	}{
+		"all are of the template":              {observed: running(db, 3)},
+		"all are of an earlier one":            {observed: outdated(running(db, 3), 0, 1, 2), evict: "db-2"},
+		"a replica is left":                    {observed: outdated(running(db, 3), 0, 1), evict: "db-1"},
+		"the primary is left":                  {observed: outdated(running(db, 3), 0), evict: "db-0"},
+		"another is not ready":                 {observed: away(outdated(running(db, 3), 0, 1), 2), waits: "2 of 3 are"},
+		"the one to replace is not ready":      {observed: away(outdated(running(db, 3), 1, 2), 1), evict: "db-1"},
+		"a pod ends already":                   {observed: ending(outdated(running(db, 3), 0, 1), 2), waits: "a pod is being replaced"},
+		"the only one":                         {observed: outdated(running(newDatabase(), 1), 0), evict: "db-0"},
+		"the StatefulSet was not looked at":    {observed: unseen(db, outdated(running(db, 3), 0, 1, 2))},
+		"a foreign pod with a name of our own": {observed: foreign(running(db, 3))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := db
+			if len(test.observed.Pods) == 1 {
+				of = newDatabase()
+			}
+			decided := Decide(of, test.observed)
+			evict := ""
+			if decided.Evict != nil {
+				evict = decided.Evict.Name
+			}
+			if evict != test.evict || !strings.Contains(decided.Waits, test.waits) || (test.waits == "") != (decided.Waits == "") {
+				t.Errorf("got %q, %q; want %q, %q", evict, decided.Waits, test.evict, test.waits)
+			}
+		})
+	}
+}
+
+func ending(observed Observed, ordinal int) Observed {
+	observed.Pods[ordinal].DeletionTimestamp = new(metav1.Now())
+	return observed
+}
+
+func unseen(db *databasev1.PostgreSQL, observed Observed) Observed {
+	observed.statefulSet(db).Generation++
+	return observed
+}
+
+func foreign(observed Observed) Observed {
+	leader := contract.Report{Role: contract.Primary, Term: 9}
+	observed.Pods = append(observed.Pods, newPod("db-1x", leader), newPod("other-0", contract.Report{}))
+	return outdated(observed, 3, 4)
+}
+
+// TestScaleIn: nobody goes who leads, or may hold alone what was acknowledged.
+func TestScaleIn(t *testing.T) {
+	db := newDatabase(replicas(1))
+	member := func(pod string) election.Member { return election.Member{Name: pod, Incarnation: "1"} }
+	record := func(holder string, sets ...string) election.Record {
+		made := election.Record{System: "1", Term: 4, Open: true, Holder: election.Holder{Member: member(holder)}}
+		if len(sets) == 0 {
+			made.Rules = []election.Rule{{Leader: member(holder)}}
+		}
+		for _, name := range sets {
+			made.Rules = append(made.Rules, election.Rule{Leader: member(holder), Set: []election.Member{member(name)}, Acks: 1})
+		}
+		return made
+	}
+	released := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: member("db-0")}}}
+	for name, test := range map[string]struct {
+		observed Observed
+		want     Decision
+	}{
+		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: lookAgain,
+			Waits: "the Lease can't be read: whether the instances that are to go hold what the others lack is not known"}},
+		"one that is to go leads": {running(db, 3).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+			SwitchFrom: 4, SwitchTo: "db-0", Waits: "db-2, which is to go, hands over to another instance"}},
+		"a rule names one that is to go": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+			Waits: "commits may still rest on db-1, which is to go"}},
+		"nobody leads":   {running(db, 3).with(db, released), Decision{Replicas: 3, RequeueAfter: lookAgain, Waits: "there is no primary"}},
+		"none is needed": {running(db, 3).with(db, record("db-0")), Decision{Replicas: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Decide(db, test.observed)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestPaused: what is paused is left as it is.
+func TestPaused(t *testing.T) {
+	db := newDatabase(replicas(1), func(spec *databasev1.PostgreSQLSpec) { spec.Paused = true })
+	if diff := cmp.Diff(Decision{Replicas: 3}, Decide(db, outdated(running(db, 3), 1))); diff != "" {
+		t.Error(diff)
+	}
+	if !Desired(db, empty(), Decision{}).Withhold {
+		t.Error("a paused database is written")
+	}
+}

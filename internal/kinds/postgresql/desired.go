@@ -1,0 +1,256 @@
+package postgresql
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Desired returns what should exist for a defaulted, valid PostgreSQL. What pods need comes before
+// them: the Lease before the volumes, because it says whether new data may be made.
+func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) plan.Plan {
+	wanted := plan.Plan{Withhold: db.Spec.Paused}
+	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
+	add(plan.Child{Object: certificates(db, observed), Uncached: true})
+	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
+	add(plan.Child{Object: settings(db, decided)})
+	account, role, binding := access(db)
+	add(plan.Child{Object: account})
+	add(plan.Child{Object: role})
+	add(plan.Child{Object: binding})
+	add(plan.Child{Object: lease(db, observed), Uncached: true, CreateOnce: true})
+	for _, service := range desiredServices(db) {
+		add(plan.Child{Object: service})
+	}
+	add(plan.Child{Object: endpointSlice(db), Uncached: true, CreateOnce: true})
+	if image(db, observed) == "" {
+		// There is nothing to run; what runs goes on.
+		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
+		return wanted
+	}
+	for ordinal := range int(decided.Replicas) {
+		add(plan.Child{Object: volume(db, ordinal), Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
+	}
+	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: volumesOf(db, decided)})
+	if decided.Replicas > 1 {
+		add(plan.Child{Object: budget(db)})
+	}
+	return wanted
+}
+
+// volumesOf are the claims without which no pod may start: with another's, it would find data of
+// another database.
+func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
+	var refs []plan.Ref
+	for ordinal := range int(decided.Replicas) {
+		refs = append(refs, Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal)))
+	}
+	return refs
+}
+
+// childMeta returns the metadata of a child.
+func childMeta(db *databasev1.PostgreSQL, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: part(db).Labels()}
+}
+
+func certificates(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: childMeta(db, CertificatesName(db.Name)), Type: corev1.SecretTypeOpaque, Data: observed.Certificates,
+	}
+}
+
+// The application's role and database, by their names in the server.
+const (
+	applicationRole     = "app"
+	applicationDatabase = "app"
+)
+
+// application is what a client needs to connect. It is made once: what users change in it counts.
+func application(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
+	host := contract.WriteServiceName(db.Name) + "." + db.Namespace + ".svc"
+	address := host + ":" + strconv.Itoa(serverPort)
+	uri := url.URL{
+		Scheme: "postgresql", User: url.UserPassword(applicationRole, observed.Password), Host: address, Path: "/" + applicationDatabase,
+		RawQuery: "sslmode=require",
+	}
+	data := map[string]string{
+		corev1.BasicAuthUsernameKey: applicationRole, corev1.BasicAuthPasswordKey: observed.Password, "dbname": applicationDatabase,
+		"host": host, "port": strconv.Itoa(serverPort), "uri": uri.String(),
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: childMeta(db, ApplicationName(db.Name)), Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{},
+	}
+	for key, value := range data {
+		secret.Data[key] = []byte(value)
+	}
+	return secret
+}
+
+// settings is what the instances follow while they run.
+func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
+	told := contract.Settings{
+		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
+		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
+		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo,
+	}
+	for ordinal := range int(db.Spec.Replicas) {
+		told.Pods = append(told.Pods, PodName(db.Name, ordinal))
+	}
+	text, _ := json.Marshal(told) // It consists of strings and numbers.
+	return &corev1.ConfigMap{
+		ObjectMeta: childMeta(db, contract.SettingsName(db.Name)), Data: map[string]string{contract.SettingsKey: string(text)},
+	}
+}
+
+// lease is the record of who leads, which the instances write from then on. New data may be made
+// only if no instance has a volume yet: then there is nothing that they could replace.
+func lease(db *databasev1.PostgreSQL, observed Observed) *coordinationv1.Lease {
+	record := election.Record{}
+	if !observed.hasVolumes(db) {
+		record.Initialise = PodName(db.Name, 0)
+	}
+	made := &coordinationv1.Lease{ObjectMeta: childMeta(db, db.Name)}
+	text, _ := record.Encode() // It is a few bytes long.
+	made.Annotations = map[string]string{api.AnnotationRecord: text}
+	return made
+}
+
+// desiredServices are those by which instances and clients connect. The one for writes selects
+// nothing: the primary puts itself into its EndpointSlice.
+func desiredServices(db *databasev1.PostgreSQL) []*corev1.Service {
+	server := []corev1.ServicePort{{
+		Name: contract.PortName, Port: serverPort, TargetPort: intstr.FromInt32(serverPort), Protocol: corev1.ProtocolTCP,
+	}}
+	peers := &corev1.Service{
+		ObjectMeta: childMeta(db, contract.PeerServiceName(db.Name)),
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Selector: part(db).Selector(), PublishNotReadyAddresses: true,
+			Ports: append([]corev1.ServicePort{{
+				Name: "peers", Port: peerPort, TargetPort: intstr.FromInt32(peerPort), Protocol: corev1.ProtocolTCP,
+			}}, server...),
+		},
+	}
+	writes := &corev1.Service{ObjectMeta: childMeta(db, contract.WriteServiceName(db.Name)), Spec: corev1.ServiceSpec{Ports: server}}
+	all := []*corev1.Service{peers, writes}
+	for _, kind := range []struct{ name, role string }{{db.Name + "-ro", string(contract.Replica)}, {db.Name + "-r", ""}} {
+		selector := part(db).Selector()
+		if kind.role != "" {
+			selector[api.LabelRole] = kind.role
+		}
+		all = append(all, &corev1.Service{ObjectMeta: childMeta(db, kind.name), Spec: corev1.ServiceSpec{Selector: selector, Ports: server}})
+	}
+	return all
+}
+
+// volume is the claim of an instance. It consents to be taken over by a later PostgreSQL of the
+// name, so that retained data are taken up again.
+func volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
+	meta := childMeta(db, VolumeName(db.Name, ordinal))
+	meta.Annotations = map[string]string{api.AnnotationAdopt: "PostgreSQL/" + db.Name}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(db, db.Spec.Storage)}
+}
+
+func claimOf(db *databasev1.PostgreSQL, size resource.Quantity) corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{
+		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		StorageClassName: db.Spec.StorageClassName,
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+	}
+}
+
+// budget lets a drain evict one instance at a time.
+func budget(db *databasev1.PostgreSQL) *policyv1.PodDisruptionBudget {
+	most, always := intstr.FromInt32(1), policyv1.AlwaysAllow
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: childMeta(db, db.Name),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &most, Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, UnhealthyPodEvictionPolicy: &always,
+		},
+	}
+}
+
+// statefulSet keeps as many pods as decided. Their claims exist before them: the template of claims
+// only names them, and never changes, because a StatefulSet's can't.
+func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision) *appsv1.StatefulSet {
+	template := podTemplate(db, observed)
+	claims := []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: dataVolume}, Spec: claimOf(db, db.Spec.Storage)}}
+	if live := observed.statefulSet(db); live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
+		claims[0].Spec = claimOf(db, *live.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage())
+	}
+	return &appsv1.StatefulSet{
+		ObjectMeta: childMeta(db, db.Name),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &decided.Replicas, ServiceName: contract.PeerServiceName(db.Name),
+			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claims,
+			// All start at once: they elect who leads. None is replaced but by Decide.
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			},
+		},
+	}
+}
+
+// endpointSlice is where the primary writes its address for the write Service. It is made empty,
+// and goes with the database.
+func endpointSlice(db *databasev1.PostgreSQL) *discoveryv1.EndpointSlice {
+	made := &discoveryv1.EndpointSlice{
+		ObjectMeta:  childMeta(db, contract.WriteServiceName(db.Name)),
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+	}
+	made.Labels[discoveryv1.LabelServiceName] = contract.WriteServiceName(db.Name)
+	made.Labels[discoveryv1.LabelManagedBy] = contract.EndpointManager
+	return made
+}
+
+// described are labels and annotations by which kubectl and people find their way.
+func described(db *databasev1.PostgreSQL) map[string]string {
+	annotations := map[string]string{"kubectl.kubernetes.io/default-container": ContainerName}
+	if db.Spec.RestartedAt != nil {
+		annotations[api.AnnotationRestartedAt] = db.Spec.RestartedAt.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	return naming.Merged(annotations)
+}
+
+// installImage is the image whose program the pods run. That of a StatefulSet that exists stays: an
+// upgrade of Mainstay restarts no database.
+func installImage(db *databasev1.PostgreSQL, observed Observed) string {
+	live := observed.statefulSet(db)
+	if live == nil {
+		return observed.InstanceImage
+	}
+	for _, container := range live.Spec.Template.Spec.InitContainers {
+		if container.Name == installName && container.Image != "" {
+			return container.Image
+		}
+	}
+	return observed.InstanceImage
+}
+
+// arguments of the program in the pod.
+func arguments(db *databasev1.PostgreSQL) []string {
+	return []string{
+		"run", "--database=" + db.Name, "--namespace=" + db.Namespace, "--pod=$(POD_NAME)", "--pod-uid=$(POD_UID)", "--advertise=$(POD_IP)",
+		"--volume=" + dataPath, "--run=" + runPath, "--certificates=" + certificatesPath + "/$(POD_NAME)",
+		fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--peer-port=%d", peerPort), fmt.Sprintf("--probes=:%d", probePort),
+	}
+}

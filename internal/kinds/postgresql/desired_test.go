@@ -1,0 +1,133 @@
+package postgresql
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/test/golden"
+)
+
+// everything uses every field.
+func everything(spec *databasev1.PostgreSQLSpec) {
+	spec.Image, spec.Replicas, spec.Durability = "registry.example.com/postgresql:17.10", 3, databasev1.DurabilityPreferred
+	spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	spec.StorageClassName = new("fast")
+	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	spec.Failover = databasev1.Failover{After: "20s", AcceptLoss: 7}
+	spec.TopologySpread, spec.PriorityClassName = databasev1.SpreadRequired, "high"
+	spec.NodeSelector = map[string]string{"disk": "ssd"}
+	spec.Tolerations = []corev1.Toleration{{Key: "database", Operator: corev1.TolerationOpExists}}
+	spec.RunAsUser, spec.DeletionPolicy = 70, databasev1.DeletionDelete
+	spec.RestartedAt = new(metav1.NewTime(noon))
+}
+
+// TestDesired pins every byte of what is created: a change of a pod template replaces the pods of
+// all databases, so it must not happen unnoticed.
+func TestDesired(t *testing.T) {
+	for name, db := range map[string]*databasev1.PostgreSQL{"minimal.yaml": newDatabase(), "everything.yaml": newDatabase(everything)} {
+		t.Run(name, func(t *testing.T) {
+			golden.Check(t, name, []byte(text(t, Desired(db, empty(), Decide(db, empty())))))
+		})
+	}
+	golden.CheckUnused(t, []string{"minimal.yaml", "everything.yaml"})
+}
+
+// text returns the children of a plan in their order.
+func text(t *testing.T, wanted plan.Plan) string {
+	t.Helper()
+	var all strings.Builder
+	for _, child := range wanted.Children {
+		content, err := yaml.Marshal(child.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "---\n# %T, create once: %t, retain: %t, uncached: %t\n", child.Object, child.CreateOnce, child.Retain, child.Uncached)
+		all.Write(content)
+	}
+	return all.String()
+}
+
+// child returns a child of a plan.
+func child[T plan.Object](t *testing.T, wanted plan.Plan, name string) T {
+	t.Helper()
+	for _, one := range wanted.Children {
+		if object, is := one.Object.(T); is && object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("there is no %T %s", *new(T), name)
+	return *new(T)
+}
+
+// TestInitialise: new data may be made only where there is no volume at all, not even another's.
+func TestInitialise(t *testing.T) {
+	db := newDatabase(replicas(3))
+	for name, ownership := range map[string]plan.Ownership{"none": plan.Absent, "ours": plan.Ours, "foreign": plan.Foreign,
+		"of an earlier one": plan.Consenting} {
+		observed := empty()
+		if ownership != plan.Absent {
+			observed.Children[Ref(db, "PersistentVolumeClaim", "data-db-2")] = plan.Found{
+				Ownership: ownership, Object: &corev1.PersistentVolumeClaim{},
+			}
+		}
+		record, err := election.Decode(lease(db, observed).Annotations[api.AnnotationRecord])
+		if err != nil || (record.Initialise == "db-0") != (ownership == plan.Absent) {
+			t.Errorf("%s: got %+v, %v", name, record, err)
+		}
+	}
+}
+
+// TestWhatStays: an upgrade of Mainstay changes no pod, and growth does not change the template of
+// claims, which can't be changed.
+func TestWhatStays(t *testing.T) {
+	db := newDatabase()
+	first := child[*appsv1.StatefulSet](t, Desired(db, empty(), Decision{Replicas: 1}), "db")
+	observed := running(db, 1)
+	observed.Children[Ref(db, "StatefulSet", db.Name)] = plan.Found{Ownership: plan.Ours, Object: first}
+	observed.InstanceImage = "mainstay:2.0"
+	db.Spec.Storage = resource.MustParse("2Gi")
+	wanted := Desired(db, observed, Decision{Replicas: 1})
+	later := child[*appsv1.StatefulSet](t, wanted, "db")
+	if image := later.Spec.Template.Spec.InitContainers[0].Image; image != "mainstay:1.0" {
+		t.Errorf("the program is that of %s", image)
+	}
+	if size := later.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage(); size.String() != "1Gi" {
+		t.Errorf("the template of claims has %s", size)
+	}
+	if size := child[*corev1.PersistentVolumeClaim](t, wanted, "data-db-0").Spec.Resources.Requests.Storage(); size.String() != "2Gi" {
+		t.Errorf("the claim has %s", size)
+	}
+}
+
+// TestWithoutImage: what runs goes on, and nothing is made that could not run.
+func TestWithoutImage(t *testing.T) {
+	db, observed := newDatabase(), empty()
+	observed.Catalogue = nil
+	wanted := Desired(db, observed, Decision{Replicas: 1})
+	if !slices.Contains(wanted.Keep, Ref(db, "StatefulSet", "db")) || strings.Contains(text(t, wanted), "PersistentVolumeClaim") {
+		t.Errorf("got %s", text(t, wanted))
+	}
+}
+
+// TestToldSettings: the instances accept what they are told, and only those that stay are named.
+func TestToldSettings(t *testing.T) {
+	db := newDatabase(replicas(2))
+	told, err := contract.ParseSettings(settings(db, Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"}).Data[contract.SettingsKey])
+	if err != nil || !slices.Equal(told.Pods, []string{"db-0", "db-1"}) || told.SwitchFrom != 4 || told.SwitchTo != "db-1" ||
+		told.Durability != "Preferred" || told.FailoverAfter != "11s" {
+		t.Errorf("got %+v, %v", told, err)
+	}
+}

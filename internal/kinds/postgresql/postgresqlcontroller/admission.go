@@ -1,0 +1,45 @@
+package postgresqlcontroller
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/registration"
+)
+
+const resource = "postgresqls"
+
+// admitted returns how PostgreSQLs are admitted.
+func admitted(registration.Input) admission.Kind[*databasev1.PostgreSQL] {
+	return admission.Kind[*databasev1.PostgreSQL]{
+		Kind:       databasev1.GroupVersion.WithKind("PostgreSQL"),
+		Resource:   resource,
+		Scope:      admissionregistrationv1.NamespacedScope,
+		New:        func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
+		Default:    postgresql.Default,
+		Validate:   postgresql.Validate,
+		Warn:       postgresql.Warn,
+		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	}
+}
+
+// scaleHooks returns the webhook of the subresource scale.
+func scaleHooks(in registration.Input) []admission.Hook {
+	scale := admission.Scale{
+		Kind:     "PostgreSQL",
+		Resource: schema.GroupResource{Group: databasev1.GroupVersion.Group, Resource: resource},
+		Versions: []string{databasev1.GroupVersion.Version},
+		Field:    field.NewPath("spec", "replicas"),
+		Refuse:   func(context.Context, types.NamespacedName) (string, error) { return "", nil },
+		Rules:    in.Rules,
+	}
+	return []admission.Hook{scale.Hook(in.Manager.GetScheme())}
+}

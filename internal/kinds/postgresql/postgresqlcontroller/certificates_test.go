@@ -1,0 +1,78 @@
+package postgresqlcontroller
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
+)
+
+// TestRotation: certificates are used ten minutes after their authority is trusted, and for no
+// moment are there instances that do not trust each other.
+func TestRotation(t *testing.T) {
+	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	at := func(stored map[string][]byte, after time.Duration) map[string][]byte {
+		t.Helper()
+		now = now.Add(after)
+		content, change, err := certificates(db, stored, now)
+		if err != nil || !change.After(now) {
+			t.Fatalf("looked at again at %s: %v", change, err)
+		}
+		checkTrust(t, content, now)
+		return content
+	}
+	first := at(nil, 0)
+	if kept := at(first, 59*24*time.Hour); !bytes.Equal(kept["0.crt"], first["0.crt"]) {
+		t.Error("certificates are renewed early")
+	}
+	published := at(first, 25*time.Hour)
+	if !bytes.Equal(published["0.crt"], first["0.crt"]) || bytes.Equal(published["ca.crt"], first["ca.crt"]) {
+		t.Error("the next authority is not published before its certificates are used")
+	}
+	if kept := at(published, 9*time.Minute); !bytes.Equal(kept["0.crt"], first["0.crt"]) || !bytes.Equal(kept["ca.crt"], published["ca.crt"]) {
+		t.Error("the next certificates are used early, or issued again")
+	}
+	used := at(published, 2*time.Minute)
+	if bytes.Equal(used["0.crt"], first["0.crt"]) || !bytes.Equal(used["ca.crt"], published["ca.crt"]) || used["next-0.crt"] != nil {
+		t.Error("the next certificates are not used")
+	}
+	broken := map[string][]byte{"ca.crt": used["ca.crt"], "0.crt": []byte("nothing")}
+	if mended := at(broken, 0); len(mended) != 2*postgresql.MaxReplicas+1 {
+		t.Errorf("a Secret that was edited has %d keys", len(mended))
+	}
+}
+
+// checkTrust checks that every certificate is of an authority in the bundle, and belongs to its
+// key.
+func checkTrust(t *testing.T, content map[string][]byte, now time.Time) {
+	t.Helper()
+	trusted, err := pki.ParseBundle(content[postgresql.AuthorityKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ordinal := range postgresql.MaxReplicas {
+		certificate, key := postgresql.CertificateKeys(ordinal, false)
+		pair, err := tls.X509KeyPair(content[certificate], content[key])
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := verifyOptions(trusted, now)
+		if _, err := pair.Leaf.Verify(options); err != nil {
+			t.Errorf("instance %d: %v", ordinal, err)
+		}
+	}
+}
+
+func verifyOptions(trusted []*x509.Certificate, now time.Time) x509.VerifyOptions {
+	return x509.VerifyOptions{
+		Roots: pki.Pool(trusted), CurrentTime: now, DNSName: "db-rw.shop.svc", KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+}

@@ -1,0 +1,111 @@
+package postgresqlcontroller
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Observe reads everything that decisions about db depend on: from the cache, but the Secrets, the
+// Lease and the EndpointSlice, which no cache holds, from the API server.
+//
+// +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps;persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get
+func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.Observed, error) {
+	observed := postgresql.Observed{
+		Catalogue: k.catalogue, InstanceImage: k.instanceImage, Password: password(), Now: k.clock.Now(),
+	}
+	found, err := k.children.Find(ctx, db, cachedChildren(db.Name)...)
+	if err != nil {
+		return observed, err
+	}
+	observed.Children = found
+	for _, object := range liveChildren(db.Name) {
+		if err := k.children.FindLive(ctx, db, object, found); err != nil {
+			return observed, err
+		}
+	}
+	if observed.Pods, err = k.observePods(ctx, db); err != nil {
+		return observed, err
+	}
+	var stored map[string][]byte
+	if object, there := found.Get(postgresql.Ref(db, "Secret", postgresql.CertificatesName(db.Name))); there {
+		if secret, isSecret := object.(*corev1.Secret); isSecret {
+			stored = secret.Data
+		}
+	}
+	observed.Certificates, observed.CertificatesChange, err = certificates(db, stored, observed.Now)
+	return observed, err
+}
+
+// cachedChildren are all objects in the cache that a PostgreSQL of this name can own.
+func cachedChildren(name string) []plan.Object {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	possible := []plan.Object{
+		&corev1.ConfigMap{ObjectMeta: named(contract.SettingsName(name))},
+		&corev1.ServiceAccount{ObjectMeta: named(postgresql.AccountName(name))},
+		&rbacv1.Role{ObjectMeta: named(postgresql.AccountName(name))},
+		&rbacv1.RoleBinding{ObjectMeta: named(postgresql.AccountName(name))},
+		&corev1.Service{ObjectMeta: named(contract.PeerServiceName(name))},
+		&corev1.Service{ObjectMeta: named(contract.WriteServiceName(name))},
+		&corev1.Service{ObjectMeta: named(name + "-ro")},
+		&corev1.Service{ObjectMeta: named(name + "-r")},
+		&appsv1.StatefulSet{ObjectMeta: named(name)},
+		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
+	}
+	for ordinal := range postgresql.MaxReplicas {
+		possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.VolumeName(name, ordinal))})
+	}
+	return possible
+}
+
+// liveChildren are those that no cache holds.
+func liveChildren(name string) []plan.Object {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	return []plan.Object{
+		&corev1.Secret{ObjectMeta: named(postgresql.CertificatesName(name))},
+		&corev1.Secret{ObjectMeta: named(postgresql.ApplicationName(name))},
+		&coordinationv1.Lease{ObjectMeta: named(name)},
+		&discoveryv1.EndpointSlice{ObjectMeta: named(contract.WriteServiceName(name))},
+	}
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+func (k kind) observePods(ctx context.Context, db *databasev1.PostgreSQL) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := k.client.List(ctx, &pods, client.InNamespace(db.Namespace), client.MatchingFields{podOwnerIndex: db.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s/%s: %w", db.Namespace, db.Name, err)
+	}
+	return pods.Items, nil
+}
+
+// password returns a new password of 256 random bits, which needs no escaping in a URL.
+func password() string {
+	const length = 32
+	random := make([]byte, length)
+	_, _ = rand.Read(random) // It never fails: crypto/rand ends the program instead.
+	return base64.RawURLEncoding.EncodeToString(random)
+}

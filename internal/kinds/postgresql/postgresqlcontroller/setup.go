@@ -1,0 +1,124 @@
+package postgresqlcontroller
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/registration"
+)
+
+// podOwnerIndex finds the pods of a PostgreSQL by its name.
+const podOwnerIndex = "postgresql"
+
+// Registration returns what PostgreSQLs add to the manager.
+func Registration() registration.Kind {
+	return registration.New(registration.Kind{
+		Name:        postgresql.Controller,
+		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme},
+		Setup:       setup,
+		Hooks:       scaleHooks,
+		Needs: []watch.Need{
+			watch.All(&databasev1.PostgreSQL{}),
+			{Object: &corev1.Pod{}, Select: watch.OwnedPods, Unused: []watch.Part{watch.ManagedFields}},
+		},
+	}, admitted)
+}
+
+// setup adds the controller to the manager. What the manager grants to the instances it must have
+// itself: the rights of the part instance.
+//
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+// +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls/status,verbs=patch
+// +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls/finalizers,verbs=update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+func setup(ctx context.Context, in registration.Input) error {
+	manager := in.Manager
+	err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), watch.Index{
+		Object: &corev1.Pod{}, Name: podOwnerIndex, Values: func(object client.Object) []string {
+			if object.GetLabels()[api.LabelOwnerKind] != postgresql.Component {
+				return nil
+			}
+			return []string{object.GetLabels()[api.LabelOwner]}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := watch.Prefetch(ctx, manager.GetCache(), owned()...); err != nil {
+		return err
+	}
+	changed := builder.WithPredicates(watch.ContentChanged())
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(postgresql.Controller).
+		For(&databasev1.PostgreSQL{}, builder.WithPredicates(watch.SpecChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume), changed)
+	for _, child := range owned() {
+		if _, isVolume := child.(*corev1.PersistentVolumeClaim); !isVolume {
+			under = under.Owns(child, changed)
+		}
+	}
+	return under.WithOptions(in.Options()).Complete(newReconciler(in))
+}
+
+func newReconciler(in registration.Input) reconcile.Reconciler {
+	return registration.Complete(in, &reconciler.Reconciler[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision]{
+		Name:              postgresql.Controller,
+		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
+		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
+		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
+		Kind: kind{client: in.Manager.GetClient(), children: in.Children(), catalogue: in.PostgreSQLImages, instanceImage: in.InstanceImage,
+			clock: in.Clock},
+	})
+}
+
+// owned returns empty objects of the kinds of children that are cached.
+func owned() []client.Object {
+	return []client.Object{
+		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{},
+		&rbacv1.Role{}, &rbacv1.RoleBinding{}, &policyv1.PodDisruptionBudget{},
+	}
+}
+
+// ownerOfPod returns a request for the PostgreSQL that a pod's labels name.
+func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	if pod.GetLabels()[api.LabelOwnerKind] != postgresql.Component {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelOwner]}}}
+}
+
+// ownerOfVolume returns a request for the PostgreSQL that a claim is for. It has no owner reference
+// if it is retained.
+func ownerOfVolume(_ context.Context, claim client.Object) []reconcile.Request {
+	if claim.GetLabels()[api.LabelComponent] != postgresql.Component {
+		return nil
+	}
+	owner := types.NamespacedName{Namespace: claim.GetNamespace(), Name: claim.GetLabels()[api.LabelInstance]}
+	return []reconcile.Request{{NamespacedName: owner}}
+}

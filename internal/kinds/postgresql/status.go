@@ -1,0 +1,119 @@
+package postgresql
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Status returns the status of a defaulted PostgreSQL, given what was observed, decided and
+// written, and when to requeue without an event (0: never). It does not read the previous status.
+func Status(
+	db *databasev1.PostgreSQL, observed Observed, decided Decision, result plan.Result,
+) (databasev1.PostgreSQLStatus, time.Duration) {
+	about := &subject{db: db, observed: observed, decided: decided, result: result, instances: observed.Instances(db)}
+	about.primary = primaryOf(about.instances)
+	one := about.summarize()
+	status := databasev1.PostgreSQLStatus{
+		ObservedGeneration: db.Generation,
+		Replicas:           int32(len(about.instances)), //nolint:gosec // there are five at most, and some that end
+		ReadyReplicas:      about.ready(),
+		InstanceSummary:    fmt.Sprintf("%d/%d", about.ready(), db.Spec.Replicas),
+		Lag:                about.lag(),
+		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: part(db).Selector()}),
+		Conditions:         about.conditions(one),
+	}
+	if about.primary != nil {
+		status.Primary = about.primary.Pod.Name
+		status.Term = int64(about.primary.Report.Term) //nolint:gosec // terms are below 2^62
+		status.Timeline = int64(about.primary.Report.Timeline)
+	}
+	status.Phase = about.phase(one)
+	after := decided.RequeueAfter
+	if change := observed.CertificatesChange; !change.IsZero() {
+		after = requeue.Sooner(after, max(change.Sub(observed.Now), time.Second))
+	}
+	if one.Reason == databasev1.ReasonUpdating {
+		after = requeue.Sooner(after, startsFor/2)
+	}
+	return status, requeue.Sooner(after, about.evidence().RequeueAfter())
+}
+
+// subject is a PostgreSQL to summarize.
+type subject struct {
+	db        *databasev1.PostgreSQL
+	observed  Observed
+	decided   Decision
+	result    plan.Result
+	instances []Instance
+	// primary is nil if there is none.
+	primary *Instance
+}
+
+func (s *subject) ready() int32 {
+	count := int32(0)
+	for _, instance := range s.instances {
+		if instance.IsReady() {
+			count++
+		}
+	}
+	return count
+}
+
+// lag is the worst of all replicas.
+func (s *subject) lag() string {
+	worst := ""
+	for _, instance := range s.instances {
+		if instance.Report.Lag == "Minutes" || worst == "" {
+			worst = instance.Report.Lag
+		}
+	}
+	return worst
+}
+
+// evidence is what is known of the pods.
+func (s *subject) evidence() workload.Evidence {
+	if len(s.instances) == 0 {
+		return workload.Evidence{}
+	}
+	spec := podTemplate(s.db, s.observed).Spec
+	pods := make([]corev1.Pod, 0, len(s.instances))
+	for _, instance := range s.instances {
+		pods = append(pods, *instance.Pod)
+	}
+	return workload.Evidence{Pods: pods, Containers: append(spec.InitContainers, spec.Containers...), Now: s.observed.Now}
+}
+
+// wasReady reports whether the database has ever been ready.
+func (s *subject) wasReady() bool { return s.db.Status.FirstReadyTime != nil }
+
+func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
+	switch {
+	case s.db.Spec.Paused:
+		return databasev1.PhasePaused
+	case one.Severity == summary.Working:
+		return databasev1.PhaseRunning
+	case s.primary == nil && one.Severity >= summary.Failed:
+		return databasev1.PhaseFailed
+	case s.primary == nil && s.wasReady() && len(s.instances) > 0:
+		return databasev1.PhaseFailingOver
+	case s.primary == nil && len(s.instances) > 0:
+		return databasev1.PhaseCreating
+	case s.primary == nil:
+		return databasev1.PhasePending
+	case one.IsProblem():
+		return databasev1.PhaseDegraded
+	case s.wasReady():
+		return databasev1.PhaseUpdating
+	default:
+		return databasev1.PhaseCreating
+	}
+}

@@ -1,0 +1,134 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// says lets the program of an instance say what it is.
+func says(observed Observed, ordinal int, report contract.Report) Observed {
+	pod := newPod(observed.Pods[ordinal].Name, report)
+	if report.Role == contract.NoRole {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	observed.Pods[ordinal] = pod
+	return observed
+}
+
+// aged makes all pods older than a start takes.
+func aged(observed Observed) Observed {
+	for i := range observed.Pods {
+		observed.Pods[i].CreationTimestamp = metav1.NewTime(observed.Now.Add(-10 * startsFor))
+	}
+	return observed
+}
+
+// TestSummary: the first thing that is true and matters is what is said.
+func TestSummary(t *testing.T) {
+	db := newDatabase(replicas(3))
+	db.Status.FirstReadyTime = new(metav1.Now())
+	fresh := newDatabase(replicas(3))
+	foreign := plan.Result{Conflicts: []plan.Ref{Ref(db, "StatefulSet", "db")}}
+	noImage := running(db, 3)
+	noImage.Catalogue = nil
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		decided  Decision
+		result   plan.Result
+		ready    metav1.ConditionStatus
+		reason   string
+		phase    databasev1.PostgreSQLPhase
+		says     string
+	}{
+		"works": {db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{}, "True", "Available", "Running",
+			"db-0 takes writes, and all 3 instances take connections"},
+		"nothing is there yet": {fresh, empty(), Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Pending",
+			"the database is being created: there are no pods yet"},
+		"the first start": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Promoting"}), 1, contract.Report{State: "Cloning",
+			Percent: 40}), 2, contract.Report{}), Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Creating",
+			"db-0 (Promoting), db-1 (Cloning, 40 %), db-2 (no word yet)"},
+		"no primary": {db, aged(says(running(db, 3), 0, contract.Report{State: "Starting"})), Decision{Replicas: 3}, plan.Result{}, "False",
+			"FailingOver", "FailingOver", "no instance takes writes: db-0 (Starting), db-1 (Following), db-2 (Following)"},
+		"a volume that is not its own": {db, aged(says(running(db, 3), 2, contract.Report{State: "Ended", Problem: "foreign data"})),
+			Decision{Replicas: 3}, plan.Result{}, "False", "InstanceProblem", "Degraded", "db-2: foreign data"},
+		"a pod that has just been made": {db, says(running(db, 3), 2, contract.Report{State: "Starting"}), Decision{Replicas: 3}, plan.Result{},
+			"False", "Updating", "Updating", "1 instance is starting: db-2 (Starting)"},
+		"a replica that is away": {db, aged(says(running(db, 3), 2, contract.Report{State: "Waiting"})), Decision{Replicas: 3}, plan.Result{},
+			"False", "InstanceNotReady", "Degraded", "2 of 3 instances are ready; not ready: db-2 (Waiting)"},
+		"a replica that complains": {db, aged(says(running(db, 3), 1, contract.Report{Role: contract.Replica, State: "Following", Term: 4,
+			Problem: "the disk is full"})), Decision{Replicas: 3}, plan.Result{}, "False", "InstanceProblem", "Degraded", "db-1: the disk is full"},
+		"a foreign object": {db, aged(running(db, 3)), Decision{Replicas: 3}, foreign, "False", "Conflict", "Degraded",
+			"kubectl annotate -n shop statefulset/db mainstay.dev/adopt=PostgreSQL/db"},
+		"no image": {db, aged(noImage), Decision{Replicas: 3}, plan.Result{}, "False", "ImageNotConfigured", "Degraded",
+			"this installation has no image for PostgreSQL 17"},
+		"one more is wanted": {db, aged(running(db, 2)), Decision{Replicas: 3}, plan.Result{}, "False", "Scaling", "Updating",
+			"spec.replicas is 3, and 2 instances are there"},
+		"a pod is evicted": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &Victim{Name: "db-2"}}, plan.Result{}, "False", "Updating",
+			"Updating", "db-2 is being replaced"},
+		"a budget forbids that": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &Victim{Name: "db-2"}, Refused: "the budget"},
+			plan.Result{}, "False", "Updating", "Updating", "db-2 can't be replaced now: the budget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _ := Status(test.db, test.observed, test.decided, test.result)
+			ready := condition(status, "Ready")
+			if ready.Status != test.ready || ready.Reason != test.reason || status.Phase != test.phase ||
+				!strings.Contains(ready.Message, test.says) {
+				t.Errorf("got %s %s %s: %s", status.Phase, ready.Status, ready.Reason, ready.Message)
+			}
+		})
+	}
+}
+
+func condition(status databasev1.PostgreSQLStatus, kind string) metav1.Condition {
+	for _, one := range status.Conditions {
+		if one.Type == kind {
+			return one
+		}
+	}
+	return metav1.Condition{}
+}
+
+// TestConditions: what a database promises is said apart from whether all is well.
+func TestConditions(t *testing.T) {
+	db := newDatabase(replicas(3))
+	status, _ := Status(db, aged(says(says(running(db, 3), 1, contract.Report{State: "Waiting", Full: 90}), 2, contract.Report{})),
+		Decision{Replicas: 3}, plan.Result{})
+	if status.Primary != "db-0" || status.Term != 4 || status.Timeline != 2 || status.InstanceSummary != "1/3" {
+		t.Errorf("got %+v", status)
+	}
+	for kind, want := range map[string]string{
+		"Writable": "True Primary", "Durable": "False TooFewInstances", "StorageHealthy": "False NearlyFull", "Paused": "False Active",
+	} {
+		if got := condition(status, kind); string(got.Status)+" "+got.Reason != want {
+			t.Errorf("%s: got %+v", kind, got)
+		}
+	}
+	single := newDatabase()
+	status, _ = Status(single, aged(running(single, 1)), Decision{Replicas: 1}, plan.Result{})
+	if got := condition(status, "Durable"); got.Reason != databasev1.ReasonOneInstance {
+		t.Errorf("one instance: %+v", got)
+	}
+}
+
+// TestTwoPrimaries: of two that say so for a moment, the later one counts; what a pod says that
+// can't be read counts as nothing.
+func TestTwoPrimaries(t *testing.T) {
+	db := newDatabase(replicas(3))
+	observed := says(running(db, 3), 2, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
+	if got := primaryOf(observed.Instances(db)); got.Pod.Name != "db-2" {
+		t.Errorf("got %s", got.Pod.Name)
+	}
+	observed.Pods[2].Annotations[api.AnnotationInstance] = "{" + strings.Repeat("x", 5000)
+	if got := primaryOf(observed.Instances(db)); got.Pod.Name != "db-0" {
+		t.Errorf("got %s", got.Pod.Name)
+	}
+}

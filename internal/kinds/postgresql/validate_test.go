@@ -1,0 +1,69 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+)
+
+// TestValidate: each rule, refused once; what is accepted is in the golden files.
+func TestValidate(t *testing.T) {
+	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
+		`spec.version: Unsupported value: "11": supported values: "12"`:       func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
+		`spec.image: Invalid value: "A:b:c"`:                                  func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
+		`spec.replicas: Invalid value: 6: must be from 1 to 5`:                replicas(6),
+		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`:       func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:     func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
+		`spec.failover.acceptLoss: Invalid value: -1`:                         func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = -1 },
+		`spec.resources.limits.memory: Invalid value: "64Mi": must be at lea`: limit("64Mi"),
+	} {
+		problems := Validate(newDatabase(change))
+		if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want) {
+			t.Errorf("got %v, want %s", problems, want)
+		}
+	}
+	for _, db := range []*databasev1.PostgreSQL{newDatabase(), newDatabase(everything), newDatabase(limit("192Mi"))} {
+		if problems := Validate(db); len(problems) > 0 {
+			t.Error(problems)
+		}
+	}
+}
+
+func limit(memory string) func(*databasev1.PostgreSQLSpec) {
+	return func(s *databasev1.PostgreSQLSpec) {
+		s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+}
+
+// TestDefault: the durability follows from the number of instances, and nothing is filled in twice.
+func TestDefault(t *testing.T) {
+	for count, want := range map[int32]databasev1.Durability{1: "Preferred", 2: "Preferred", 3: "Required", 5: "Required"} {
+		db := newDatabase(replicas(count))
+		if before := db.DeepCopy(); db.Spec.Durability != want {
+			t.Errorf("%d: got %s", count, db.Spec.Durability)
+		} else if Default(db); before.Spec.Durability != db.Spec.Durability || before.Spec.Replicas != db.Spec.Replicas {
+			t.Errorf("%d: the second time, got %+v", count, db.Spec)
+		}
+	}
+}
+
+// TestWarn: what is legal but unwise.
+func TestWarn(t *testing.T) {
+	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
+		"PostgreSQL 14 has had no fixes since 2026-11-12": func(s *databasev1.PostgreSQLSpec) { s.Version = "14" },
+		"no write is acknowledged while one of them is away": func(s *databasev1.PostgreSQLSpec) {
+			s.Replicas, s.Durability = 2, databasev1.DurabilityRequired
+		},
+	} {
+		if got := Warn(newDatabase(change)); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+	if got := Warn(newDatabase(replicas(3))); len(got) != 0 {
+		t.Errorf("got %q", got)
+	}
+}
