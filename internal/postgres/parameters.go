@@ -1,0 +1,299 @@
+package postgres
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Limits of what a user sets: so many parameters, whose names and values have so many bytes.
+const (
+	MaxParameters      = 200
+	MaxParametersBytes = 32 << 10
+)
+
+// The oldest and the newest major version that are known.
+const (
+	oldest = 12
+	newest = 18
+)
+
+// table has one line for each parameter of the server that users may set, and a further line for
+// the versions in which it differs. hack/parameters writes it out of what servers say.
+//
+//go:embed parameters.tsv
+var table string
+
+// parameter is a line of the table: what versions from since to until accept.
+type parameter struct {
+	since, until int
+	// restarts is true if a change takes effect with a start of the server only.
+	restarts bool
+	// kind is that of pg_settings.vartype: bool, integer, real, enum or string.
+	kind, unit string
+	min, max   float64
+	values     []string
+}
+
+var parameters = sync.OnceValue(func() map[string][]parameter {
+	found := map[string][]parameter{}
+	for line := range strings.Lines(table) {
+		if name, p, err := parseParameter(strings.TrimSuffix(line, "\n")); err == nil { // A comment is none.
+			found[name] = append(found[name], p)
+		}
+	}
+	return found
+})
+
+func parseParameter(line string) (string, parameter, error) {
+	fields := strings.Split(line, "\t")
+	const columns = 9
+	if len(fields) != columns {
+		return "", parameter{}, fmt.Errorf("has %d fields: must have %d", len(fields), columns)
+	}
+	p := parameter{restarts: fields[3] == "restart", kind: fields[4], unit: fields[5]}
+	var errs [4]error
+	p.since, errs[0] = strconv.Atoi(fields[1])
+	p.until, errs[1] = strconv.Atoi(fields[2])
+	if p.kind == "integer" || p.kind == "real" {
+		p.min, errs[2] = strconv.ParseFloat(fields[6], 64)
+		p.max, errs[3] = strconv.ParseFloat(fields[7], 64)
+	}
+	if p.kind == "enum" {
+		p.values = strings.Split(fields[8], ",")
+	}
+	return fields[0], p, errors.Join(errs[:]...)
+}
+
+// CheckParameters checks all that a user sets for a server of that major version, 0 for any. Its
+// error names the first parameter, in the order of names, that is not accepted.
+func CheckParameters(major int, set map[string]string) error {
+	if len(set) > MaxParameters {
+		return fmt.Errorf("Too many: %d: must have at most %d items", len(set), MaxParameters) //nolint:staticcheck // As the API server says it.
+	}
+	size := 0
+	for name, value := range set {
+		if size += len(name) + len(value); size > MaxParametersBytes {
+			return fmt.Errorf("Too long: may not be more than %d bytes", MaxParametersBytes) //nolint:staticcheck // As the API server says it.
+		}
+	}
+	for _, setting := range Parameters(set) {
+		if err := CheckParameterOf(major, setting.Name, setting.Value); err != nil {
+			return fmt.Errorf("[%.80s]: Invalid value: %.100q: %w", setting.Name, setting.Value, err)
+		}
+	}
+	return nil
+}
+
+// Parameters returns what is set in the order of names.
+func Parameters(set map[string]string) []Setting {
+	settings := make([]Setting, 0, len(set))
+	for name, value := range set {
+		settings = append(settings, Setting{Name: name, Value: value})
+	}
+	slices.SortFunc(settings, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	return settings
+}
+
+// CheckParameter reports why a user may not set a parameter of the server to that value, whatever
+// version it has. The error says what is accepted; it has neither the name nor the value before it.
+func CheckParameter(name, value string) error { return CheckParameterOf(0, name, value) }
+
+// CheckParameterOf does so for a server of that major version, 0 for any. What it accepts in a
+// string, such as the name of a time zone, only the server can judge.
+func CheckParameterOf(major int, name, value string) error {
+	if err := checkSetting(Setting{Name: name, Value: value}); err != nil {
+		return err
+	}
+	if reason := Refused(name); reason != "" {
+		return errors.New("must not be set: " + reason)
+	}
+	if strings.Contains(name, ".") {
+		return nil // It is an extension's, which may not be there.
+	}
+	known := parameters()[name]
+	if len(known) == 0 {
+		return fmt.Errorf("is no parameter of PostgreSQL %s: %s", versions(major), near(name))
+	}
+	var refused error
+	for _, p := range known {
+		if major != 0 && (major < p.since || major > p.until) {
+			continue
+		}
+		if refused = p.check(name, value); refused == nil {
+			return nil
+		}
+	}
+	if refused == nil {
+		return fmt.Errorf("is no parameter of PostgreSQL %d: it is one of %d to %d", major, known[0].since, known[len(known)-1].until)
+	}
+	return refused
+}
+
+// NeedsRestart reports whether a change of a parameter takes effect with the next start only. Of an
+// extension's that is not known: the server says so itself.
+func NeedsRestart(major int, name string) bool {
+	return slices.ContainsFunc(parameters()[name], func(p parameter) bool {
+		return p.restarts && (major == 0 || major >= p.since && major <= p.until)
+	})
+}
+
+func versions(major int) string {
+	if major == 0 {
+		return fmt.Sprintf("%d to %d", oldest, newest)
+	}
+	return strconv.Itoa(major)
+}
+
+func (p parameter) check(name, value string) error {
+	if accepted, isLimited := lists[name]; isLimited {
+		return listOf(value, accepted, p.kind == "string")
+	}
+	switch p.kind {
+	case "bool":
+		if !slices.Contains([]string{"on", "off", "true", "false", "yes", "no", "1", "0"}, strings.ToLower(value)) {
+			return errors.New("must be on or off")
+		}
+	case "enum":
+		return oneOf(value, p.values)
+	case "integer", "real":
+		return p.checkNumber(name, value)
+	}
+	return nil
+}
+
+func oneOf(value string, accepted []string) error {
+	if slices.ContainsFunc(accepted, func(known string) bool { return strings.EqualFold(known, value) }) {
+		return nil
+	}
+	return errors.New("must be one of " + strings.Join(accepted, ", "))
+}
+
+// listOf accepts one of the names, or, if there may be many, names with commas between them.
+func listOf(value string, accepted []string, many bool) error {
+	if !many {
+		return oneOf(value, accepted)
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		if name = strings.TrimSpace(name); value != "" && !slices.Contains(accepted, name) {
+			return errors.New("must be a list of " + strings.Join(accepted, ", "))
+		}
+	}
+	return nil
+}
+
+// number is what the server reads without surprise: 010 is eight for it, and 0x10 sixteen.
+var number = regexp.MustCompile(`^(-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?) ?([A-Za-z]{0,3})$`)
+
+// units are those of the server (its guc.c): bytes and microseconds.
+var units = map[string]float64{
+	"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "8kB": 8 << 10,
+	"us": 1, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6, "d": 86400e6,
+}
+
+// sizes and durations are the units that go together.
+var (
+	sizes     = []string{"B", "kB", "MB", "GB", "TB"}
+	durations = []string{"us", "ms", "s", "min", "h", "d"}
+)
+
+func (p parameter) checkNumber(name, value string) error {
+	accepted := durations
+	switch {
+	case p.unit == "":
+		accepted = nil
+	case strings.HasSuffix(p.unit, "B"):
+		accepted = sizes
+	}
+	found := number.FindStringSubmatch(value)
+	if found == nil || found[2] != "" && !slices.Contains(accepted, found[2]) {
+		if accepted == nil {
+			return fmt.Errorf("must be a number from %s to %s, without a unit", p.bound(p.min), p.bound(p.max))
+		}
+		return fmt.Errorf("must be a number with one of the units %s", strings.Join(accepted, ", "))
+	}
+	amount, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		return errors.New("must be a number")
+	}
+	if found[2] != "" {
+		amount *= units[found[2]] / units[p.unit]
+	}
+	if p.kind == "integer" {
+		amount = math.RoundToEven(amount)
+	}
+	least := p.min
+	if ours, isHigher := leasts[name]; isHigher {
+		least = ours
+	}
+	if amount < least || amount > p.max {
+		return fmt.Errorf("must be from %s to %s", p.bound(least), p.bound(p.max))
+	}
+	return nil
+}
+
+func (p parameter) bound(of float64) string {
+	text := strconv.FormatFloat(of, 'g', 12, 64)
+	if size, isBlocks := strings.CutSuffix(p.unit, "kB"); isBlocks && size != "" {
+		return text + " times " + p.unit
+	}
+	return text + p.unit
+}
+
+// near names the parameters whose names are most like this one.
+func near(name string) string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var all []candidate
+	for known := range parameters() {
+		all = append(all, candidate{known, distance(name, known)})
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		if a.distance != b.distance {
+			return a.distance - b.distance
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	const most = 3
+	var names []string
+	for _, c := range all[:most] {
+		names = append(names, c.name)
+	}
+	return "the names most like it are " + strings.Join(names, ", ")
+}
+
+// distance is how many letters must be added, removed or replaced to make one name of the other
+// (Levenshtein). Names have at most 127 bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// ParametersQuery asks a server for its parameters, in the columns of the table but the versions.
+// Those that belong to an extension, or can't be set, are none.
+const ParametersQuery = `SELECT lower(name), CASE context WHEN 'postmaster' THEN 'restart' ELSE 'reload' END, vartype,
+	coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), coalesce(array_to_string(enumvals, ','), '')
+	FROM pg_settings WHERE context <> 'internal' AND name NOT LIKE '%.%' ORDER BY lower(name) COLLATE "C"`
