@@ -8,6 +8,7 @@ package instance
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -55,6 +56,8 @@ type Config struct {
 	// none.
 	SwitchFrom uint64
 	SwitchTo   string
+	// Parameters are the user's parameters of the server.
+	Parameters map[string]string
 }
 
 // Options are what an instance is made of.
@@ -89,7 +92,7 @@ type Instance struct {
 	failures  int
 	// failed is what failed last on the server, and why; "" once something has succeeded since.
 	failed string
-	// reloadsAt is when the server is to use new certificates; never if zero.
+	// reloadsAt is when the server is to use new certificates or parameters; never if zero.
 	reloadsAt time.Time
 	// led is the history of the server while it led last.
 	led election.History
@@ -156,6 +159,7 @@ func New(options Options) (*Instance, error) {
 	if err := i.inspect(contents); err != nil {
 		return nil, err
 	}
+	i.Engine.SetParameters(options.Config.Parameters)
 	i.configure(options.Config)
 	i.status.Store(&Status{Turn: i.started})
 	i.member.Store(new(i.core.Me))
@@ -166,6 +170,10 @@ func New(options Options) (*Instance, error) {
 // configure notes what the user decided.
 func (i *Instance) configure(config Config) {
 	config.Election.Positions = i.Engine
+	if !maps.Equal(config.Parameters, i.Config.Parameters) {
+		i.Engine.SetParameters(config.Parameters)
+		i.reloadsAt = time.Now()
+	}
 	i.Config = config
 	i.core.Configured(config.Election, config.Others)
 }

@@ -43,6 +43,8 @@ type database struct {
 	knocks int
 	// full is how full the volumes are, in percent. The disk below them is others' as well.
 	full atomic.Int64
+	// set are the parameters of the server.
+	set map[string]string
 }
 
 // program is one life of the program of a pod.
@@ -85,12 +87,6 @@ func (d *database) start(pod string) {
 	}
 	p := &program{ended: make(chan error, 1)}
 	d.engines[pod] = d.servers.Open(pod, v.Server(), func() election.Member { return p.instance.Member() })
-	var others []string
-	for _, other := range pods {
-		if other != pod {
-			others = append(others, other)
-		}
-	}
 	begun := time.Now()
 	logger := funcr.New(func(_, text string) { d.t.Log(time.Since(begun).Round(time.Millisecond), pod, text) }, funcr.Options{})
 	if !testing.Verbose() {
@@ -99,7 +95,7 @@ func (d *database) start(pod string) {
 	p.instance, err = New(Options{
 		Name: pod, PodUID: "uid-" + pod, Volume: v, Engine: d.engines[pod], Cluster: &cluster{d, pod}, Peers: &peers{d, pod},
 		Host: func(pod string) string { return pod }, Log: logger, Full: func() int { return int(d.full.Load()) },
-		Config: Config{Others: others, Election: election.Config{Instances: 3, Durability: election.Required, After: 5 * time.Second}},
+		Config: d.config(pod),
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -119,6 +115,15 @@ func (d *database) start(pod string) {
 		_ = v.Close()
 		p.ended <- err
 	}()
+}
+
+// config is that of a pod.
+func (d *database) config(pod string) Config {
+	return Config{
+		Others:     slices.DeleteFunc(slices.Clone(pods), func(other string) bool { return other == pod }),
+		Election:   election.Config{Instances: 3, Durability: election.Required, After: 5 * time.Second},
+		Parameters: d.set,
+	}
 }
 
 // program returns the running program of a pod, if it can be reached from another.

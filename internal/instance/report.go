@@ -60,7 +60,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
 		State: i.state(seen), Timeline: server.Timeline, Incarnation: i.core.Me.Incarnation,
-		Full: i.full, Problem: bound(seen.Problem),
+		Full: i.full, Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
 	}
 	switch {
 	case i.core.Leads():

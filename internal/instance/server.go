@@ -183,8 +183,8 @@ func (i *Instance) endOldClone() {
 	}
 }
 
-// reloadTime is how long the server may take to use new certificates, and reloadAgain when that is
-// tried again if it failed.
+// reloadTime is how long the server may take to use new certificates or parameters, and reloadAgain
+// when that is tried again if it failed.
 const (
 	reloadTime  = 3 * time.Second
 	reloadAgain = 10 * time.Second
@@ -195,14 +195,14 @@ func (i *Instance) CertificatesChanged(ctx context.Context) {
 	i.post(ctx, func() { i.reloadsAt = time.Now() })
 }
 
-// reload lets the server use new certificates, when nothing else is to be done.
+// reload lets the server use new certificates and parameters, when nothing else is to be done.
 func (i *Instance) reload(ctx context.Context) {
 	state := i.core.Server.State
 	if i.reloadsAt.IsZero() || time.Now().Before(i.reloadsAt) || i.operation != nil || state != election.Leading && state != election.Standby {
 		return
 	}
 	i.reloadsAt = time.Now().Add(reloadAgain)
-	op := &operation{name: "use new certificates", limit: reloadTime, harmless: true}
+	op := &operation{name: "use new certificates or parameters", limit: reloadTime, harmless: true}
 	begun := i.reloadsAt
 	i.begin(ctx, op, i.Engine.Reload, func() {
 		if i.reloadsAt.Equal(begun) { // They did not change again meanwhile.

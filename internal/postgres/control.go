@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // controlBytes is how much of global/pg_control is read: the server writes this much at once, so
@@ -43,6 +46,41 @@ type Control struct {
 	// MinRecoveryTimeline; 0 on a primary.
 	MinRecovery         LSN
 	MinRecoveryTimeline uint32
+	// MaxConnections and the others are the parameters with which the log was written: a standby with
+	// less of one can't replay it.
+	MaxConnections, MaxWorkerProcesses, MaxPreparedTransactions, MaxLocksPerTransaction uint32
+}
+
+// Needs returns what a standby of these data needs at least, by the names of the parameters.
+func (c Control) Needs() map[string]uint32 {
+	return map[string]uint32{
+		"max_connections": c.MaxConnections, "max_worker_processes": c.MaxWorkerProcesses,
+		"max_prepared_transactions": c.MaxPreparedTransactions, "max_locks_per_transaction": c.MaxLocksPerTransaction,
+	}
+}
+
+// builtIn are the server's own values of these parameters, where none is set.
+var builtIn = map[string]float64{
+	"max_connections": 100, "max_worker_processes": 8, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,
+}
+
+// Raise returns the settings that must come after those, so that a server has what it needs; none
+// if it has.
+func Raise(settings []Setting, needs map[string]uint32) []Setting {
+	var raised []Setting
+	for name, least := range needs {
+		has := builtIn[name]
+		for _, setting := range settings {
+			if value, err := strconv.ParseFloat(setting.Value, 64); err == nil && setting.Name == name {
+				has = value
+			}
+		}
+		if has < float64(least) {
+			raised = append(raised, Setting{Name: name, Value: strconv.FormatUint(uint64(least), 10)})
+		}
+	}
+	slices.SortFunc(raised, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	return raised
 }
 
 // layouts says, for each version of the file, where its checksum is. What is read here is at the
@@ -78,6 +116,8 @@ func ReadControl(content []byte) (Control, error) {
 		Major: major, System: number.Uint64(content), State: State(number.Uint32(content[16:])),
 		Checkpoint: LSN(number.Uint64(content[32:])), Timeline: number.Uint32(content[48:]),
 		MinRecovery: LSN(number.Uint64(content[136:])), MinRecoveryTimeline: number.Uint32(content[144:]),
+		MaxConnections: number.Uint32(content[180:]), MaxWorkerProcesses: number.Uint32(content[184:]),
+		MaxPreparedTransactions: number.Uint32(content[192:]), MaxLocksPerTransaction: number.Uint32(content[196:]),
 	}
 	if control.State > InProduction {
 		return Control{}, fmt.Errorf("pg_control has the state %d, which is unknown", control.State)

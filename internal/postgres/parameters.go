@@ -15,7 +15,7 @@ import (
 // Limits of what a user sets: so many parameters, whose names and values have so many bytes.
 const (
 	MaxParameters      = 200
-	MaxParametersBytes = 32 << 10
+	MaxParametersBytes = 8 << 10
 )
 
 // The oldest and the newest major version that are known.

@@ -101,12 +101,12 @@ func TestCheckParameters(t *testing.T) {
 		many[fmt.Sprintf("a.b%d", number)] = "1"
 	}
 	for number := range 10 {
-		long[fmt.Sprintf("a.b%d", number)] = strings.Repeat("x", 4<<10)
+		long[fmt.Sprintf("a.b%d", number)] = strings.Repeat("x", 1<<10)
 	}
 	for want, set := range map[string]map[string]string{
 		"":                                      {"work_mem": "64MB", "jit": "on"},
 		"Too many: 201: must have at most 200":  many,
-		"may not be more than 32768 bytes":      long,
+		"may not be more than 8192 bytes":       long,
 		`[fsync]: Invalid value: "off": must`:   {"work_mem": "64MB", "fsync": "off"},
 		`[jit]: Invalid value: "x": must be on`: {"work_mem": "x", "jit": "x"},
 	} {

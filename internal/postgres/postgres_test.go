@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,9 +33,29 @@ func TestReadControl(t *testing.T) {
 		18: {System: 7711237695906418409, Checkpoint: 0x1765b78},
 	} {
 		want.Major, want.State, want.Timeline = major, ShutDown, 1
+		want.MaxConnections, want.MaxWorkerProcesses, want.MaxLocksPerTransaction = 100, 8, 64
 		if got, err := ReadControl(control(t, major)); err != nil || got != want {
 			t.Errorf("%d: got %+v, %v, want %+v", major, got, err, want)
 		}
+	}
+}
+
+// TestRaise: a standby gets what it needs, and no less than what is set.
+func TestRaise(t *testing.T) {
+	needs := Control{MaxConnections: 150, MaxWorkerProcesses: 16, MaxLocksPerTransaction: 64}.Needs()
+	for _, test := range []struct {
+		settings, want []Setting
+	}{
+		{nil, []Setting{{"max_connections", "150"}, {"max_worker_processes", "16"}}},
+		{[]Setting{{"max_connections", "200"}, {"max_connections", "60"}, {"max_worker_processes", "17"}}, []Setting{{"max_connections", "150"}}},
+		{[]Setting{{"max_connections", "150"}, {"max_worker_processes", "20"}}, nil},
+	} {
+		if got := Raise(test.settings, needs); !slices.Equal(got, test.want) {
+			t.Errorf("%v: got %v, want %v", test.settings, got, test.want)
+		}
+	}
+	if got := Raise(nil, nil); len(got) != 0 {
+		t.Errorf("nothing is needed: got %v", got)
 	}
 }
 

@@ -34,11 +34,15 @@ type Settings struct {
 	// none.
 	SwitchFrom uint64 `json:"switchFrom,omitempty"`
 	SwitchTo   string `json:"switchTo,omitempty"`
+	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
+	// leaves out what its server does not accept, and reports that.
+	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
 // The limits of settings.
 const (
-	maxSettingsBytes = 4 << 10
+	maxSettingsBytes = 64 << 10
+	maxParameters    = 200
 	maxPods          = 5
 	shortestAfter    = 5 * time.Second
 	longestAfter     = 5 * time.Minute
@@ -83,6 +87,9 @@ func (s Settings) Check() error {
 	}
 	if s.SwitchTo != "" && !slices.Contains(s.Pods, s.SwitchTo) {
 		return fmt.Errorf("switchTo: Invalid value: %.100q: must be one of pods", s.SwitchTo)
+	}
+	if len(s.Parameters) > maxParameters {
+		return fmt.Errorf("parameters: Too many: %d: must have at most %d items", len(s.Parameters), maxParameters)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,13 +10,13 @@ import (
 )
 
 func TestParseSettings(t *testing.T) {
-	settings, err := ParseSettings(`{"pods":["db-0","db-1"],"durability":"Preferred","switchFrom":3,"switchTo":"db-1"}`)
+	settings, err := ParseSettings(`{"pods":["db-0","db-1"],"durability":"Preferred","switchFrom":3,"switchTo":"db-1","parameters":{"work_mem":"8MB"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := settings.Election()
 	if config.Durability != election.Preferred || config.After != 11*time.Second || config.Instances != 2 ||
-		settings.SwitchFrom != 3 || settings.SwitchTo != "db-1" {
+		settings.SwitchFrom != 3 || settings.SwitchTo != "db-1" || settings.Parameters["work_mem"] != "8MB" {
 		t.Errorf("got %+v and %+v", settings, config)
 	}
 }
@@ -32,7 +33,10 @@ func TestParseSettingsRefuses(t *testing.T) {
 		`{"pods":["a"],"failoverAfter":"soon"}`: `failoverAfter: Invalid value: "soon"`,
 		`{"pods":["a"],"switchTo":"b"}`:         `switchTo: Invalid value: "b": must be one of pods`,
 		`{"pods":"` + strings.Repeat("a", 5000): "instance.json: ",
-		`{"pods":["a"],"failoverAfter":"` + strings.Repeat("1", 1000) + `"}`: "failoverAfter: Invalid value",
+		`{"pods":["a"],"parameters":{"x":"` + strings.Repeat("a", 70000) + `"}}`: "instance.json: ",
+		`{"pods":["a"],"parameters":{` + many(201) + `}}`:                        "parameters: Too many: 201: must have at most 200",
+		`{"pods":["a"],"parameters":{"jit":true}}`:                               "instance.json: ",
+		`{"pods":["a"],"failoverAfter":"` + strings.Repeat("1", 1000) + `"}`:     "failoverAfter: Invalid value",
 	} {
 		if _, err := ParseSettings(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%.60s: got %v, want %q", text, err, want)
@@ -64,4 +68,13 @@ func FuzzSettings(f *testing.F) {
 			t.Errorf("%q: %+v", text, config)
 		}
 	})
+}
+
+// many returns so many parameters as JSON.
+func many(count int) string {
+	var all []string
+	for number := range count {
+		all = append(all, fmt.Sprintf(`"a.b%d":"1"`, number))
+	}
+	return strings.Join(all, ",")
 }

@@ -21,10 +21,10 @@ type Upstream struct {
 // Progress says how far a long operation is, in bytes. Total is 0 while it is not known.
 type Progress func(done, total int64)
 
-// Engine runs one server on the data of one directory. All operations but Kill, Observe and Changed
-// are called one at a time, and each returns when it is done, or with an error that says what to do
-// about it. After an error, but of Reload, the server is killed and started anew, never used as it
-// is. An operation whose context ends has failed.
+// Engine runs one server on the data of one directory. All operations but Kill, SetParameters,
+// Observe and Changed are called one at a time, and each returns when it is done, or with an error
+// that says what to do about it. After an error, but of Reload, the server is killed and started
+// anew, never used as it is. An operation whose context ends has failed.
 type Engine interface {
 	election.Positions
 
@@ -51,8 +51,13 @@ type Engine interface {
 	// SetRule tells the server what its commits wait for; a standby, for when it leads. It returns
 	// when that was told: Observation.Settled says when it counts.
 	SetRule(ctx context.Context, rule election.Rule) error
+	// SetParameters notes the user's parameters of the server, at once: they count from the next
+	// Reload on, or from the next start where the server wants that. What it does not accept is left
+	// out, and is Observation.Problem. It may be called at any time.
+	SetParameters(parameters map[string]string)
 	// Reload lets the server use the certificates that its directory has now, for connections from
-	// now on. After an error it may be called again: what the data's safety rests on is as it was.
+	// now on, and the parameters that were set last. After an error it may be called again: what the
+	// data's safety rests on is as it was.
 	Reload(ctx context.Context) error
 	// Promote lets a standby without source lead, on that timeline. It fails, with the server
 	// killed, if it came up on another.
@@ -97,6 +102,8 @@ type Observation struct {
 	Connected bool
 	// Lag is how far a standby's replay is behind, in time; 0 if it is not, or not known.
 	Lag time.Duration
+	// PendingRestart is true if a parameter that was set counts from the next start on only.
+	PendingRestart bool
 	// Problem says why the server does not do what it was told, for people; "" if it does.
 	Problem string
 }

@@ -41,8 +41,9 @@ const (
 	serverDirectory = "server"
 )
 
-// maxFileBytes limits what is read of our own files: they have some hundred bytes.
-const maxFileBytes = 16 << 10
+// maxFileBytes limits what is read of our own files: the settings have 64 KiB at most, all others
+// some hundred bytes.
+const maxFileBytes = 64 << 10
 
 // Volume is the opened volume of one instance. Its methods may be called by several goroutines, but
 // Save by one at a time.

@@ -172,7 +172,7 @@ func TestWhatAVolumeRefuses(t *testing.T) {
 		"a promise of a megabyte": {func(t *testing.T, path string) {
 			t.Helper()
 			write(t, filepath.Join(path, "election.json"), strings.Repeat(" ", 1<<20))
-		}, "has more than 16384 bytes"},
+		}, "has more than 65536 bytes"},
 		"data without incarnation": {func(t *testing.T, path string) {
 			t.Helper()
 			if err := os.Mkdir(filepath.Join(path, "data"), 0o700); err != nil {

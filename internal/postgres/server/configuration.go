@@ -89,6 +89,8 @@ type configuration struct {
 	leads bool
 	// clients is false while only our own sessions may connect.
 	clients bool
+	// needs are what a standby needs at least of some parameters.
+	needs map[string]uint32
 	// generation is how often the server was told another configuration. It stands in the
 	// configuration, so that a session shows which one the server has.
 	generation int
@@ -152,12 +154,6 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 	if major < 13 {
 		keep = []postgres.Setting{{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}}
 	}
-	defaults := []postgres.Setting{
-		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
-		{Name: "log_timezone", Value: "UTC"}, {Name: "lc_messages", Value: "C"}, {Name: "jit", Value: "off"}, {Name: "wal_level", Value: "replica"},
-		{Name: "password_encryption", Value: "scram-sha-256"}, {Name: "tcp_keepalives_idle", Value: "10"},
-		{Name: "max_wal_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
-	}
 	ours := []postgres.Setting{
 		{Name: "ssl", Value: "on"}, {Name: "ssl_cert_file", Value: filepath.Join(e.Certificates, "tls.crt")},
 		{Name: "ssl_key_file", Value: filepath.Join(e.Certificates, "tls.key")},
@@ -167,11 +163,24 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 		{Name: "max_wal_senders", Value: "20"}, {Name: "max_replication_slots", Value: "20"},
 		{Name: "wal_sender_timeout", Value: streamTimeout}, {Name: "wal_receiver_timeout", Value: streamTimeout},
 		{Name: "wal_receiver_status_interval", Value: "1s"}, {Name: "wal_retrieve_retry_interval", Value: retryEvery},
+		{Name: "lc_messages", Value: "C"}, {Name: "password_encryption", Value: "scram-sha-256"},
 		{Name: "hot_standby_feedback", Value: "off"}, {Name: "max_standby_streaming_delay", Value: patience(c.source)},
 		{Name: "max_standby_archive_delay", Value: patience(c.source)}, {Name: "archive_mode", Value: "off"},
 		{Name: "mainstay.generation", Value: strconv.Itoa(c.generation)},
 	}
-	return postgres.Configuration(slices.Concat(defaults, e.Parameters, ours, keep))
+	return postgres.Configuration(slices.Concat(e.settable(major, c), ours, keep))
+}
+
+// settable returns the settings that a user may change: our defaults, the user's, and what a
+// standby needs.
+func (e *Engine) settable(major int, c configuration) []postgres.Setting {
+	settings := append([]postgres.Setting{
+		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
+		{Name: "log_timezone", Value: "UTC"}, {Name: "jit", Value: "off"}, {Name: "wal_level", Value: "replica"},
+		{Name: "tcp_keepalives_idle", Value: "10"},
+		{Name: "max_wal_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
+	}, e.parameters(major)...)
+	return append(settings, postgres.Raise(settings, c.needs)...)
 }
 
 // patience is how long the replay waits for readers. Without a source nothing may hold it up,

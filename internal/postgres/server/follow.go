@@ -63,8 +63,21 @@ func (e *Engine) Reload(ctx context.Context) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	if err := e.reload(ctx, l, l.wrote); err != nil {
-		return fmt.Errorf("letting the server use new certificates: %w", err)
+	c := l.wrote
+	if !c.leads {
+		// What was replayed since may need more, or less.
+		control, err := readControl(e.Data)
+		if err != nil {
+			return err
+		}
+		c.needs = control.Needs()
+	}
+	err = e.reload(ctx, l, c)
+	if err == nil {
+		err = e.judge(ctx, l)
+	}
+	if err != nil {
+		return fmt.Errorf("letting the server use new certificates and parameters: %w", err)
 	}
 	return nil
 }

@@ -65,6 +65,8 @@ type Call struct {
 	Rule     election.Rule
 	Timeline uint32
 	Within   time.Duration
+	// Parameters are those of the user.
+	Parameters map[string]string
 }
 
 // Answer is what became of it.
@@ -159,6 +161,11 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		err = i.engine.Promote(ctx, call.Timeline)
 	case "stop":
 		err = i.engine.StopCleanly(ctx)
+	case "parameters":
+		i.engine.SetParameters(call.Parameters)
+		if _, running := i.engine.current(); running == nil {
+			err = i.engine.Reload(ctx)
+		}
 	case "kill":
 		i.engine.Kill()
 	case "know":

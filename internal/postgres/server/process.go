@@ -39,6 +39,7 @@ func (e *Engine) launch(kills uint64, major int, wrote configuration, state elec
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{
 		major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, told: func() {}, output: &lines{to: e.Log},
+		started: e.settable(major, wrote), hasUsers: len(e.parameters(major)) > 0,
 	}
 	command, err := e.command("postgres", arguments...)
 	if err == nil {
@@ -127,6 +128,9 @@ func (e *Engine) attend(l *life, command *exec.Cmd) {
 	if err != nil {
 		problem = fmt.Sprintf("the server ended (%v): %s", err, l.output.last())
 	}
+	if err != nil && !l.output.answered() {
+		e.didNotStart(l, l.output.last())
+	}
 	e.forget(l, problem)
 }
 
@@ -180,6 +184,13 @@ func (l *lines) quieten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers, l.said, l.latest = true, "", ""
+}
+
+// answered reports whether the server has answered.
+func (l *lines) answered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.answers
 }
 
 // copy passes on what is read until the end. What is too long of a line is dropped.

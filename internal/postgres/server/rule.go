@@ -57,7 +57,7 @@ func (e *Engine) proveFlag(ctx context.Context, l *life) error {
 		return nil
 	}
 	for range 2 {
-		if err := e.tell(ctx, "CHECKPOINT"); err != nil {
+		if err := e.checkpoint(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,8 +36,6 @@ type Options struct {
 	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means a tenth of
 	// the volume, 64 at least and 1024 at most.
 	KeepWAL int
-	// Parameters are the user's settings. Those that the safety of the data rests on are ours.
-	Parameters []postgres.Setting
 	// Environment is that of the server's processes, with a PATH to its binaries.
 	Environment []string
 	// Log is written the server's log, line by line.
@@ -62,6 +61,7 @@ type Engine struct {
 	abort context.CancelFunc
 	// unflushed is the start of the oldest heartbeat that the local disk has not taken.
 	unflushed time.Time
+	users     users
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -78,6 +78,10 @@ type life struct {
 	exited chan struct{}
 	// wrote is what the configuration files say now; touched by one operation at a time.
 	wrote configuration
+	// started are the settings that it was started with, as far as a user may set them, and hasUsers
+	// is true if there were any of a user.
+	started  []postgres.Setting
+	hasUsers bool
 	// output passes its log on.
 	output *lines
 	// hasFlag is true while commits are known to ask whether they have to wait. It is guarded by
@@ -109,6 +113,7 @@ func (e *Engine) Observe() engine.Observation {
 	observed := e.observed
 	observed.UnflushedSince = e.unflushed
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
+	observed.Problem = cmp.Or(observed.Problem, e.users.problem())
 	return observed
 }
 

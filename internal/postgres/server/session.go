@@ -32,16 +32,34 @@ func (e *Engine) connectNoticing(ctx context.Context, notice pgconn.NoticeHandle
 	config.OnNotice = notice
 	config.Fallbacks, config.ConnectTimeout = nil, connectTimeout
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	// Whatever a user sets for all sessions, or for ours, these measure and lead the server.
 	config.RuntimeParams = map[string]string{
+		"client_encoding": "UTF8", "standard_conforming_strings": "on", "client_min_messages": "warning",
+		"default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "DateStyle": "ISO",
 		"application_name": "mainstay", "lock_timeout": "2s", "search_path": "pg_catalog", "synchronous_commit": "on",
 		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10), "idle_in_transaction_session_timeout": "10s",
 		"default_transaction_read_only": "off",
+	}
+	major := e.major()
+	if major >= 14 {
+		config.RuntimeParams["idle_session_timeout"] = "0"
+	}
+	if major >= 17 {
+		config.RuntimeParams["transaction_timeout"] = "0"
 	}
 	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
 	return session, nil
+}
+
+// major is the version of the server that runs; 0 if none does.
+func (e *Engine) major() int {
+	if l, err := e.current(); err == nil {
+		return l.major
+	}
+	return 0
 }
 
 // disconnect ends a session without waiting for a server that hangs.
@@ -66,8 +84,8 @@ func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
 	return nil
 }
 
-// tell runs a statement in a session of its own, without a bound but the context's.
-func (e *Engine) tell(ctx context.Context, statement string) error {
+// checkpoint lets the server write all that it has in memory, without a bound but the context's.
+func (e *Engine) checkpoint(ctx context.Context) error {
 	session, err := e.connect(ctx)
 	if err != nil {
 		return err
@@ -76,8 +94,8 @@ func (e *Engine) tell(ctx context.Context, statement string) error {
 	if _, err := session.Exec(ctx, "SET statement_timeout = 0"); err != nil {
 		return fmt.Errorf("preparing a session: %w", err)
 	}
-	if _, err := session.Exec(ctx, statement); err != nil {
-		return fmt.Errorf("telling the server to %.20s: %w", statement, err)
+	if _, err := session.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("asking for a checkpoint: %w", err)
 	}
 	return nil
 }

@@ -74,6 +74,11 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
+	control, err := readControl(e.Data)
+	if err != nil {
+		return fmt.Errorf("starting the server as a standby: %w", err)
+	}
+	c.needs = control.Needs()
 	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
 		return err
 	}
@@ -128,6 +133,10 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	if err != nil {
 		return err
 	}
+	return e.resume(ctx, kills, major, rule)
+}
+
+func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule election.Rule) error {
 	if err := remove(e.Data, standbySignal); err != nil {
 		return err
 	}
@@ -180,6 +189,9 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	}
 	c := l.wrote
 	c.leads, c.clients, c.source = true, true, nil
+	if !e.isRaised(l) {
+		c.needs = nil
+	}
 	if len(c.rule.Set) == 0 {
 		e.setFlag(l, false)
 	}
@@ -208,21 +220,11 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 	if err := e.plant(timeline); err != nil {
 		return err
 	}
-	ctx, cancel := l.within(ctx)
-	defer cancel()
-	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
-	err = e.ask(ctx, "SELECT pg_promote(false)", new(bool))
-	if err == nil {
-		err = e.answers(ctx, l, false)
+	isLowered, err := false, e.promote(ctx, l, timeline)
+	if err == nil && e.isRaised(l) {
+		isLowered, err = e.lower(ctx, l)
 	}
-	var came uint32
-	if err == nil {
-		came, err = e.ownTimeline(ctx)
-	}
-	if err == nil && came != timeline {
-		err = fmt.Errorf("the server came up on timeline %d", came)
-	}
-	if err == nil {
+	if err == nil && !isLowered {
 		err = e.lead(ctx, l, timeline)
 	}
 	if err != nil {
@@ -230,8 +232,26 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
 	}
 	// Until then pg_control says the old timeline, and who rewinds from here would be misled.
-	go func() { _ = e.tell(l.ctx, "CHECKPOINT") }()
+	go func() { _ = e.checkpoint(l.ctx) }()
 	return nil
+}
+
+// promote returns when the server takes writes, on that timeline.
+func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
+	if err := e.ask(ctx, "SELECT pg_promote(false)", new(bool)); err != nil {
+		return err
+	}
+	if err := e.answers(ctx, l, false); err != nil {
+		return err
+	}
+	came, err := e.ownTimeline(ctx)
+	if err == nil && came != timeline {
+		err = fmt.Errorf("the server came up on timeline %d", came)
+	}
+	return err
 }
 
 // plant makes the server's next timeline the claimed one.
@@ -272,7 +292,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 	// What it writes now, it need not write while nobody can.
 	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
 	defer stop()
-	_ = e.tell(checkpointing, "CHECKPOINT")
+	_ = e.checkpoint(checkpointing)
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
 	l.told()
 	if err := l.signal(syscall.SIGINT); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,7 +38,9 @@ type standbyLook struct {
 	// waits is at how many looks on end the startup process waited for the log, and nothing moved.
 	waits     int
 	connected bool
-	lag       time.Duration
+	// pauses is true while the replay was told to wait, or can't go on with the server's parameters.
+	pauses bool
+	lag    time.Duration
 	// since is when a source was first seen without a connection to it.
 	since time.Time
 }
@@ -79,7 +82,7 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	if !slices.Contains(waitsForWAL, event) || before.received != s.received || before.replayed != s.replayed {
 		s.waits = 0
 	}
-	s.connected, s.lag = status == "streaming", 0
+	s.connected, s.lag, s.pauses = status == "streaming", 0, event == "RecoveryPause"
 	if s.replayed < s.received && lag > 0 {
 		s.lag = time.Duration(lag * float64(time.Second))
 	}
@@ -158,6 +161,9 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	whole, err := look.whole(history)
 	if err != nil {
 		return err
+	}
+	if look.pauses && e.lacks(l) {
+		return l.signal(syscall.SIGINT) // It is started anew, with what it needs.
 	}
 	at := e.Clock.Now()
 	e.note(l, func(o *engine.Observation) {

@@ -91,18 +91,21 @@ type Server struct {
 	changed   chan struct{}
 
 	// The rest is guarded by servers.mu.
-	state      election.ServerState
-	data       data
-	source     engine.Upstream
-	final      bool
-	clean      bool
-	rule       election.Rule
-	committed  bool
-	lives      int
-	receivers  map[election.Member]*receiver
-	problem    string
-	failing    map[string]error
-	operations []string
+	state     election.ServerState
+	data      data
+	source    engine.Upstream
+	final     bool
+	clean     bool
+	rule      election.Rule
+	committed bool
+	lives     int
+	receivers map[election.Member]*receiver
+	problem   string
+	failing   map[string]error
+	// parameters are what was set last, loaded what the server has read, and started what it was
+	// started with.
+	parameters, loaded, started map[string]string
+	operations                  []string
 }
 
 type receiver struct {
@@ -246,6 +249,7 @@ func (s *Server) leader(from engine.Upstream) *Server {
 func (s *Server) Start(ctx context.Context) error {
 	return s.do(ctx, "Start", startTime, func() error {
 		s.state, s.source, s.final, s.clean, s.rule = election.Standby, engine.Upstream{}, true, false, election.Rule{}
+		s.loaded, s.started = s.parameters, s.parameters
 		return s.load()
 	})
 }
@@ -256,7 +260,7 @@ func (s *Server) Resume(ctx context.Context, rule election.Rule) error {
 		if err := s.load(); err != nil {
 			return err
 		}
-		s.rule = rule
+		s.rule, s.loaded, s.started = rule, s.parameters, s.parameters
 		s.lead()
 		return nil
 	})
@@ -356,7 +360,27 @@ func (s *Server) SetRule(ctx context.Context, rule election.Rule) error {
 
 // Reload implements [engine.Engine].
 func (s *Server) Reload(ctx context.Context) error {
-	return s.do(ctx, "Reload", time.Millisecond, func() error { return nil })
+	return s.do(ctx, "Reload", time.Millisecond, func() error {
+		s.loaded = s.parameters
+		return nil
+	})
+}
+
+// SetParameters implements [engine.Engine].
+func (s *Server) SetParameters(parameters map[string]string) {
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	s.parameters = parameters
+}
+
+// Restarts is a parameter that counts from the next start on only.
+const Restarts = "shared_buffers"
+
+// Parameters returns the parameters that the server has read.
+func (s *Server) Parameters() map[string]string {
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	return s.loaded
 }
 
 // Promote implements [engine.Engine].
@@ -397,7 +421,7 @@ func (s *Server) Kill() {
 func (s *Server) Observe() engine.Observation {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
-	seen := engine.Observation{Problem: s.problem, Server: election.Server{
+	seen := engine.Observation{Problem: s.problem, PendingRestart: s.loaded[Restarts] != s.started[Restarts], Server: election.Server{
 		State: s.state, Final: s.final, Clean: s.clean, Rule: s.rule, Timeline: s.data.Timeline, Committed: s.committed,
 	}}
 	if s.state == election.NoData {
