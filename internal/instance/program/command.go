@@ -51,6 +51,7 @@ type options struct {
 	database, namespace, pod, podUID string
 	engine                           string
 	volume, run, certificates        string
+	application                      string
 	// listen is the address of the server and of the peers, advertise the one that is published.
 	listen, advertise string
 	port, peerPort    int
@@ -93,6 +94,8 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
 	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
+	flags.StringVar(&o.application, "application", "/etc/mainstay/application",
+		"directory with username, password and dbname of the role and the database that the primary makes; none if it is missing")
 	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
 	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
 	flags.IntVar(&o.port, "port", 5432, "port of the server")

@@ -67,6 +67,8 @@ type Call struct {
 	Within   time.Duration
 	// Parameters are those of the user.
 	Parameters map[string]string
+	// Application is what is provided.
+	Application postgres.Application
 }
 
 // Answer is what became of it.
@@ -166,6 +168,8 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		if _, running := i.engine.current(); running == nil {
 			err = i.engine.Reload(ctx)
 		}
+	case "provide":
+		err = i.engine.Provide(ctx, call.Application)
 	case "kill":
 		i.engine.Kill()
 	case "know":

@@ -62,6 +62,8 @@ type Engine struct {
 	// unflushed is the start of the oldest heartbeat that the local disk has not taken.
 	unflushed time.Time
 	users     users
+	// complaint is what is wrong beside the server.
+	complaint string
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -113,7 +115,7 @@ func (e *Engine) Observe() engine.Observation {
 	observed := e.observed
 	observed.UnflushedSince = e.unflushed
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
-	observed.Problem = cmp.Or(observed.Problem, e.users.problem())
+	observed.Problem = cmp.Or(observed.Problem, e.users.problem(), e.complaint)
 	return observed
 }
 

@@ -1,0 +1,127 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/mainstay-platform/mainstay/internal/instance"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// serverOf is an instance and its server: what it is, what it was asked to provide, and what is
+// complained of.
+type serverOf struct {
+	report    contract.Report
+	provided  []postgres.Application
+	complaint string
+	err       error
+}
+
+func (s *serverOf) Status() instance.Status { return instance.Status{Report: s.report} }
+
+func (s *serverOf) Provide(_ context.Context, application postgres.Application) error {
+	s.provided = append(s.provided, application)
+	return s.err
+}
+
+func (s *serverOf) Complain(problem string) { s.complaint = problem }
+
+// write writes the files of a Secret.
+func write(t *testing.T, directory string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestApplication: a primary provides what the Secret says, once in each term and after each
+// change; a failure is told and tried again; a replica does nothing.
+func TestApplication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		server, directory := &serverOf{report: contract.Report{Role: contract.Replica, Term: 1}}, t.TempDir()
+		ended := make(chan error)
+		go func() {
+			ended <- (&application{directory: directory, of: server, server: server, log: logr.Discard()}).run(ctx)
+		}()
+		after := func(what string, long time.Duration, count int, complaint string) {
+			t.Helper()
+			time.Sleep(long)
+			synctest.Wait()
+			if len(server.provided) != count || !strings.Contains(server.complaint, complaint) || complaint == "" && server.complaint != "" {
+				t.Errorf("%s: provided %d times, want %d; complaint %q, want %q", what, len(server.provided), count, server.complaint, complaint)
+			}
+		}
+		write(t, directory, map[string]string{"username": "app", "password": "one", "dbname": "db"})
+		after("a replica", time.Minute, 0, "")
+		server.report.Role, server.err = contract.Primary, errors.New("no room")
+		after("a failure", 5*time.Second, 1, "no room")
+		server.err = nil
+		after("the next try", 15*time.Second, 2, "")
+		after("nothing new", time.Minute, 2, "")
+		write(t, directory, map[string]string{"password": "two"})
+		after("another password", 5*time.Second, 3, "")
+		write(t, directory, map[string]string{"username": "postgres"})
+		after("a name that is not accepted", 15*time.Second, 3, `the Secret of the application: username: Invalid value: "postgres"`)
+		server.report.Role = contract.Replica
+		after("a replica again", 15*time.Second, 3, "")
+		write(t, directory, map[string]string{"username": "app"})
+		server.report = contract.Report{Role: contract.Primary, Term: 2}
+		after("another term", 15*time.Second, 4, "")
+		if last := server.provided[3]; last != (postgres.Application{User: "app", Password: "two", Database: "db"}) {
+			t.Errorf("got %+v", last)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReadApplication: all is read from one state of a mounted Secret, and what is too long or half
+// there is refused.
+func TestReadApplication(t *testing.T) {
+	all := map[string]string{"username": "app", "password": "one", "dbname": "db"}
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"nothing", nil, ""},
+		{"other keys", map[string]string{"uri": "x"}, ""},
+		{"all", all, "app"},
+		{"no password", map[string]string{"username": "app", "dbname": "db"}, "password: Required value"},
+		{"too long", map[string]string{"username": strings.Repeat("a", 5000), "password": "x", "dbname": "db"}, "username: Too long"},
+	} {
+		directory := t.TempDir()
+		write(t, directory, test.files)
+		read, err := readApplication(directory)
+		if err == nil && read.User != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %+v, %v", test.name, read, err)
+		}
+	}
+	if read, err := readApplication(filepath.Join(t.TempDir(), "missing")); err != nil || read != (postgres.Application{}) {
+		t.Errorf("no directory: got %+v, %v", read, err)
+	}
+	directory := t.TempDir()
+	write(t, directory, map[string]string{"username": "old", "password": "one", "dbname": "db"})
+	state := filepath.Join(directory, "..2026")
+	if err := errors.Join(os.Mkdir(state, 0o700), os.Symlink("..2026", filepath.Join(directory, "..data"))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, state, all)
+	if read, err := readApplication(directory); err != nil || read.User != "app" {
+		t.Errorf("a mounted Secret: got %+v, %v", read, err)
+	}
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Application is the role as which an application connects, and the database that the role owns.
+type Application struct{ User, Password, Database string }
+
+// Limits of an application: the server's for names, and ours for a password.
+const (
+	maxIdentifier    = 63
+	maxPasswordBytes = 256
+)
+
+// Check returns an error that says which of the three can't be used, and why. It does not contain
+// the password.
+func (a Application) Check() error {
+	if err := checkName(a.User, "public", "none"); err != nil {
+		return fmt.Errorf("username: Invalid value: %.80q: %w", a.User, err)
+	}
+	if err := checkName(a.Database, "template0", "template1"); err != nil {
+		return fmt.Errorf("dbname: Invalid value: %.80q: %w", a.Database, err)
+	}
+	switch {
+	case a.Password == "":
+		return errors.New("password: Required value")
+	case len(a.Password) > maxPasswordBytes:
+		return fmt.Errorf("password: Too long: may not be more than %d bytes", maxPasswordBytes)
+	case strings.ContainsFunc(a.Password, func(r rune) bool { return r < ' ' || r > '~' }):
+		// Others are normalised before they are hashed, by each client in its own way.
+		return errors.New("password: must have letters, digits and signs of ASCII only, and no line break at its end")
+	}
+	return nil
+}
+
+func checkName(name string, reserved ...string) error {
+	switch {
+	case name == "" || len(name) > maxIdentifier:
+		return fmt.Errorf("must have 1 to %d bytes", maxIdentifier)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return errors.New("must be UTF-8 without control characters, such as a line break at its end")
+	case name == "postgres" || slices.Contains(reserved, name) || strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "mainstay_"):
+		return errors.New("is the server's or Mainstay's own: choose another name")
+	}
+	return nil
+}
+
+// QuoteName returns an identifier of SQL.
+func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// The parts of a verifier (RFC 5802, RFC 7677), and how often a password is hashed: as the server
+// does. Of a verifier that asks for more than maxIterations nothing is computed.
+const (
+	scheme        = "SCRAM-SHA-256"
+	iterations    = 4096
+	maxIterations = 100_000
+	saltBytes     = 16
+)
+
+// Verifier returns what the server keeps in place of a password, with a new salt. It takes that for
+// a password too, so that the password itself is in no statement, log or statistic.
+func Verifier(password string) (string, error) {
+	salt := make([]byte, saltBytes)
+	if _, err := rand.Read(salt); err != nil {
+		return "", fmt.Errorf("making a salt: %w", err)
+	}
+	return verifier(password, salt, iterations)
+}
+
+func verifier(password string, salt []byte, count int) (string, error) {
+	salted, err := pbkdf2.Key(sha256.New, password, salt, count, sha256.Size)
+	if err != nil {
+		return "", fmt.Errorf("hashing a password: %w", err)
+	}
+	client := sha256.Sum256(sign(salted, "Client Key"))
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("%s$%d:%s$%s:%s", scheme, count, encode(salt), encode(client[:]), encode(sign(salted, "Server Key"))), nil
+}
+
+func sign(key []byte, text string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// Verifies reports whether a verifier that a server keeps is one of the password. One that can't be
+// read is of none.
+func Verifies(kept, password string) bool {
+	const most = 1 << 10 // bytes
+	parts := strings.Split(kept, "$")
+	if len(kept) > most || len(parts) != 3 || parts[0] != scheme {
+		return false
+	}
+	count, salt, _ := strings.Cut(parts[1], ":")
+	number, err := strconv.Atoi(count)
+	if err != nil || number < 1 || number > maxIterations {
+		return false
+	}
+	decoded, err := base64.StdEncoding.DecodeString(salt)
+	if err != nil {
+		return false
+	}
+	made, err := verifier(password, decoded, number)
+	return err == nil && subtle.ConstantTimeCompare([]byte(made), []byte(kept)) == 1
+}

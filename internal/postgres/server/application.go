@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// ErrNoLeader is returned by what only a leader can do.
+var ErrNoLeader = errors.New("the server does not lead")
+
+// quietly lets a session be seen by nobody, and wait for no member: what it writes is written again
+// by the next leader, if it is lost. So nothing hangs while commits wait. A database takes as long
+// as the disk needs to copy an empty one.
+const quietly = "SET synchronous_commit = local; SET track_activities = off; SET log_statement = none; SET log_duration = off;" +
+	" SET log_min_duration_statement = -1; SET log_min_error_statement = panic; SET pg_stat_statements.track = none;" +
+	" SET statement_timeout = '60s'"
+
+// Provide makes the role and the database of an application where they are missing, and gives the
+// role its password. It may be called again at any time, also after it was interrupted: it looks at
+// what is there, and removes nothing. It runs beside the operations.
+func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if e.server().State != election.Leading {
+		return ErrNoLeader
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if _, err := session.Exec(ctx, quietly); err != nil {
+		return fmt.Errorf("preparing a session: %w", err)
+	}
+	if err := provideRole(ctx, session, a); err != nil {
+		return fmt.Errorf("making the role of the application: %w", err)
+	}
+	if err := provideDatabase(ctx, session, a); err != nil {
+		return fmt.Errorf("making the database of the application: %w", err)
+	}
+	return nil
+}
+
+func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	var isSuper bool
+	var kept string
+	err := session.QueryRow(ctx, "SELECT rolsuper, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1", a.User).Scan(&isSuper, &kept)
+	isNew := errors.Is(err, pgx.ErrNoRows)
+	switch {
+	case err != nil && !isNew:
+		return err
+	case isSuper:
+		// Who may write the Secret would become a superuser.
+		return fmt.Errorf("%.80q is a superuser: choose another name", a.User)
+	case !isNew && postgres.Verifies(kept, a.Password):
+		return nil
+	}
+	verifier, err := postgres.Verifier(a.Password)
+	if err != nil {
+		return err
+	}
+	statement := "ALTER ROLE " + postgres.QuoteName(a.User)
+	if isNew {
+		statement = "CREATE ROLE " + postgres.QuoteName(a.User) + " LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
+	}
+	_, err = session.Exec(ctx, statement+" PASSWORD "+quote(verifier))
+	return err
+}
+
+func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	var exists bool
+	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", a.Database).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = session.Exec(ctx, "CREATE DATABASE "+postgres.QuoteName(a.Database)+" OWNER "+postgres.QuoteName(a.User)+
+		" TEMPLATE template0 ENCODING 'UTF8'")
+	return err
+}
+
+// Complain lets [Engine.Observe] say what is wrong beside the server; "" if nothing is. What is
+// wrong with the server itself comes before.
+func (e *Engine) Complain(problem string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.complaint == problem {
+		return
+	}
+	e.complaint = problem
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
