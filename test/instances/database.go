@@ -196,7 +196,7 @@ func (d *Database) create(ctx context.Context, settings contract.Settings) error
 
 // furnish gives a pod its folders, certificates, and ways to the API server and the others.
 func (d *Database) furnish(pod *Pod) error {
-	for _, folder := range []string{"volume", "run", "certificates"} {
+	for _, folder := range []string{"volume", "run", "certificates", "application"} {
 		path := d.outside(pod.Name, folder)
 		if err := errors.Join(os.MkdirAll(path, 0o700), os.Chown(path, user, user)); err != nil {
 			return fmt.Errorf("making a folder of %s: %w", pod.Name, err)
@@ -274,7 +274,7 @@ func (p *Pod) launch(uid string, atEnd func()) (*Process, error) {
 		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
-		"--hosts="+strings.Join(hosts, ","), "--log-format=text")
+		"--hosts="+strings.Join(hosts, ","), "--application="+inside("application"), "--log-format=text")
 }
 
 // log is all that the program and its server have said.
