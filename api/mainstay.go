@@ -66,6 +66,9 @@ const (
 	AnnotationTerm = "database." + Domain + "/term"
 	// AnnotationInstance, on the pod of a database, is what its instance is, as JSON.
 	AnnotationInstance = "database." + Domain + "/instance"
+	// AnnotationParameters, on the pod template of a database, is a hash of the parameters that take
+	// effect with a start of the server only.
+	AnnotationParameters = "database." + Domain + "/parameters"
 	// LabelRole, on the pod of a database, is primary or replica, while it takes connections as
 	// that.
 	LabelRole = "database." + Domain + "/role"

@@ -63,6 +63,7 @@ var sequential = map[string]string{
 	"internal/instance/cluster":  "a lock guards what was logged last; the tests ask one thing after the other",
 	"internal/instance/program":  "what runs beside the tests of settings and probes is tried with real servers",
 	"internal/instance/volume":   "a lock keeps the removal of old data apart from the making of new; the tests use neither at once",
+	"internal/postgres":          "a sync.OnceValue reads the table of parameters",
 	"internal/postgres/server":   "what runs beside its tests is tried in the layer postgresql, with real servers",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",

@@ -58,7 +58,9 @@ func TestApplicationAndParameters(t *testing.T) {
 	leader := d.Published(t.Context())
 	leader.says("SHOW work_mem", "5MB")
 	leader.says(hasRole, "1")
-	d.configure(func(s *contract.Settings) { s.Parameters = map[string]string{"work_mem": "6MB", "shared_buffers": "64MB"} })
+	d.configure(func(s *contract.Settings) {
+		s.Parameters = map[string]string{"work_mem": "6MB", "shared_buffers": "64MB"}
+	})
 	for _, pod := range d.Pods {
 		pod.says("SHOW work_mem", "6MB")
 		d.Await("report of a restart to come", time.Minute, func() bool { return pod.Report(t.Context()).PendingRestart })

@@ -91,7 +91,7 @@ var effects = map[string]struct{ values, want string }{
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 	"environments":                    {"environments: [{name: production, aliases: [prod, live]}, {name: qa}]", "--environments=production:prod:live,qa\n"},
 	"kinds.postgresql":                {"kinds: {postgresql: {enabled: true}}", ",postgresql,"},
-	"databaseImages.postgresql": {"kinds: {postgresql: {enabled: true}}, databaseImages: {postgresql: {'17': 'r.io/pg:17.1'}}",
+	"databaseImages.postgresql": {"{kinds: {postgresql: {enabled: true}}, databaseImages: {postgresql: {'17': 'r.io/pg:17.1'}}}",
 		",17=r.io/pg:17.1,"},
 	"policy.allowedRegistries": {"policy: {allowedRegistries: [r.io/team, 'localhost:5000']}",
 		"--default-policy-registries=r.io/team,localhost:5000"},

@@ -10,24 +10,21 @@ import (
 // writes; the others receive them, take reads, and elect a new primary among themselves when it
 // fails. They do so without Mainstay's manager.
 //
-// +kubebuilder:object:root=true +kubebuilder:storageversion +kubebuilder:subresource:status
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=postgresqls,shortName=pg,categories={all,mainstay}
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether
-// the database is as its spec says"
-// +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.primary`,description="The
-// instance that takes writes"
-// +kubebuilder:printcolumn:name="Instances",type=string,JSONPath=`.status.instanceSummary`,description="Instances
-// that take connections, out of the desired ones"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the database is as its spec says"
+// +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.primary`,description="The instance that takes writes"
+// +kubebuilder:printcolumn:name="Instances",type=string,JSONPath=`.status.instanceSummary`,description="Instances that take connections, out of the desired ones"
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Timeline",type=integer,JSONPath=`.status.timeline`,priority=1
 // +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,42}[a-z0-9])?$')",fieldPath=".metadata",messageExpression="'metadata.name
-// ' + self.metadata.name + ' must be a DNS label of at most 44 characters, lower-case letters,
-// digits and -, starting with a letter (the names of its instances are longer)'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,42}[a-z0-9])?$')",fieldPath=".metadata",messageExpression="'metadata.name ' + self.metadata.name + ' must be a DNS label of at most 44 characters, lower-case letters, digits and -, starting with a letter (the names of its instances are longer)'"
 type PostgreSQL struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -51,33 +48,24 @@ type PostgreSQLList struct {
 
 // PostgreSQLSpec is the desired database. Only version and storage are required.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version
-// can't change: another major version needs a dump and a restore into a new
-// PostgreSQL",fieldPath=".version"
-// +kubebuilder:validation:XValidation:rule="(has(self.storageClassName) ? self.storageClassName :
-// ”) == (has(oldSelf.storageClassName) ? oldSelf.storageClassName :
-// ”)",message="spec.storageClassName can't change: the volumes
-// exist",fieldPath=".storageClassName"
-// +kubebuilder:validation:XValidation:rule="(has(self.runAsUser) ? self.runAsUser : 1000) ==
-// (has(oldSelf.runAsUser) ? oldSelf.runAsUser : 1000)",message="spec.runAsUser can't change: the
-// data belong to that user",fieldPath=".runAsUser"
-// +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage))
-// >= 0",message="spec.storage can't shrink: volumes only grow",fieldPath=".storage"
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version can't change: another major version needs a dump and a restore into a new PostgreSQL",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
+// +kubebuilder:validation:XValidation:rule="(has(self.runAsUser) ? self.runAsUser : 1000) == (has(oldSelf.runAsUser) ? oldSelf.runAsUser : 1000)",message="spec.runAsUser can't change: the data belong to that user",fieldPath=".runAsUser"
+// +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage)) >= 0",message="spec.storage can't shrink: volumes only grow",fieldPath=".storage"
 type PostgreSQLSpec struct {
 	// Version is the major version of the server: "12" to "18". 12, 13 and 14 get no more fixes
-	// from the PostgreSQL project. It can't be changed. +required
-	// +kubebuilder:validation:MaxLength=2 +kubebuilder:validation:XValidation:rule="self in ['12',
-	// '13', '14', '15', '16', '17', '18']",message="must be one of \"12\", \"13\", \"14\", \"15\",
-	// \"16\", \"17\" and \"18\", for example \"17\""
+	// from the PostgreSQL project. It can't be changed.
+	// +required
+	// +kubebuilder:validation:MaxLength=2
+	// +kubebuilder:validation:XValidation:rule="self in ['12', '13', '14', '15', '16', '17', '18']",message="must be one of \"12\", \"13\", \"14\", \"15\", \"16\", \"17\" and \"18\", for example \"17\""
 	Version string `json:"version"`
 
 	// Image of the server, with the programs postgres and initdb of that version on its PATH.
 	// Changing it to another minor version replaces the pods one after the other. Default: that of
-	// the installation for the version (databaseImages.postgresql of the chart's values). +optional
+	// the installation for the version (databaseImages.postgresql of the chart's values).
+	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must
-	// be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for
-	// example registry.example.com/postgresql:17.11"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/postgresql:17.11"
 	Image string `json:"image,omitempty"`
 
 	// ImagePullSecrets name Secrets of this namespace with credentials for registries.
@@ -88,16 +76,16 @@ type PostgreSQLSpec struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
 	// Replicas is the number of instances, 1 to 5; default 1. `kubectl scale postgresql` changes
-	// it. From 3 on, the database goes on without loss when any one of them fails. +optional
-	// +default=1 +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 5",message="must be
-	// from 1 to 5"
+	// it. From 3 on, the database goes on without loss when any one of them fails.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 5",message="must be from 1 to 5"
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Storage is the size of each instance's volume, at least 512Mi, for example 10Gi. It can grow,
-	// if the storage class allows it, and never shrinks. +required
-	// +kubebuilder:validation:XValidation:rule="isQuantity(self) &&
-	// quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least
-	// 512Mi, for example 10Gi"
+	// if the storage class allows it, and never shrinks.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least 512Mi, for example 10Gi"
 	Storage resource.Quantity `json:"storage"`
 
 	// StorageClassName is the class of the volumes. Default: the cluster's. It can't be changed.
@@ -109,10 +97,19 @@ type PostgreSQLSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
+	// Parameters of the server, by their names in its documentation, such as work_mem: "64MB". Those
+	// that need no restart take effect at once; for the others the pods are replaced one after the
+	// other. What replication and safety rest on can't be set. Default: memory and connections follow
+	// from resources.limits; everything else is the server's.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=200
+	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
+
 	// Durability is what a commit waits for. With Required it waits until enough instances have
 	// flushed it that no failover loses it, and waits as long as there are too few. With Preferred
 	// it does the same, but goes on alone when the others are gone; then only this primary may lead
-	// again. Default: Required from 3 instances on, else Preferred. +optional
+	// again. Default: Required from 3 instances on, else Preferred.
+	// +optional
 	// +kubebuilder:validation:Enum=Required;Preferred
 	Durability Durability `json:"durability,omitempty"`
 
@@ -168,18 +165,23 @@ type PostgreSQLSpec struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
+// ParameterValue is the value of a parameter of the server.
+//
+// +kubebuilder:validation:MaxLength=1024
+type ParameterValue string
+
 // Failover is when and how another instance takes over.
 type Failover struct {
 	// After is for how long the primary must be silent before another instance stands for election,
 	// from 5s to 5m; default 11s. A primary that ends, or whose server dies, is replaced at once.
-	// +optional +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') &&
-	// duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from
-	// 5s to 5m, in whole seconds, for example 11s"
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
 	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
 	// writes: status.term, as it is while nobody can be elected. It counts for that term alone. Use
-	// it when the other instances' volumes are lost for good. +optional
+	// it when the other instances' volumes are lost for good.
+	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`
 }
@@ -225,7 +227,8 @@ type PostgreSQLStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Creating, Running, FailingOver, Degraded, Failed or
-	// Paused. Programs should read the conditions. +optional
+	// Paused. Programs should read the conditions.
+	// +optional
 	Phase PostgreSQLPhase `json:"phase,omitempty"`
 	// Primary is the instance that takes writes; absent while there is none.
 	// +optional
@@ -252,9 +255,13 @@ type PostgreSQLStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// FirstReadyTime is when Ready became True for the first time; absent until then. It never
-	// changes afterwards. +optional
+	// changes afterwards.
+	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 	// Conditions are Ready, Progressing, Degraded, Paused, Writable, Durable and StorageHealthy;
-	// and Stalled while it is True. +optional +listType=map +listMapKey=type
+	// and Stalled while it is True.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

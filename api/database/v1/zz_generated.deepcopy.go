@@ -99,6 +99,13 @@ func (in *PostgreSQLSpec) DeepCopyInto(out *PostgreSQLSpec) {
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
+	if in.Parameters != nil {
+		in, out := &in.Parameters, &out.Parameters
+		*out = make(map[string]ParameterValue, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	out.Failover = in.Failover
 	if in.NodeSelector != nil {
 		in, out := &in.NodeSelector, &out.NodeSelector

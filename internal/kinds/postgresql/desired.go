@@ -19,7 +19,6 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
-	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -108,7 +107,7 @@ func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 	told := contract.Settings{
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo,
+		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, Parameters: parameters(db),
 	}
 	for ordinal := range int(db.Spec.Replicas) {
 		told.Pods = append(told.Pods, PodName(db.Name, ordinal))
@@ -228,7 +227,10 @@ func described(db *databasev1.PostgreSQL) map[string]string {
 	if db.Spec.RestartedAt != nil {
 		annotations[api.AnnotationRestartedAt] = db.Spec.RestartedAt.UTC().Format("2006-01-02T15:04:05Z")
 	}
-	return naming.Merged(annotations)
+	if hash := restartingParameters(db); hash != "" {
+		annotations[api.AnnotationParameters] = hash
+	}
+	return annotations
 }
 
 // installImage is the image whose program the pods run. That of a StatefulSet that exists stays: an

@@ -26,6 +26,7 @@ func everything(spec *databasev1.PostgreSQLSpec) {
 	spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 	spec.StorageClassName = new("fast")
 	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	spec.Parameters = map[string]databasev1.ParameterValue{"work_mem": "64MB", "max_connections": "77"}
 	spec.Failover = databasev1.Failover{After: "20s", AcceptLoss: 7}
 	spec.TopologySpread, spec.PriorityClassName = databasev1.SpreadRequired, "high"
 	spec.NodeSelector = map[string]string{"disk": "ssd"}
@@ -129,5 +130,26 @@ func TestToldSettings(t *testing.T) {
 	if err != nil || !slices.Equal(told.Pods, []string{"db-0", "db-1"}) || told.SwitchFrom != 4 || told.SwitchTo != "db-1" ||
 		told.Durability != "Preferred" || told.FailoverAfter != "11s" {
 		t.Errorf("got %+v, %v", told, err)
+	}
+}
+
+// TestParameters: what the user sets counts, the rest follows from the limits, and only what needs
+// a start of the server changes the pods.
+func TestParameters(t *testing.T) {
+	set := func(name, value string) func(*databasev1.PostgreSQLSpec) {
+		return func(s *databasev1.PostgreSQLSpec) {
+			s.Parameters = map[string]databasev1.ParameterValue{name: databasev1.ParameterValue(value)}
+		}
+	}
+	all := parameters(newDatabase(limit("1Gi"), set("work_mem", "5MB")))
+	if all["work_mem"] != "5MB" || all["shared_buffers"] != "256MB" {
+		t.Errorf("got %v", all)
+	}
+	template := func(changes ...func(*databasev1.PostgreSQLSpec)) string {
+		return podTemplate(newDatabase(changes...), empty()).Annotations[api.AnnotationParameters]
+	}
+	plain, more, fewer := template(), template(set("max_connections", "50")), template(set("max_connections", "40"))
+	if plain != "" || template(set("work_mem", "5MB")) != "" || more == "" || more == fewer {
+		t.Errorf("got %q, %q, %q", plain, more, fewer)
 	}
 }

@@ -51,6 +51,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	if spec.Failover.AcceptLoss < 0 {
 		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
 	}
+	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if memory := spec.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
 		problems = append(problems, field.Invalid(at.Child("resources", "limits", "memory"), memory.String(),
 			"must be at least 192Mi: the server needs it to start"))

@@ -13,13 +13,16 @@ import (
 // TestValidate: each rule, refused once; what is accepted is in the golden files.
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
-		`spec.version: Unsupported value: "11": supported values: "12"`:       func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
-		`spec.image: Invalid value: "A:b:c"`:                                  func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
-		`spec.replicas: Invalid value: 6: must be from 1 to 5`:                replicas(6),
-		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`:       func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
-		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:     func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
-		`spec.failover.acceptLoss: Invalid value: -1`:                         func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = -1 },
-		`spec.resources.limits.memory: Invalid value: "64Mi": must be at lea`: limit("64Mi"),
+		`spec.version: Unsupported value: "11": supported values: "12"`:                    func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
+		`spec.image: Invalid value: "A:b:c"`:                                               func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
+		`spec.replicas: Invalid value: 6: must be from 1 to 5`:                             replicas(6),
+		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`:                    func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:                  func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
+		`spec.parameters[fsync]: Invalid value: "off": must not be set`:                    parameter("fsync", "off"),
+		`spec.parameters[workmem]: Invalid value: "1MB": is no parameter of PostgreSQL 17`: parameter("workmem", "1MB"),
+		`spec.parameters[max_connections]: Invalid value: "many"`:                          parameter("max_connections", "many"),
+		`spec.failover.acceptLoss: Invalid value: -1`:                                      func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = -1 },
+		`spec.resources.limits.memory: Invalid value: "64Mi": must be at lea`:              limit("64Mi"),
 	} {
 		problems := Validate(newDatabase(change))
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want) {
@@ -29,6 +32,26 @@ func TestValidate(t *testing.T) {
 	for _, db := range []*databasev1.PostgreSQL{newDatabase(), newDatabase(everything), newDatabase(limit("192Mi"))} {
 		if problems := Validate(db); len(problems) > 0 {
 			t.Error(problems)
+		}
+	}
+}
+
+func parameter(name string, value databasev1.ParameterValue) func(*databasev1.PostgreSQLSpec) {
+	return func(s *databasev1.PostgreSQLSpec) { s.Parameters = map[string]databasev1.ParameterValue{name: value} }
+}
+
+// TestTooManyParameters: what would take long to check is refused before.
+func TestTooManyParameters(t *testing.T) {
+	many := newDatabase(func(s *databasev1.PostgreSQLSpec) {
+		s.Parameters = map[string]databasev1.ParameterValue{}
+		for i := range 201 {
+			s.Parameters[strings.Repeat("a", i+1)] = "1"
+		}
+	})
+	long := newDatabase(parameter("work_mem", databasev1.ParameterValue(strings.Repeat("1", 9000))))
+	for _, db := range []*databasev1.PostgreSQL{many, long} {
+		if problems := Validate(db); len(problems) != 1 || len(problems[0].Error()) > 300 {
+			t.Errorf("got %.300v", problems)
 		}
 	}
 }
