@@ -175,7 +175,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "OwnerReferencesPermissionEnforcement requires it, for blockOwnerDeletion and for adoption"
 	case right.resource == "events" && right.verb == "patch" && with("create"):
 		return "an event that is repeated within minutes is patched"
-	case right.group == "config.mainstay.dev" && right.verb == "patch" && !strings.Contains(right.resource, "/"):
+	case slices.Contains([]string{"config.mainstay.dev", "database.mainstay.dev"}, right.group) && right.verb == "patch" &&
+		!strings.Contains(right.resource, "/"):
 		return "the uninstallation removes finalizers, and these kinds have none"
 	case right.group == "records.mainstay.dev" && right.verb == "patch":
 		return "the uninstallation removes the finalizer of records that are being deleted, and there are none then"
