@@ -107,7 +107,7 @@ type Instance struct {
 	unsaved string
 	// wroteFor is why the record was written last.
 	wroteFor string
-	// farewells counts the pings that say that the record is released and have no answer yet.
+	// farewells counts the pings that say that this instance has resigned and have no answer yet.
 	farewells int
 	// pinging counts the pings to a peer that have no answer yet, and knocking is true while it is
 	// found out whether the leader's port refuses us.

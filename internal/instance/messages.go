@@ -110,22 +110,22 @@ func (i *Instance) others() []string {
 // sendPings sends a ping to every peer. One that does not answer gets no more than it could answer
 // at once when it is back.
 func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
-	i.core.Pinged(ping.Released)
+	i.core.Pinged(ping.Resigned)
 	sent, limit := i.now(), pingTime
-	if ping.Released {
+	if ping.Resigned {
 		limit = farewellTime
 	}
 	for _, to := range i.others() {
-		if i.pinging[to] >= maxPings && !ping.Released {
+		if i.pinging[to] >= maxPings && !ping.Resigned {
 			continue
 		}
 		i.pinging[to]++
-		i.farewells += asNumber(ping.Released)
+		i.farewells += asNumber(ping.Resigned)
 		i.beside(ctx, limit, func(ctx context.Context) func() {
 			pong, err := i.Peers.Ping(ctx, to, ping)
 			return func() {
 				i.pinging[to]--
-				i.farewells -= asNumber(ping.Released)
+				i.farewells -= asNumber(ping.Resigned)
 				if err == nil {
 					i.core.HeardPong(pong, sent)
 				}

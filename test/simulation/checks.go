@@ -55,7 +55,7 @@ func (c *checks) fail(invariant, format string, arguments ...any) {
 func (c *checks) disturb() { c.calmSince = c.w.now }
 
 // promises reports whether nothing acknowledged may be lost: not with Asynchronous, and not once
-// somebody stood who could not know what was before a record was set back.
+// somebody stood, or led on, who could not know what was before a record was set back.
 func (c *checks) promises() bool { return c.w.plan.durability != election.Asynchronous && !c.blind }
 
 // promoted checks I4 and I6.
@@ -69,7 +69,7 @@ func (c *checks) promoted(n *node, term uint64, timeline uint32) {
 		c.fail("I4", "timeline %d was begun for term %d, and again for term %d", timeline, other, term)
 	}
 	c.terms[term], c.timelines[timeline] = n, term
-	if c.w.plan.durability != election.Asynchronous || c.w.plan.freezes || c.w.plan.tampers {
+	if c.w.plan.durability != election.Asynchronous || c.w.plan.freezes || c.w.plan.tampers || c.w.plan.decides {
 		return
 	}
 	for _, other := range c.w.nodes {
@@ -169,12 +169,13 @@ func (c *checks) received(n *node, term uint64) {
 // writes checks I8 for a claim: a leader that leads and is reached by all is not deposed.
 func (c *checks) writes(n *node, record election.Record) {
 	before := c.w.lease.record
-	c.blind = c.blind || record.Term > before.Term && !c.knows(n)
+	// Who claims a term, or leads on in one after a restart, rests on the record.
+	c.blind = c.blind || (record.Term > before.Term || !n.server.leading()) && !c.knows(n)
 	if record.Term <= before.Term || !before.Open || before.Released() || before.Holder.Member.Name == n.name() || c.w.plan.tampers {
 		return
 	}
 	leader := c.w.byName(before.Holder.Member.Name)
-	if c.w.now-c.calmSince > c.w.plan.failAfter+5*time.Second && !c.w.plan.slowNetwork && !c.w.plan.loses &&
+	if c.w.now-c.calmSince > c.w.plan.longest()+5*time.Second && !c.w.plan.slowNetwork && !c.w.plan.loses &&
 		leader.alive && !leader.paused && !leader.server.hung && leader.server.leading() && leader.uid == before.Holder.PodUID {
 		c.fail("I8", "%s claimed term %d, while %s leads and everybody reaches it", n.name(), record.Term, leader.name())
 	}

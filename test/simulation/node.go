@@ -87,7 +87,7 @@ func (n *node) start() {
 	n.server.kill()
 	n.server.rule, n.server.history = election.Rule{}, ""
 	n.core = &election.Observed{
-		Config: n.w.config(), Me: election.Member{Name: n.name(), Incarnation: n.disk.member.Incarnation},
+		Config: n.w.decided, Me: election.Member{Name: n.name(), Incarnation: n.disk.member.Incarnation},
 		PodUID: n.uid, Local: n.disk.local, Saved: n.disk.local,
 	}
 	if n.disk.member.HasData() {
@@ -243,7 +243,7 @@ func (n *node) send(action election.Action) {
 	core := n.core
 	switch action := action.(type) {
 	case election.SendPings:
-		core.Pinged(action.Ping.Released)
+		core.Pinged(action.Ping.Resigned)
 		n.ping(action.Ping)
 	case election.SendAsk:
 		core.Asking(action.Ask.Term, n.w.between(0, 300*time.Millisecond))

@@ -27,6 +27,8 @@ type schedule struct {
 	tampers, freezes, wipes bool
 	// staysHung is true if a disk that hangs does so for ever: the others must go on without it.
 	staysHung bool
+	// decides is true if the user changes the durability and the patience meanwhile.
+	decides bool
 	// staysAway is true if the leader never reaches the API server again, and its server dies.
 	staysAway bool
 	forEver   *node
@@ -38,7 +40,7 @@ type schedule struct {
 func draw(random *rand.Rand) schedule {
 	plan := schedule{
 		instances: []int{1, 2, 3, 3, 3, 3, 4, 5}[random.IntN(8)],
-		failAfter: []time.Duration{5 * time.Second, 5 * time.Second, 11 * time.Second}[random.IntN(3)],
+		failAfter: []time.Duration{shortAfter, shortAfter, longAfter}[random.IntN(3)],
 		faults:    1 + random.IntN(6),
 	}
 	plan.durability = []election.Durability{
@@ -55,8 +57,23 @@ func draw(random *rand.Rand) schedule {
 	plan.staysHung = plan.instances > 2 && random.IntN(3) == 0
 	plan.heal = plan.failAfter + 10*time.Second + time.Duration(random.Int64N(int64(25*time.Second)))
 	plan.staysAway = !plan.staysHung && !plan.onlyAPI && plan.instances > 2 && plan.durability == election.Required && random.IntN(4) == 0
-	plan.end = plan.heal + 2*plan.failAfter + 45*time.Second
+	plan.decides = !plan.staysAway && !plan.onlyAPI && random.IntN(4) == 0
+	plan.end = plan.heal + 2*plan.longest() + 45*time.Second
 	return plan
+}
+
+// The patience that a user may choose here.
+const (
+	shortAfter = 5 * time.Second
+	longAfter  = 11 * time.Second
+)
+
+// longest is the longest patience that an instance may have in the schedule.
+func (s *schedule) longest() time.Duration {
+	if s.decides {
+		return longAfter
+	}
+	return s.failAfter
 }
 
 // apply plans the faults.
@@ -88,6 +105,10 @@ func (w *world) fault() {
 	w.check.disturb()
 	if w.plan.onlyAPI {
 		w.apiFault(n)
+		return
+	}
+	if w.plan.decides && w.chance(3) {
+		w.decide()
 		return
 	}
 	switch w.random.IntN(16) {
@@ -299,6 +320,26 @@ func (w *world) request(n *node) {
 		w.after(3*time.Second, func() { n.resume(life, func() { n.core.Intent.SwitchTo = false }) })
 	}
 	n.wake()
+}
+
+// decide lets the user want another durability and patience. Each instance hears of it when it
+// does. Where nothing may be lost, that stays so.
+func (w *world) decide() {
+	w.decided.After = []time.Duration{shortAfter, longAfter}[w.random.IntN(2)]
+	w.decided.Durability = []election.Durability{election.Required, election.Preferred}[w.random.IntN(2)]
+	if !w.check.promises() && w.chance(2) {
+		w.decided.Durability = election.Asynchronous
+	}
+	w.log("the user decides: durability %d, failover after %s", w.decided.Durability, w.decided.After)
+	for _, n := range w.nodes {
+		life := n.life
+		w.after(w.between(0, 3*time.Second), func() {
+			n.resume(life, func() {
+				n.core.Configured(w.decided, nil)
+				n.step()
+			})
+		})
+	}
 }
 
 // heal ends all faults.

@@ -192,7 +192,7 @@ func (s *server) setRule(rule election.Rule) {
 	}
 	use(func() {
 		s.backend = rule
-		if s.waitsForNobody(rule) {
+		if rule.WaitsForNobody() {
 			s.release(func(waiter) bool { return true })
 		}
 	})
@@ -201,18 +201,13 @@ func (s *server) setRule(rule election.Rule) {
 	}
 }
 
-// waitsForNobody reports whether commits return without an answer of others.
-func (s *server) waitsForNobody(rule election.Rule) bool {
-	return rule.Acks == 0 || s.n.w.plan.durability == election.Asynchronous
-}
-
 // settled reports whether everything uses the rule, and enough have flushed what was written
 // before.
 func (s *server) settled() bool {
 	if s.state != election.Leading || s.switched == 0 {
 		return false
 	}
-	return s.waitsForNobody(s.rule) || s.flushedBy(s.rule, s.switched) >= s.rule.Acks
+	return s.rule.WaitsForNobody() || s.flushedBy(s.rule, s.switched) >= s.rule.Acks
 }
 
 func (s *server) flushedBy(rule election.Rule, offset uint64) int {
@@ -259,7 +254,7 @@ func (s *server) insert(heartbeat int) {
 	log := &s.n.disk.log
 	log.end++
 	s.waiters = append(s.waiters, waiter{log.timeline, log.end, heartbeat})
-	if s.waitsForNobody(s.backend) {
+	if s.backend.WaitsForNobody() {
 		s.release(func(w waiter) bool { return w.offset == log.end })
 	}
 	for _, other := range s.n.w.nodes {
@@ -303,7 +298,7 @@ func (s *server) acknowledged(index int, member election.Member, offset uint64) 
 		return
 	}
 	link.flushed, link.fresh = max(link.flushed, offset), true
-	if s.waitsForNobody(link.rule) {
+	if link.rule.WaitsForNobody() {
 		s.release(func(waiter) bool { return true })
 	} else if slices.Contains(link.rule.Set, member) {
 		s.release(func(w waiter) bool { return s.flushedBy(link.rule, w.offset) >= link.rule.Acks })

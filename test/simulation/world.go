@@ -42,10 +42,12 @@ type world struct {
 	events queue
 	order  int
 
-	plan  schedule
-	nodes []*node
-	lease lease
-	slice slice
+	plan schedule
+	// decided is what the user wants now. Instances may not have heard of it yet.
+	decided election.Config
+	nodes   []*node
+	lease   lease
+	slice   slice
 	// cut says which node does not reach which other.
 	cut [][]bool
 	// apiAway says which node does not reach the API server.
@@ -75,6 +77,9 @@ func (v *Violation) Error() string {
 func Run(seed uint64, only string, trace func(format string, arguments ...any)) *Violation {
 	w := &world{random: rand.New(rand.NewPCG(seed, 7)), only: only, trace: trace}
 	w.plan = draw(w.random)
+	w.decided = election.Config{
+		Instances: w.plan.instances, Durability: w.plan.durability, After: w.plan.failAfter, Positions: positions{},
+	}
 	w.check = newChecks(w, seed)
 	w.build()
 	w.plan.apply(w)
@@ -134,7 +139,7 @@ func (w *world) build() {
 
 // establish gives every instance the same data, and the first the Lease.
 func (w *world) establish() {
-	config := w.config()
+	config := w.decided
 	rule := election.Rule{Leader: w.nodes[0].disk.member}
 	for _, node := range w.nodes {
 		node.disk.makeData(node, wal{timeline: 1, end: 10})
@@ -148,7 +153,7 @@ func (w *world) establish() {
 	case config.Durability == election.Required:
 		rule.Acks = max(1, config.Instances/2)
 	default:
-		rule.Acks = min(max(1, config.Instances/2), len(rule.Set))
+		rule.Acks, rule.Async = min(max(1, config.Instances/2), len(rule.Set)), config.Durability == election.Asynchronous
 	}
 	record := election.Record{
 		System: system, Term: 1, Seq: 1, Open: true, Rules: []election.Rule{rule}, Timeline: 1,
@@ -160,12 +165,6 @@ func (w *world) establish() {
 		node.disk.local.Promised = election.Promised{Term: 1, Candidate: rule.Leader}
 	}
 	w.lease.write(record)
-}
-
-func (w *world) config() election.Config {
-	return election.Config{
-		Instances: w.plan.instances, Durability: w.plan.durability, After: w.plan.failAfter, Positions: positions{},
-	}
 }
 
 // clients write to every server that takes writes.

@@ -59,6 +59,8 @@ const (
 	ReasonTooFewInstances = "TooFewInstances"
 	// ReasonOneInstance (Durable): the database has one instance: what its volume loses is lost.
 	ReasonOneInstance = "OneInstance"
+	// ReasonAsynchronous (Durable): commits wait for no other instance, as spec.durability says.
+	ReasonAsynchronous = "Asynchronous"
 	// ReasonEnoughSpace (StorageHealthy): no volume is nearly full.
 	ReasonEnoughSpace = "EnoughSpace"
 	// ReasonNearlyFull (StorageHealthy): a volume is nearly full.

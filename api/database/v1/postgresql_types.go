@@ -108,9 +108,11 @@ type PostgreSQLSpec struct {
 	// Durability is what a commit waits for. With Required it waits until enough instances have
 	// flushed it that no failover loses it, and waits as long as there are too few. With Preferred
 	// it does the same, but goes on alone when the others are gone; then only this primary may lead
-	// again. Default: Required from 3 instances on, else Preferred.
+	// again. With Asynchronous it waits for no other instance: what none of them has received when the
+	// primary fails is lost, and only clocks keep a former primary from writing beside the next.
+	// Default: Required from 3 instances on, else Preferred.
 	// +optional
-	// +kubebuilder:validation:Enum=Required;Preferred
+	// +kubebuilder:validation:Enum=Required;Preferred;Asynchronous
 	Durability Durability `json:"durability,omitempty"`
 
 	// Failover is when and how another instance takes over.
@@ -195,6 +197,8 @@ const (
 	DurabilityRequired Durability = "Required"
 	// DurabilityPreferred waits for them while they are there.
 	DurabilityPreferred Durability = "Preferred"
+	// DurabilityAsynchronous waits for none.
+	DurabilityAsynchronous Durability = "Asynchronous"
 )
 
 // TopologySpread is how strictly pods are spread.

@@ -21,8 +21,7 @@ const SettingsKey = "instance.json"
 type Settings struct {
 	// Pods are the names of all instances that there shall be: 1 to 5.
 	Pods []string `json:"pods"`
-	// Durability is Required or Preferred; empty is Required. Asynchronous is not there yet: an engine
-	// would have to be told that it waits for nobody although there is a set.
+	// Durability is Required, Preferred or Asynchronous; empty is Required.
 	Durability string `json:"durability,omitempty"`
 	// FailoverAfter is for how long a leader must be silent before another stands, as 11s: from 5s
 	// to 5m; empty is 11s.
@@ -50,7 +49,7 @@ const (
 )
 
 var durabilities = map[string]election.Durability{
-	"": election.Required, "Required": election.Required, "Preferred": election.Preferred,
+	"": election.Required, "Required": election.Required, "Preferred": election.Preferred, "Asynchronous": election.Asynchronous,
 }
 
 // podName is what Kubernetes takes for the name of a pod (RFC 1123).
@@ -80,7 +79,7 @@ func (s Settings) Check() error {
 		}
 	}
 	if _, known := durabilities[s.Durability]; !known {
-		return fmt.Errorf("durability: Unsupported value: %.100q: must be Required or Preferred", s.Durability)
+		return fmt.Errorf("durability: Unsupported value: %.100q: must be Required, Preferred or Asynchronous", s.Durability)
 	}
 	if _, err := s.after(); err != nil {
 		return err

@@ -63,9 +63,9 @@ type ReadRecord struct{}
 type WriteRecord struct {
 	Record  Record
 	Version string
-	// Forced is true for a claim that only AcceptLoss allows, Released for one of a released
-	// record.
-	Forced, Released bool
+	// Forced is true for a claim that only AcceptLoss allows, Vacant for one of a record by which
+	// nobody leads.
+	Forced, Vacant bool
 	// Why says what the write is for.
 	Why string
 }

@@ -78,7 +78,7 @@ func (o *Observed) promiseTo(candidate Promised) Action {
 }
 
 // wouldPromise reports whether a candidate of that term would get our promise (R1, R8).
-func (o *Observed) wouldPromise(term uint64, candidate Member, released bool) bool {
+func (o *Observed) wouldPromise(term uint64, candidate Member, vacant bool) bool {
 	promised := o.Local.Promised
 	if promised == (Promised{Term: term, Candidate: candidate}) {
 		return true
@@ -89,7 +89,7 @@ func (o *Observed) wouldPromise(term uint64, candidate Member, released bool) bo
 	if o.leads() && o.Server.writable() {
 		return false
 	}
-	return !o.leaderAlive(released)
+	return !o.leaderAlive(vacant)
 }
 
 // promise answers the requests for promises, one after the other (R1). A promise is durable before
@@ -100,7 +100,7 @@ func promise(o *Observed) Action {
 		if request == nil {
 			continue
 		}
-		if !o.wouldPromise(request.Term, request.Candidate, request.Released) {
+		if !o.wouldPromise(request.Term, request.Candidate, request.Vacant) {
 			return Reply{To: o.Peers[i].Name, Promise: o.reply(request.Term, false)}
 		}
 		if action := o.promiseTo(Promised{Term: request.Term, Candidate: request.Candidate}); action != nil {

@@ -20,7 +20,7 @@ func (inOrder) Holds(history History, position Position) bool {
 
 // leading is a leader of three, a minute after its start, whose members answer.
 func leading() *Observed {
-	rule := Rule{a, []Member{b, c}, 1}
+	rule := Rule{a, []Member{b, c}, 1, false}
 	record := Record{System: "s", Term: 2, Seq: 5, Holder: Holder{a, "uid"}, Open: true, Rules: []Rule{rule}, Timeline: 2}
 	local := Local{Promised{2, a}, Seen{2, 5, 2}}
 	now := time.Minute
@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c})
 		}, "Reply{To:db-2 Promise:{Term:3 Member:{Name:db-1 Incarnation:1} Given:false"},
 		{"a candidate asks, and the record was released", following(), func(o *Observed) {
-			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c, Released: true})
+			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c, Vacant: true})
 		}, "Save{Local:{Promised:{Term:3"},
 		{"the server is down", following(), func(o *Observed) { o.Server = Server{State: Stopped}; o.Record.Known = true }, "Start"},
 		{"the data have diverged, and a rule needs them", following(), func(o *Observed) {

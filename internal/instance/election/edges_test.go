@@ -144,7 +144,7 @@ func TestUnreadableRecordIsNotWritten(t *testing.T) {
 	o := following()
 	record := o.Record.Record
 	for i := range maxRules {
-		record.Rules = append(record.Rules, Rule{Member{"db-1", string(rune('A' + i))}, nil, 0})
+		record.Rules = append(record.Rules, Rule{Leader: Member{"db-1", string(rune('A' + i))}})
 	}
 	if write, ok := o.claim(record, false).(WriteRecord); ok {
 		if text, err := write.Record.Encode(); err == nil {

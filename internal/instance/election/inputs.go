@@ -73,13 +73,13 @@ func (o *Observed) Writing(write WriteRecord) {
 	if record.Term == o.Held.Term {
 		if o.Held.RenewedAt == 0 {
 			// The claim is tried again, perhaps for another reason.
-			o.Held.Claimed, o.Held.Forced, o.Held.Released = o.Now, write.Forced, write.Released
+			o.Held.Claimed, o.Held.Forced, o.Held.Vacant = o.Now, write.Forced, write.Vacant
 		}
 		return
 	}
 	o.Held = Held{
 		Term: record.Term, FromSeq: record.Seq, Claimed: o.Now,
-		Promoted: record.Open, Forced: write.Forced, Released: write.Released,
+		Promoted: record.Open, Forced: write.Forced, Vacant: write.Vacant,
 	}
 }
 
@@ -88,10 +88,10 @@ func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Out
 	view := &o.Record
 	view.InFlight = false
 	if outcome != Done {
-		view.Stale = true
+		view.Stale, view.Failed = true, view.Failed || outcome == Unanswered
 		return
 	}
-	view.Known, view.Stale, view.Damaged = true, false, false
+	view.Known, view.Stale, view.Damaged, view.Failed = true, false, false, false
 	view.Version, view.Record, view.Since, view.ReadAt = version, write.Record, o.Now, sent
 	o.see(seenIn(write.Record))
 	if o.recordIsMine() {
@@ -140,7 +140,7 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}
 	o.see(ping.Seen)
 	if o.mayFollow(&ping) && ping.Term >= peer.Ping.Term {
-		peer.Member, peer.Ping, peer.PingAt, peer.Gone = ping.Leader, ping, o.Now, ping.Released
+		peer.Member, peer.Ping, peer.PingAt, peer.Gone = ping.Leader, ping, o.Now, ping.Resigned
 		o.RecordChanged(ping.Version)
 	}
 	return Pong{
@@ -183,7 +183,7 @@ func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	}
 	o.see(ask.Seen)
 	return AskReply{
-		Term: ask.Term, Member: o.Me, Would: o.wouldPromise(ask.Term, ask.Member, ask.Released),
+		Term: ask.Term, Member: o.Me, Would: o.wouldPromise(ask.Term, ask.Member, ask.Vacant),
 		Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen,
 	}, true
 }
@@ -259,8 +259,8 @@ func (o *Observed) Asking(term uint64, jitter time.Duration) {
 // Requested notes that the promises were asked for.
 func (o *Observed) Requested() { o.Held.RequestedAt = o.Now }
 
-// Pinged notes that pings were sent, and whether they said that the record is released.
-func (o *Observed) Pinged(released bool) { o.PingedAt, o.Held.Told = o.Now, released }
+// Pinged notes that pings were sent, and whether they said that the leader has resigned.
+func (o *Observed) Pinged(resigned bool) { o.PingedAt, o.Held.Resigned = o.Now, resigned }
 
 // Promoting notes that the server is told to lead.
 func (o *Observed) Promoting() { o.Held.Promoted = true }

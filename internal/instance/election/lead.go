@@ -41,10 +41,10 @@ func (o *Observed) isStranded() bool {
 	return !o.Server.writable() && !o.Server.Busy && o.Record.Failed
 }
 
-func (o *Observed) ping(released bool) Ping {
+func (o *Observed) ping(resigned bool) Ping {
 	return Ping{
 		System: o.System, Leader: o.Me, Seen: o.Saved.Seen, Term: o.Held.Term, History: o.Server.History,
-		Version: o.Record.Version, Released: released, Free: o.free(),
+		Version: o.Record.Version, Resigned: resigned || o.Held.Resigned, Free: o.free(),
 	}
 }
 
@@ -90,11 +90,13 @@ func (o *Observed) othersCover() bool {
 	return cover(o.rules(), o.answered(pingEvery+silent))
 }
 
-// handOver stops the server cleanly for a successor, and releases the record to it (R13).
+// handOver stops the server cleanly for a successor, and releases the record to it (R13). A record
+// that can't be written, because the pod was deleted and its token with it, is not waited for: the
+// others are told. Who has told them never leads in that term again.
 func handOver(o *Observed) Action {
 	held := &o.Held
 	switch {
-	case held.StopAt == 0 && !o.Intent.Stop && !o.Intent.SwitchTo:
+	case held.StopAt == 0 && !o.Intent.Stop && !o.Intent.SwitchTo && !held.Resigned:
 		return nil
 	case o.Server.Busy && o.Server.State != StoppingCleanly:
 		return o.wait("the server, before it is stopped", o.Now+readEvery)
@@ -116,6 +118,9 @@ func handOver(o *Observed) Action {
 		} else if o.Now-held.StopAt < stopTime+confirmTime {
 			return o.wait("the successor to have all that was written", o.Now+o.pingPause())
 		}
+	}
+	if o.isStranded() && (!o.Held.Resigned || o.Now-o.PingedAt >= pingEvery) {
+		return SendPings{Ping: o.ping(true)}
 	}
 	return o.release(record, "handing over")
 }
@@ -269,7 +274,7 @@ func (o *Observed) read() Action {
 // record is released, so that they need not find out.
 func leave(o *Observed) Action {
 	record := &o.Record.Record
-	if o.Held.Promoted && !o.Held.Told && o.believed() && record.Released() && record.Term == o.Held.Term {
+	if o.Held.Promoted && !o.Held.Resigned && o.believed() && record.Released() && record.Term == o.Held.Term {
 		return SendPings{Ping: o.ping(true)}
 	}
 	if o.Intent.Stop {

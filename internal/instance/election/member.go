@@ -44,12 +44,17 @@ type Positions interface {
 }
 
 // Rule says where acknowledged writes are: what Leader acknowledges is on Leader, and on at least
-// Acks members of Set, which does not contain Leader.
+// Acks members of Set, which does not contain Leader. If Async is true, commits wait for none of
+// them: the set only answers pings, and what nobody has received when the leader fails is lost.
 type Rule struct {
 	Leader Member   `json:"leader"`
 	Set    []Member `json:"set,omitempty"`
 	Acks   int      `json:"acks"`
+	Async  bool     `json:"async,omitempty"`
 }
+
+// WaitsForNobody reports whether commits return without an answer of others.
+func (r Rule) WaitsForNobody() bool { return r.Acks == 0 || r.Async }
 
 // CoveredBy reports whether those who answer have every write that was acknowledged under the rule:
 // the leader is among them, or so many of the set that every choice of Acks members contains one.
@@ -73,13 +78,13 @@ func (r Rule) counts(members []Member) int {
 
 // Equal reports whether two rules say the same. The order of the sets counts; ours are sorted.
 func (r Rule) Equal(other Rule) bool {
-	return r.Leader == other.Leader && r.Acks == other.Acks && slices.Equal(r.Set, other.Set)
+	return r.Leader == other.Leader && r.Acks == other.Acks && r.Async == other.Async && slices.Equal(r.Set, other.Set)
 }
 
 // names reports whether the rule mentions the member.
 func (r Rule) names(member Member) bool { return r.Leader == member || slices.Contains(r.Set, member) }
 
-// alone reports whether the rule waits for nobody, so that only its leader may lead next.
+// alone reports whether the rule names nobody else, so that only its leader may lead next.
 func (r Rule) alone() bool { return len(r.Set) == 0 && r.Acks == 0 }
 
 // cover reports whether the answers cover every rule. No rule at all is covered by nobody: a record

@@ -48,8 +48,9 @@ type Ping struct {
 	History History
 	// Version is the version of the record that the leader last wrote or read.
 	Version string
-	// Released is true once, after the leader has released the record.
-	Released bool
+	// Resigned is true once the leader leads no more in this term, nor will: it has released the
+	// record, or would, and does not reach the API server, or may no longer write there.
+	Resigned bool
 	// Free are those whose data no rule needs, so that they may be made anew.
 	Free []Member
 }
@@ -65,14 +66,14 @@ type Pong struct {
 	Diverged bool
 }
 
-// Ask asks whether a member would promise. It changes nothing. Released is true if the record that
-// the candidate read is released.
+// Ask asks whether a member would promise. It changes nothing. Vacant is true if nobody leads by
+// the record that the candidate read.
 type Ask struct {
-	System   string
-	Term     uint64
-	Member   Member
-	Seen     Seen
-	Released bool
+	System string
+	Term   uint64
+	Member Member
+	Seen   Seen
+	Vacant bool
 }
 
 // AskReply answers an Ask. Position is not final: the member may be receiving.
@@ -85,14 +86,14 @@ type AskReply struct {
 	Seen     Seen
 }
 
-// PromiseRequest asks a member to receive from nobody of a lower term any more. Released is true if
-// the record that the candidate claimed had been released.
+// PromiseRequest asks a member to receive from nobody of a lower term any more. Vacant is true if
+// nobody led by the record that the candidate claimed.
 type PromiseRequest struct {
 	System    string
 	Term      uint64
 	Candidate Member
 	Seen      Seen
-	Released  bool
+	Vacant    bool
 }
 
 // PromiseReply answers a PromiseRequest. If the promise was not given, Promised is the reason, or a

@@ -161,7 +161,7 @@ type View struct {
 	// Since is when this version was first met, and ReadAt when the last read was sent that found
 	// it.
 	Since, ReadAt time.Duration
-	// TriedAt is when the last read was sent, and Failed is true if it had no answer.
+	// TriedAt is when the last read was sent. Failed is true if the last read or write had no answer.
 	TriedAt time.Duration
 	Failed  bool
 	// InFlight is true while a read or write has no answer yet.
@@ -186,16 +186,16 @@ type Held struct {
 	Releasing bool
 	// Forced is true if the claim was made by a user's AcceptLoss.
 	Forced bool
-	// Released is true if the claim replaced a released record.
-	Released bool
+	// Vacant is true if nobody led by the record that the claim replaced.
+	Vacant bool
 	// RequestedAt is when the promises were last asked for.
 	RequestedAt time.Duration
 	// Published is true once the address of this term is in the EndpointSlice, PublishAt when that
 	// was last tried.
 	Published bool
 	PublishAt time.Duration
-	// Told is true once the others were told that the record is released.
-	Told bool
+	// Resigned is true once the others were told that we lead no more in this term.
+	Resigned bool
 	// StopFor is the successor for whom the server is stopped, or was, StopAt since when.
 	StopFor Member
 	StopAt  time.Duration
@@ -341,15 +341,28 @@ func (o *Observed) heldByRule(within time.Duration) bool {
 func (o *Observed) rules() []Rule { return o.Held.Record.Rules }
 
 // leaderAlive reports whether a leader must be assumed to live: one was heard within Config.After,
-// or this program has not listened that long. A released record says that it does not.
-func (o *Observed) leaderAlive(released bool) bool {
-	if released {
+// or this program has not listened that long. A record by which nobody leads says that none does.
+func (o *Observed) leaderAlive(vacant bool) bool {
+	if vacant {
 		return false
 	}
 	if o.Now < o.Config.After {
 		return true
 	}
 	return o.livingLeader() != nil
+}
+
+// isVacant reports whether nobody leads by the record: it is released, or its holder has resigned,
+// and could not say so there.
+func (o *Observed) isVacant() bool {
+	record := &o.Record.Record
+	return o.believed() && (record.Released() || o.hasResigned(record.Holder.Member, record.Term))
+}
+
+// hasResigned reports whether the member has said that it leads no more in the term.
+func (o *Observed) hasResigned(leader Member, term uint64) bool {
+	peer := o.peer(leader.Name)
+	return peer != nil && peer.Ping.Resigned && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
 // livingLeader returns the peer that was last heard to lead in a term that we may follow, nil if

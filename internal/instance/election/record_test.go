@@ -15,14 +15,14 @@ func TestCoveredBy(t *testing.T) {
 		answers []Member
 		want    bool
 	}{
-		{"the leader has everything", Rule{a, []Member{b, c}, 1}, []Member{a}, true},
-		{"one of two may be the one that lacks it", Rule{a, []Member{b, c}, 1}, []Member{b}, false},
-		{"both of two", Rule{a, []Member{b, c}, 1}, []Member{b, c}, true},
-		{"one of two that both have it", Rule{a, []Member{b, c}, 2}, []Member{c}, true},
-		{"the only other", Rule{a, []Member{b}, 1}, []Member{b}, true},
-		{"nobody else may have it", Rule{a, nil, 0}, []Member{b, c}, false},
-		{"another incarnation is another member", Rule{a, []Member{b}, 1}, []Member{{"db-1", "2"}}, false},
-		{"nobody answers", Rule{a, []Member{b, c}, 2}, nil, false},
+		{"the leader has everything", Rule{a, []Member{b, c}, 1, false}, []Member{a}, true},
+		{"one of two may be the one that lacks it", Rule{a, []Member{b, c}, 1, false}, []Member{b}, false},
+		{"both of two", Rule{a, []Member{b, c}, 1, false}, []Member{b, c}, true},
+		{"one of two that both have it", Rule{a, []Member{b, c}, 2, false}, []Member{c}, true},
+		{"the only other", Rule{a, []Member{b}, 1, false}, []Member{b}, true},
+		{"nobody else may have it", Rule{a, nil, 0, false}, []Member{b, c}, false},
+		{"another incarnation is another member", Rule{a, []Member{b}, 1, false}, []Member{{"db-1", "2"}}, false},
+		{"nobody answers", Rule{a, []Member{b, c}, 2, false}, nil, false},
 	} {
 		if got := test.rule.CoveredBy(test.answers); got != test.want {
 			t.Errorf("%s: got %t", test.name, got)
@@ -36,7 +36,7 @@ func TestCoveredBy(t *testing.T) {
 func sampleRecord() Record {
 	return Record{
 		System: "s", Term: 3, Seq: 9, Holder: Holder{a, "uid"}, Open: true, Timeline: 4,
-		Rules:    []Rule{{a, []Member{b, c}, 1}, {a, nil, 0}},
+		Rules:    []Rule{{a, []Member{b, c}, 1, true}, {a, nil, 0, false}},
 		Handover: &Handover{From: a, To: b, Position: "4/17"},
 	}
 }

@@ -55,8 +55,12 @@ func distinct(rules []Rule) []Rule {
 // blocked reports whether the first write of a term waits for too few members, while others have
 // diverged and may not make their data anew, because an older rule names them. All that was
 // acknowledged is on us, which is why we could promote, so a rule that names nobody else may
-// replace every older one.
+// replace every older one. It does not while our own disk is what is waited for: then the others
+// may have to go on without us.
 func (o *Observed) blocked(newest Rule) bool {
+	if since := o.Server.UnflushedSince; since != 0 && o.Now-since >= silent {
+		return false
+	}
 	named := func(member Member) bool {
 		return slices.ContainsFunc(o.Held.Record.Rules, func(rule Rule) bool { return rule.names(member) })
 	}
@@ -85,7 +89,7 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	if needed > len(set) {
 		return newest
 	}
-	return Rule{Leader: o.Me, Set: set, Acks: needed}
+	return Rule{Leader: o.Me, Set: set, Acks: needed, Async: o.Config.Durability == Asynchronous}
 }
 
 // joined returns the set with those who follow us and have nearly all.

@@ -43,7 +43,7 @@ func elect(o *Observed) Action {
 	}
 	if o.Held.RequestedAt == 0 || o.Now-o.Held.RequestedAt >= readEvery {
 		return RequestPromises{Request: PromiseRequest{
-			System: o.System, Term: o.Held.Term, Candidate: o.Me, Seen: o.Saved.Seen, Released: o.Held.Released,
+			System: o.System, Term: o.Held.Term, Candidate: o.Me, Seen: o.Saved.Seen, Vacant: o.Held.Vacant,
 		}}
 	}
 	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+electing))
@@ -140,7 +140,7 @@ func (o *Observed) askedAnswers() (members []Member, all bool) {
 
 func (o *Observed) ask(term uint64) Ask {
 	return Ask{
-		System: o.System, Term: term, Member: o.Me, Seen: o.Saved.Seen, Released: o.believed() && o.Record.Record.Released(),
+		System: o.System, Term: term, Member: o.Me, Seen: o.Saved.Seen, Vacant: o.isVacant(),
 	}
 }
 
@@ -155,7 +155,7 @@ func stand(o *Observed) Action {
 	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery && o.Now-view.ReadAt >= readEvery {
 		return o.readWhileQuiet()
 	}
-	if when := o.mayStandAt(); o.Now < when || o.leaderAlive(o.believed() && view.Record.Released()) {
+	if when := o.mayStandAt(); o.Now < when || o.leaderAlive(o.isVacant()) {
 		return nil
 	}
 	if base, ok := o.firstTerm(); ok {
@@ -193,6 +193,8 @@ func (o *Observed) mayStandAt() time.Duration {
 		return 0
 	case record.Released():
 		return view.Since + handoverTime
+	case o.hasResigned(record.Holder.Member, record.Term):
+		return o.StandsAt
 	case record.Term == 0:
 		return 0
 	case !record.Open:
@@ -294,7 +296,7 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	}
 	return WriteRecord{
 		Record: record, Version: o.Record.Version, Forced: forced,
-		Released: o.believed() && base.Released(), Why: "standing for a new term",
+		Vacant: o.isVacant(), Why: "standing for a new term",
 	}
 }
 
@@ -317,5 +319,5 @@ func (o *Observed) firstRule(base Record) Rule {
 	if acks == 0 || acks > len(set) {
 		return Rule{Leader: o.Me}
 	}
-	return Rule{Leader: o.Me, Set: set, Acks: acks}
+	return Rule{Leader: o.Me, Set: set, Acks: acks, Async: o.Config.Durability == Asynchronous}
 }

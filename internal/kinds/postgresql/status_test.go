@@ -112,6 +112,11 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: got %+v", kind, got)
 		}
 	}
+	db.Spec.Durability = databasev1.DurabilityAsynchronous
+	status, _ = Status(db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{})
+	if got := condition(status, "Durable"); got.Reason != databasev1.ReasonAsynchronous {
+		t.Errorf("asynchronous: %+v", got)
+	}
 	single := newDatabase()
 	status, _ = Status(single, aged(running(single, 1)), Decision{Replicas: 1}, plan.Result{})
 	if got := condition(status, "Durable"); got.Reason != databasev1.ReasonOneInstance {

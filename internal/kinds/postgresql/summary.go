@@ -250,6 +250,9 @@ func (s *subject) durable() metav1.Condition {
 	case s.db.Spec.Replicas == 1:
 		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonOneInstance,
 			"there is one instance: what its volume loses is lost")
+	case s.db.Spec.Durability == databasev1.DurabilityAsynchronous:
+		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonAsynchronous, fmt.Sprintf(
+			"of the replicas, %d receive what the primary writes; a commit waits for none: what they lack is lost in a failover", receiving))
 	case receiving < max(needed, 1):
 		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonTooFewInstances, message)
 	}

@@ -81,6 +81,9 @@ func TestWarn(t *testing.T) {
 		"no write is acknowledged while one of them is away": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 2, databasev1.DurabilityRequired
 		},
+		"a failover loses the writes that no replica has received yet": func(s *databasev1.PostgreSQLSpec) {
+			s.Replicas, s.Durability = 3, databasev1.DurabilityAsynchronous
+		},
 	} {
 		if got := Warn(newDatabase(change)); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("got %q, want %s", got, want)

@@ -99,7 +99,7 @@ type configuration struct {
 // synchronous returns what commits wait for. While the server does not lead, a rule that waits for
 // nobody is not told: see the package's comment.
 func (c configuration) synchronous() (string, error) {
-	if len(c.rule.Set) == 0 && !c.leads {
+	if c.rule.WaitsForNobody() && !c.leads {
 		return postgres.WaitsForNobody(), nil
 	}
 	return postgres.Synchronous(c.rule)

@@ -31,7 +31,7 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	l.told()
 	c := l.wrote
 	c.rule = rule
-	if c.leads && len(rule.Set) == 0 {
+	if c.leads && rule.WaitsForNobody() {
 		e.setFlag(l, false)
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.Settled, o.Server.Committed = false, false })
@@ -126,7 +126,7 @@ func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Se
 // rule. Once all have, what is written later is acknowledged by the new rule only; what was written
 // before must be flushed by the rule's members.
 func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule) error {
-	if len(rule.Set) == 0 {
+	if rule.WaitsForNobody() {
 		e.noteRule(ctx, l, func(s *election.Server) { s.Settled = true })
 		return nil
 	}

@@ -151,7 +151,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	err = e.answers(ctx, l, false)
-	if err == nil && len(rule.Set) > 0 {
+	if err == nil && !rule.WaitsForNobody() {
 		err = e.proveFlag(ctx, l)
 	}
 	var timeline uint32
@@ -192,7 +192,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	if !e.isRaised(l) {
 		c.needs = nil
 	}
-	if len(c.rule.Set) == 0 {
+	if c.rule.WaitsForNobody() {
 		e.setFlag(l, false)
 	}
 	if err := e.reload(ctx, l, c); err != nil {

@@ -313,7 +313,7 @@ func shortage(rule election.Rule, receivers []engine.Receiver, at time.Time) str
 			count++
 		}
 	}
-	if count >= rule.Acks {
+	if count >= rule.Acks || rule.WaitsForNobody() {
 		return ""
 	}
 	return fmt.Sprintf("commits wait: %d of %d members that they need receive", count, rule.Acks)

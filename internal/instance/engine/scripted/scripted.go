@@ -300,7 +300,7 @@ func (s *Server) acknowledges(end int) bool {
 			have++
 		}
 	}
-	return have >= s.rule.Acks
+	return have >= s.rule.Acks || s.rule.WaitsForNobody()
 }
 
 // Follow implements [engine.Engine].

@@ -1,0 +1,66 @@
+package election
+
+import (
+	"testing"
+	"time"
+)
+
+// refused is a leader that was asked to end, whose server has stopped, and that may no longer read
+// or write the Lease.
+func refused() *Observed {
+	o := leading()
+	o.Intent.Stop = true
+	o.StoppingFor(b)
+	o.Server = Server{State: Stopped, Clean: true, Position: "20", History: "99"}
+	release, _ := Decide(o).(WriteRecord)
+	o.Writing(release)
+	o.HeardWrite(release, o.Now, Unanswered, "")
+	return o
+}
+
+// TestResigns: a leader that has stopped for good and can't release the record tells the others, at
+// once and again, and says nothing else in that term.
+func TestResigns(t *testing.T) {
+	o := refused()
+	for _, pause := range []time.Duration{0, pingEvery} {
+		o.Now += pause
+		told, pings := Decide(o).(SendPings)
+		if !pings || !told.Ping.Resigned {
+			t.Fatalf("%s later: %+v", pause, Decide(o))
+		}
+		o.Pinged(told.Ping.Resigned)
+	}
+	o.HeardRecord(ReadResult{Sent: o.Now, Version: "7", Record: o.Held.Record})
+	o.Now += pingEvery
+	if told, pings := Decide(o).(SendPings); !pings || !told.Ping.Resigned {
+		t.Errorf("once the API server answers: %+v", Decide(o))
+	}
+}
+
+// TestStandsForWhoResigned: nobody waits for a leader that has resigned, whatever the record says,
+// and only for that term of that member.
+func TestStandsForWhoResigned(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Ping)
+		stands bool
+	}{
+		"resigned":       {func(*Ping) {}, true},
+		"leads":          {func(p *Ping) { p.Resigned = false }, false},
+		"another data":   {func(p *Ping) { p.Leader.Incarnation = "other" }, false},
+		"a term before":  {func(p *Ping) { p.Term-- }, false},
+		"another member": {func(p *Ping) { p.Leader = c }, false},
+	} {
+		o := following()
+		ping := o.Peers[0].Ping
+		ping.Resigned, ping.Version = true, o.Record.Version
+		test.change(&ping)
+		o.HeardPing(ping)
+		o.Now += time.Second
+		o.Record.TriedAt, o.Record.ReadAt, o.Record.Stale = o.Now, o.Now, false
+		o.Server.Final, o.Server.Source = true, Source{}
+		ask, asks := Decide(o).(SendAsk)
+		if asks != test.stands || asks && !ask.Ask.Vacant {
+			t.Errorf("%s: %+v", name, Decide(o))
+		}
+	}
+}

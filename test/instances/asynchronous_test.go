@@ -1,0 +1,62 @@
+package instances
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// TestAsynchronous: with Asynchronous, writes wait for no replica. Once the user has decided that
+// they do, and that is settled, nothing that was acknowledged before is lost either.
+func TestAsynchronous(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, contract.Settings{FailoverAfter: after, Durability: "Asynchronous"}, 3)
+	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	clients := NewClients(t, d, *pause)
+	leader := d.Published(t.Context())
+	replicas := slices.DeleteFunc(slices.Clone(d.Pods), func(pod *Pod) bool { return pod == leader })
+	writes := func(what string) {
+		t.Helper()
+		before := clients.acknowledged()
+		d.Await(what, time.Minute, func() bool { return clients.acknowledged() > before+20 })
+	}
+	rule := func() election.Rule {
+		rules := d.Record(t.Context()).Rules
+		if len(rules) != 1 {
+			return election.Rule{}
+		}
+		return rules[0]
+	}
+	if waits := rule(); !waits.Async || len(waits.Set) != 2 {
+		t.Errorf("the rule is %+v", waits)
+	}
+	leader.says("SHOW synchronous_standby_names", "")
+	for _, replica := range replicas {
+		signalAll(replica.process.All(), syscall.SIGSTOP)
+	}
+	term := d.Record(t.Context()).Term
+	writes("acknowledged writes while no replica answers")
+	for _, replica := range replicas {
+		signalAll(replica.process.All(), syscall.SIGCONT)
+	}
+	if after := d.Record(t.Context()).Term; after != term {
+		t.Errorf("term %d was claimed while the leader of term %d lived", after, term)
+	}
+
+	d.configure(func(s *contract.Settings) { s.Durability = "Required" })
+	d.Await("rule that waits for one of two", time.Minute, func() bool {
+		waits := rule()
+		return !waits.Async && waits.Acks == 1 && len(waits.Set) == 2
+	})
+	leader.Kill()
+	writes("acknowledged writes after the leader was killed")
+	leader.Start()
+	d.Await("whole database", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	for _, wrong := range clients.Check() {
+		t.Error(wrong)
+	}
+}
