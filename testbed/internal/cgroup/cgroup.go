@@ -185,6 +185,16 @@ func KillPods(timeout time.Duration) error {
 	return kill(timeout, func(folder string) bool { return !strings.Contains(folder, "/"+Root()+"/components") })
 }
 
+// KillNode ends every process of a node, its pods' and its components', and waits until they are
+// gone.
+func KillNode(node string, timeout time.Duration) error {
+	return kill(timeout, func(folder string) bool {
+		_, group, _ := strings.Cut(folder, "/"+Root()+"/")
+		return group == node || strings.HasPrefix(group, node+"/") ||
+			strings.HasPrefix(group, "components/") && strings.HasSuffix(group, "-"+node)
+	})
+}
+
 // KillAll ends every process of the testbed and waits until they are gone.
 func KillAll(timeout time.Duration) error {
 	return kill(timeout, func(string) bool { return true })

@@ -35,7 +35,7 @@ func New() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newUp(), newBuild(), newPackages(), newDown(), newStatus(), newExec(), newKubeconfig(), newAudit(), newAssets(), newLogs(),
-		newPartition(), newHeal(), newImage(), newLaunch(), newProvisioner())
+		newPartition(), newHeal(), newStop(), newStart(), newFreeze(), newThaw(), newImage(), newLaunch(), newProvisioner())
 	return root
 }
 
@@ -256,26 +256,4 @@ func newAssets() *cobra.Command {
 	command.Flags().StringVar(&kubernetes, "kubernetes", product.Current,
 		"the Kubernetes release ("+strings.Join(product.Releases(), ", ")+"); only "+product.Current+" has more than etcd and kube-apiserver")
 	return command
-}
-
-func newPartition() *cobra.Command {
-	return &cobra.Command{
-		Use:   "partition NODE",
-		Short: "Disconnect a node from the network (any node: the API server runs on none)",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Partition(command.Context(), arguments[0]) })
-		},
-	}
-}
-
-func newHeal() *cobra.Command {
-	return &cobra.Command{
-		Use:   "heal NODE",
-		Short: "Reconnect a node to the network",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Heal(command.Context(), arguments[0]) })
-		},
-	}
 }

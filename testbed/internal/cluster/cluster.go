@@ -7,7 +7,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -73,27 +72,6 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 	}
 	return client, nil
 }
-
-// setLink plugs a node's network cable in ("up") or out ("down").
-func (c *Cluster) setLink(ctx context.Context, node, state string) error {
-	number, err := NodeNumber(node)
-	if err != nil {
-		return err
-	}
-	if !linkExists(nodeLink(number)) {
-		return fmt.Errorf("node %s is not running: `testbed status` lists the nodes", node)
-	}
-	return setNodeLink(ctx, nodeLink(number), state)
-}
-
-// Partition cuts a node off: from the API server, the other nodes and this machine.
-// Its pods go on running. Idempotent.
-func (c *Cluster) Partition(ctx context.Context, node string) error {
-	return c.setLink(ctx, node, "down")
-}
-
-// Heal ends a partition. Idempotent.
-func (c *Cluster) Heal(ctx context.Context, node string) error { return c.setLink(ctx, node, "up") }
 
 // bootID changes with every start of the machine.
 func bootID() (string, error) {
