@@ -70,6 +70,8 @@ type Options struct {
 	Peers        Peers
 	// Full returns how full the volume is, in percent; nil is Volume.Full.
 	Full func() int
+	// Address is the pod's IP address.
+	Address string
 	// Host returns where the server of a pod listens.
 	Host   func(pod string) string
 	Config Config
@@ -126,6 +128,7 @@ type Instance struct {
 	status    atomic.Pointer[Status]
 	member    atomic.Pointer[election.Member]
 	members   atomic.Pointer[[]election.Member]
+	addresses atomic.Pointer[map[string]string]
 	// full is how full the volume was when that was last measured, in percent.
 	full       int
 	measuring  bool
@@ -153,7 +156,7 @@ func New(options Options) (*Instance, error) {
 		i.Full = options.Volume.Full
 	}
 	i.core = &election.Observed{
-		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID,
+		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID, Address: options.Address,
 		Local: contents.Local, Saved: contents.Local,
 	}
 	if err := i.inspect(contents); err != nil {
@@ -164,6 +167,7 @@ func New(options Options) (*Instance, error) {
 	i.status.Store(&Status{Turn: i.started})
 	i.member.Store(new(i.core.Me))
 	i.members.Store(&[]election.Member{})
+	i.addresses.Store(&map[string]string{})
 	return i, nil
 }
 
@@ -346,6 +350,10 @@ func (i *Instance) Member() election.Member { return *i.member.Load() }
 // time.
 func (i *Instance) Members() []election.Member { return *i.members.Load() }
 
+// Address is the IP address of another pod, as that or its leader said last; "" if none has. It may
+// be called at any time.
+func (i *Instance) Address(pod string) string { return (*i.addresses.Load())[pod] }
+
 func (i *Instance) noteMembers() {
 	var members []election.Member
 	for index := range i.core.Peers {
@@ -355,5 +363,8 @@ func (i *Instance) noteMembers() {
 	}
 	if !slices.Equal(members, i.Members()) {
 		i.members.Store(&members)
+	}
+	if addresses := i.core.Addresses(); !maps.Equal(addresses, *i.addresses.Load()) {
+		i.addresses.Store(&addresses)
 	}
 }

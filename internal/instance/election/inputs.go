@@ -141,10 +141,12 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	o.see(ping.Seen)
 	if o.mayFollow(&ping) && ping.Term >= peer.Ping.Term {
 		peer.Member, peer.Ping, peer.PingAt, peer.Gone = ping.Leader, ping, o.Now, ping.Resigned
+		o.learn(ping.Addresses)
 		o.RecordChanged(ping.Version)
 	}
 	return Pong{
 		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping),
+		Address: o.Address,
 	}, true
 }
 
@@ -173,7 +175,31 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	}
 	if sent > peer.PongSent {
 		peer.Member, peer.Pong, peer.PongSent = pong.Member, pong, sent
+		o.learn(map[string]string{pong.Member.Name: pong.Address})
 	}
+}
+
+// learn notes the addresses of others.
+func (o *Observed) learn(addresses map[string]string) {
+	for i := range o.Peers {
+		if address := addresses[o.Peers[i].Name]; address != "" {
+			o.Peers[i].Address = address
+		}
+	}
+}
+
+// Addresses are those of all instances that are known, by the names of their pods.
+func (o *Observed) Addresses() map[string]string {
+	known := map[string]string{}
+	if o.Address != "" {
+		known[o.Me.Name] = o.Address
+	}
+	for i := range o.Peers {
+		if address := o.Peers[i].Address; address != "" {
+			known[o.Peers[i].Name] = address
+		}
+	}
+	return known
 }
 
 // HeardAsk returns the answer to an Ask. It changes nothing but what was seen.

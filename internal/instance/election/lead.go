@@ -45,6 +45,7 @@ func (o *Observed) ping(resigned bool) Ping {
 	return Ping{
 		System: o.System, Leader: o.Me, Seen: o.Saved.Seen, Term: o.Held.Term, History: o.Server.History,
 		Version: o.Record.Version, Resigned: resigned || o.Held.Resigned, Free: o.free(),
+		Addresses: o.Addresses(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package election
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Limits of what a message may say, so that one of a broken or hostile peer costs little. Ours are
 // far below: a name is that of a pod, an incarnation has 16 characters.
@@ -9,6 +12,7 @@ const (
 	maxIncarnation = 64
 	maxSystem      = 64
 	maxVersion     = 256
+	maxAddress     = 64
 	maxPosition    = 64 << 10
 	maxHistory     = 256 << 10
 )
@@ -59,13 +63,36 @@ func (p Ping) Check() error {
 			return err
 		}
 	}
+	if len(p.Addresses) > maxSet {
+		return fmt.Errorf("addresses: Too many: %d: must have at most %d items", len(p.Addresses), maxSet)
+	}
+	for name, address := range p.Addresses {
+		if err := firstOf(checkLength("addresses", name, maxName), checkAddress("addresses", address)); err != nil {
+			return err
+		}
+	}
 	return firstOf(p.Leader.check("leader"), checkLength("system", p.System, maxSystem),
 		checkLength("history", string(p.History), maxHistory), checkLength("version", p.Version, maxVersion))
 }
 
 // Check is that of [Ping.Check], for the answer.
 func (p Pong) Check() error {
-	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition))
+	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition),
+		checkAddress("address", p.Address))
+}
+
+// checkAddress returns an error if a text is neither empty nor an IP address.
+func checkAddress(field, text string) error {
+	if text == "" {
+		return nil
+	}
+	if err := checkLength(field, text, maxAddress); err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(text); err != nil {
+		return fmt.Errorf("%s: Invalid value: %q: must be an IP address", field, text)
+	}
+	return nil
 }
 
 // Check is that of [Ping.Check], for a question.

@@ -53,6 +53,9 @@ type Ping struct {
 	Resigned bool
 	// Free are those whose data no rule needs, so that they may be made anew.
 	Free []Member
+	// Addresses are the IP addresses of all instances that the leader knows, its own among them, by
+	// the names of their pods: a failover must not wait for DNS.
+	Addresses map[string]string
 }
 
 // Pong answers a Ping.
@@ -61,6 +64,8 @@ type Pong struct {
 	Promised Promised
 	Position Position
 	Seen     Seen
+	// Address is the member's IP address.
+	Address string
 	// Diverged is true if the member's data are no part of the leader's history, or its log no longer
 	// continues them: they can only be made anew.
 	Diverged bool
@@ -110,8 +115,8 @@ type PromiseReply struct {
 
 // Peer is what an instance knows about another.
 type Peer struct {
-	// Name is the other's pod.
-	Name string
+	// Name is the other's pod, and Address its IP address; "" if nobody has said it yet.
+	Name, Address string
 	// Member is the other as it last answered.
 	Member Member
 

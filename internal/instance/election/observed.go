@@ -219,6 +219,8 @@ type Observed struct {
 	Config Config
 	Me     Member
 	PodUID string
+	// Address is our IP address, and those of the others are in Peers.
+	Address string
 	// System is the id of the database system on the volume; "" without data.
 	System string
 	// Local is what shall be on the volume, and Saved what is.

@@ -34,8 +34,8 @@ const (
 // Client sends messages to other instances. It keeps a connection to each.
 type Client struct {
 	certificates *Certificates
-	// address returns the host and port of a pod.
-	address func(pod string) string
+	// addresses returns hosts and ports of a pod, the best first; at least one.
+	addresses func(pod string) []string
 
 	mu    sync.Mutex
 	peers map[string]*http.Client
@@ -44,8 +44,8 @@ type Client struct {
 var _ instance.Peers = (*Client)(nil)
 
 // NewClient returns a client that connects to nothing yet.
-func NewClient(certificates *Certificates, address func(pod string) string) *Client {
-	return &Client{certificates: certificates, address: address, peers: map[string]*http.Client{}}
+func NewClient(certificates *Certificates, addresses func(pod string) []string) *Client {
+	return &Client{certificates: certificates, addresses: addresses, peers: map[string]*http.Client{}}
 }
 
 // deadAfter is after how long without a byte a connection is asked whether it lives, and after as
@@ -66,13 +66,53 @@ func (c *Client) to(pod string) *http.Client {
 			HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
 			DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: deadAfter}, Config: c.certificates.client(pod)}
-				return dialer.DialContext(ctx, network, c.address(pod))
+				return dialFirst(ctx, dialer.DialContext, network, c.addresses(pod))
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.peers[pod] = made
 	return made
+}
+
+// dialFirst connects to all addresses at once, and returns the first connection: one that was right
+// may be another pod's now, which TLS finds out, and DNS may be away. Its error is that of the best
+// address.
+func dialFirst(
+	ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), network string, addresses []string,
+) (net.Conn, error) {
+	type result struct {
+		index      int
+		connection net.Conn
+		err        error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // It ends the attempts that are left, and no connection.
+	results := make(chan result, len(addresses))
+	for i, address := range addresses {
+		go func() {
+			connection, err := dial(ctx, network, address)
+			results <- result{i, connection, err}
+		}()
+	}
+	var failed error
+	for left := len(addresses) - 1; left >= 0; left-- {
+		got := <-results
+		if got.err == nil {
+			go func() {
+				for range left {
+					if late := <-results; late.err == nil {
+						_ = late.connection.Close()
+					}
+				}
+			}()
+			return got.connection, nil
+		}
+		if failed == nil || got.index == 0 {
+			failed = got.err
+		}
+	}
+	return nil, failed
 }
 
 // Renew uses a new connection for what is sent from now on, as it must when the certificates have
@@ -182,7 +222,7 @@ func (c *Client) Refused(ctx context.Context, name string) bool {
 
 func (c *Client) refuses(ctx context.Context, name string) bool {
 	dialer := net.Dialer{Timeout: deadAfter}
-	connection, err := dialer.DialContext(ctx, "tcp", c.address(name))
+	connection, err := dialer.DialContext(ctx, "tcp", c.addresses(name)[0])
 	if err == nil {
 		_ = connection.Close()
 		return false

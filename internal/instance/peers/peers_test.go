@@ -127,8 +127,33 @@ func serve(t *testing.T, certificates *Certificates) string {
 func inAnHour() time.Time { return time.Now().Add(time.Hour) }
 
 // client returns a client of the pod that the certificate is for.
-func client(certificates *Certificates, address string) *Client {
-	return NewClient(certificates, func(string) string { return address })
+func client(certificates *Certificates, addresses ...string) *Client {
+	return NewClient(certificates, func(string) []string { return addresses })
+}
+
+// TestSeveralAddresses: a peer is reached by any of its addresses, whatever the others do: refuse,
+// belong to another pod now, or have no answer of DNS.
+func TestSeveralAddresses(t *testing.T) {
+	a := newAuthority(t)
+	right := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
+	anothers := serve(t, a.issue(t, CertificatePrefix+"db-2", "db-2", inAnHour()))
+	own := a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour())
+	for name, addresses := range map[string][]string{
+		"the second":             {"127.0.0.1:1", right},
+		"the first":              {right, "db-1.db-pods.invalid:8443"},
+		"the first is another's": {anothers, right},
+	} {
+		c := client(own, addresses...)
+		if pong, err := c.Ping(t.Context(), "db-1", election.Ping{System: "7", Leader: other, Term: 3}); err != nil || pong.Member != me {
+			t.Errorf("%s: %+v, %v", name, pong, err)
+		}
+		c.Close()
+	}
+	c := client(own, anothers, "127.0.0.1:1")
+	defer c.Close()
+	if _, err := c.Ping(t.Context(), "db-1", election.Ping{System: "7", Leader: other, Term: 3}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("none is right, and the best is another's: %v", err)
+	}
 }
 
 func TestMessages(t *testing.T) {

@@ -122,10 +122,10 @@ func (o options) check() error {
 	return nil
 }
 
-// host returns where another pod is reached.
-func (o options) host(pod string) string {
+// host returns where another pod is reached, and whether a flag says that.
+func (o options) host(pod string) (host string, isFixed bool) {
 	if host, named := o.hosts[pod]; named {
-		return host
+		return host, true
 	}
-	return contract.Host(pod, o.database, o.namespace)
+	return contract.Host(pod, o.database, o.namespace), false
 }

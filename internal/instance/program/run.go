@@ -61,7 +61,8 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	}
 	i, err := instance.New(instance.Options{
 		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: parts.engine, Cluster: access, Peers: parts.client,
-		Host: o.host, Config: configOf(settings, o.pod), Log: logger,
+		Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
+		Config: configOf(settings, o.pod), Log: logger,
 	})
 	if err != nil {
 		return err
@@ -236,7 +237,13 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 	if p.supervisor, err = supervise.New(p.volume.Lock(), clock.RealClock{}); err != nil {
 		return nil, errors.Join(err, p.volume.Close())
 	}
-	p.client = peers.NewClient(p.certificates, func(pod string) string { return net.JoinHostPort(o.host(pod), strconv.Itoa(o.peerPort)) })
+	p.client = peers.NewClient(p.certificates, func(pod string) []string {
+		addresses := p.hosts(o, pod)
+		for i := range addresses {
+			addresses[i] = net.JoinHostPort(addresses[i], strconv.Itoa(o.peerPort))
+		}
+		return addresses
+	})
 	listen := o.listen
 	if listen == "" {
 		listen = "*"
@@ -247,6 +254,18 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return p, nil
+}
+
+// hosts returns where another pod is reached, the best first: its address, as far as that is known,
+// and its name, for which DNS has to be there.
+func (p *parts) hosts(o options, pod string) []string {
+	host, isFixed := o.host(pod)
+	if running := p.instance.Load(); running != nil && !isFixed {
+		if address := running.Address(pod); address != "" {
+			return []string{address, host}
+		}
+	}
+	return []string{host}
 }
 
 // keep keeps settings for a start without the API server, beside what follows their change: a disk

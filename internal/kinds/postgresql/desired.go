@@ -162,8 +162,13 @@ func desiredServices(db *databasev1.PostgreSQL) []*corev1.Service {
 // name, so that retained data are taken up again.
 func volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
 	meta := childMeta(db, VolumeName(db.Name, ordinal))
-	meta.Annotations = map[string]string{api.AnnotationAdopt: "PostgreSQL/" + db.Name}
+	meta.Annotations = consent(db)
 	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(db, db.Spec.Storage)}
+}
+
+// consent allows the PostgreSQL to take over the claim that has it as annotations.
+func consent(db *databasev1.PostgreSQL) map[string]string {
+	return map[string]string{api.AnnotationAdopt: "PostgreSQL/" + db.Name}
 }
 
 func claimOf(db *databasev1.PostgreSQL, size resource.Quantity) corev1.PersistentVolumeClaimSpec {
@@ -186,11 +191,15 @@ func budget(db *databasev1.PostgreSQL) *policyv1.PodDisruptionBudget {
 }
 
 // statefulSet keeps as many pods as decided. Their claims exist before them: the template of claims
-// only names them, and never changes, because a StatefulSet's can't.
+// names them, and never changes, because a StatefulSet's can't. If a user deletes a claim, the
+// StatefulSet's controller may be the first to make another, which consents to be taken over.
 func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision) *appsv1.StatefulSet {
 	template := podTemplate(db, observed)
-	claims := []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: dataVolume}, Spec: claimOf(db, db.Spec.Storage)}}
+	claims := []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Annotations: consent(db)}, Spec: claimOf(db, db.Spec.Storage),
+	}}
 	if live := observed.statefulSet(db); live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
+		claims[0].Annotations = live.Spec.VolumeClaimTemplates[0].Annotations
 		claims[0].Spec = claimOf(db, *live.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage())
 	}
 	return &appsv1.StatefulSet{
