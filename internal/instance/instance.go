@@ -135,6 +135,8 @@ type Instance struct {
 	measuresAt time.Time
 	// hasOld is true while older data are set aside.
 	hasOld bool
+	// provided is true once the application has its role and database.
+	provided bool
 	// dropsAt is when old data are removed at the earliest.
 	dropsAt time.Time
 }
@@ -189,6 +191,9 @@ func (i *Instance) Configure(ctx context.Context, config Config) {
 
 // Stop asks the instance to hand over if it leads, and to end. Run returns when that is done.
 func (i *Instance) Stop(ctx context.Context) { i.post(ctx, func() { i.core.Intent.Stop = true }) }
+
+// Provided tells the instance that the application has its role and database.
+func (i *Instance) Provided(ctx context.Context) { i.post(ctx, func() { i.provided = true }) }
 
 // RecordChanged tells the instance that the Lease was seen to have another version.
 func (i *Instance) RecordChanged(ctx context.Context, version string) {

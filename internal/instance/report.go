@@ -66,7 +66,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case i.core.Leads():
 		report.Term = i.core.Held.Term
 		if server.State == election.Leading && i.core.Held.Published {
-			report.Role = contract.Primary
+			report.Role, report.Provided = contract.Primary, i.provided
 		}
 	case server.State == election.Standby && seen.Connected:
 		report.Role, report.Term, report.Lag = contract.Replica, server.Source.Term, lagClass(seen.Lag)

@@ -144,7 +144,7 @@ func TestDatabaseLives(t *testing.T) {
 	startManagerWith(t, db.Namespace, recorded, withImages)
 	create(t, db)
 	observedRevision(t, db, "db-1")
-	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3})
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
 	for ordinal := 1; ordinal < 3; ordinal++ {
 		runs(t, db, ordinal, contract.Report{Role: contract.Replica, State: "Following", Term: 2})
 	}

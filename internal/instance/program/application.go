@@ -24,7 +24,7 @@ type provider interface {
 // Times of an application: how often it is looked whether this instance has become the primary, or
 // the Secret another, after how long it is tried again, and how long one try may take.
 const (
-	provideEvery = time.Second
+	provideEvery = 500 * time.Millisecond
 	provideAgain = 10 * time.Second
 	provideTime  = 2 * time.Minute
 )
@@ -35,6 +35,8 @@ type application struct {
 	directory string
 	of        observed
 	server    provider
+	// provided is told that all is there; nil is nobody.
+	provided func(ctx context.Context)
 	log       logr.Logger
 
 	// done is what was provided in the term, and said what was logged last.
@@ -82,6 +84,9 @@ func (a *application) once(ctx context.Context) error {
 		return err
 	}
 	a.done, a.term = wanted, report.Term
+	if a.provided != nil {
+		a.provided(ctx)
+	}
 	a.log.Info("the application has its role and its database", "role", wanted.User, "database", wanted.Database)
 	return nil
 }

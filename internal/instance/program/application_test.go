@@ -51,9 +51,11 @@ func TestApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, directory := &serverOf{report: contract.Report{Role: contract.Replica, Term: 1}}, t.TempDir()
-		ended := make(chan error)
+		ended, told := make(chan error), 0
 		go func() {
-			ended <- (&application{directory: directory, of: server, server: server, log: logr.Discard()}).run(ctx)
+			ended <- (&application{
+				directory: directory, of: server, server: server, log: logr.Discard(), provided: func(context.Context) { told++ },
+			}).run(ctx)
 		}()
 		after := func(what string, long time.Duration, count int, complaint string) {
 			t.Helper()
@@ -79,6 +81,9 @@ func TestApplication(t *testing.T) {
 		write(t, directory, map[string]string{"username": "app"})
 		server.report = contract.Report{Role: contract.Primary, Term: 2}
 		after("another term", 15*time.Second, 4, "")
+		if told != len(server.provided)-1 {
+			t.Errorf("the instance was told %d times that all is there", told)
+		}
 		if last := server.provided[3]; last != (postgres.Application{User: "app", Password: "two", Database: "db"}) {
 			t.Errorf("got %+v", last)
 		}

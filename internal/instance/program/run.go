@@ -99,7 +99,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 	})
 	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
 	group.Go(func() error {
-		return (&application{directory: o.application, of: i, server: parts.engine, log: parts.log}).run(ctx)
+		return (&application{directory: o.application, of: i, server: parts.engine, provided: i.Provided, log: parts.log}).run(ctx)
 	})
 	group.Go(func() error {
 		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {

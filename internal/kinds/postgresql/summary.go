@@ -90,10 +90,14 @@ func refusedVolume(s *subject) string {
 	return ""
 }
 
-// creating: it has never had a primary.
+// creating: it has never had a primary, or one with a database for the application.
 func creating(s *subject) string {
-	if s.wasReady() || s.primary != nil {
+	switch {
+	case s.wasReady() || s.primary != nil && s.primary.Report.Provided:
 		return ""
+	case s.primary != nil:
+		return fmt.Sprintf("the database is being created: %s has yet to make what the Secret %s names", describe(*s.primary),
+			ApplicationName(s.db.Name))
 	}
 	return fmt.Sprintf("the database is being created: %s", s.states())
 }

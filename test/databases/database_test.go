@@ -1,0 +1,164 @@
+//go:build e2e
+
+package databases
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// name is that of every database: each is in a namespace of its own.
+const name = "db"
+
+// database is a PostgreSQL on the cluster.
+type database struct {
+	t         *testing.T
+	namespace string
+	// past are the records of the Lease as they were, the newest last.
+	past []string
+}
+
+// newDatabase applies a PostgreSQL with some lines of spec, and waits until it is Ready.
+func newDatabase(t *testing.T, namespace, spec string) *database {
+	t.Helper()
+	d := &database{t: t, namespace: namespace}
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	d.must(cluster.Create(t.Context(), made))
+	t.Cleanup(func() {
+		if t.Failed() {
+			d.log()
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := cluster.Delete(ctx, made); err != nil {
+			t.Error(err)
+		}
+	})
+	begun := time.Now()
+	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: "+name+"}\nspec:\n"+spec)
+	d.awaitReady()
+	t.Logf("ready %s after it was applied", time.Since(begun).Round(100*time.Millisecond))
+	return d
+}
+
+// log prints the objects of the database.
+func (d *database) log() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.t.Context()), time.Minute)
+	defer cancel()
+	for _, arguments := range [][]string{
+		{"get", "postgresqls,pods,persistentvolumeclaims,leases,events", "-o", "wide"}, {"describe", "postgresqls"},
+		{"logs", "--prefix", "--tail=60", "-l", "app.kubernetes.io/instance=" + name},
+	} {
+		output, err := command(ctx, "", os.Getenv("KUBECTL"), append([]string{"-n", d.namespace}, arguments...)...)
+		d.t.Logf("%v (%v):\n%s", arguments, err, output)
+	}
+}
+
+func (d *database) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// get reads an object of the database's namespace.
+func (d *database) get(name string, object client.Object) {
+	d.t.Helper()
+	d.must(cluster.Get(d.t.Context(), types.NamespacedName{Namespace: d.namespace, Name: name}, object))
+}
+
+// postgreSQL reads the object.
+func (d *database) postgreSQL() *databasev1.PostgreSQL {
+	d.t.Helper()
+	var found databasev1.PostgreSQL
+	d.get(name, &found)
+	return &found
+}
+
+// isReady reports whether the condition Ready is True for the object as it is.
+func (d *database) isReady() bool {
+	found := d.postgreSQL()
+	for _, condition := range found.Status.Conditions {
+		if condition.Type == databasev1.ConditionReady {
+			return condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == found.Generation
+		}
+	}
+	return false
+}
+
+func (d *database) awaitReady() {
+	d.t.Helper()
+	eventually(d.t, "PostgreSQL is Ready", d.isReady)
+}
+
+// patch changes the spec with a JSON merge patch.
+func (d *database) patch(spec string) {
+	d.t.Helper()
+	object := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
+	d.must(cluster.Patch(d.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+}
+
+// lease reads the Lease.
+func (d *database) lease() *coordinationv1.Lease {
+	d.t.Helper()
+	var found coordinationv1.Lease
+	d.get(name, &found)
+	return &found
+}
+
+// record reads what the Lease says, and reports whether it can be read.
+func (d *database) record() (election.Record, bool) {
+	d.t.Helper()
+	var lease coordinationv1.Lease
+	if err := cluster.Get(d.t.Context(), types.NamespacedName{Namespace: d.namespace, Name: name}, &lease); err != nil {
+		return election.Record{}, false
+	}
+	text := lease.Annotations[api.AnnotationRecord]
+	record, err := election.Decode(text)
+	if err == nil && (len(d.past) == 0 || d.past[len(d.past)-1] != text) {
+		d.past = append(d.past, text)
+	}
+	return record, err == nil
+}
+
+// writeRecord writes the text of a record into the Lease.
+func (d *database) writeRecord(text string) {
+	d.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.AnnotationRecord, text)
+	d.must(cluster.Patch(d.t.Context(), d.lease(), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// pod reads the pod of an instance.
+func (d *database) pod(pod string) *corev1.Pod {
+	d.t.Helper()
+	var found corev1.Pod
+	d.get(pod, &found)
+	return &found
+}
+
+// pods reads the pods of all instances.
+func (d *database) pods() []corev1.Pod {
+	d.t.Helper()
+	var found corev1.PodList
+	d.must(cluster.List(d.t.Context(), &found, client.InNamespace(d.namespace)))
+	return found.Items
+}
+
+// sql runs statements as the superuser, in a pod.
+func (d *database) sql(pod, database, statements string) string {
+	d.t.Helper()
+	return kubectl(d.t, "-n", d.namespace, "exec", pod, "--", "psql", "-Atd", database, "-c", statements)
+}

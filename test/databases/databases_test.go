@@ -1,0 +1,103 @@
+//go:build e2e
+
+package databases
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestFaults lets each fault happen to a database of three instances on three nodes: nothing that
+// was acknowledged is lost, never do two take writes, and the database is whole again by itself.
+func TestFaults(t *testing.T) {
+	d := newDatabase(t, "databases-faults", fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image))
+	w := newWriter(t, d)
+	gaps := map[string][]time.Duration{}
+	for range *rounds {
+		for _, f := range faults {
+			if *only == "" || *only == f.name {
+				gaps[f.name] = append(gaps[f.name], happen(d, w, f))
+			}
+		}
+	}
+	for _, f := range faults {
+		if times := gaps[f.name]; len(times) > 0 {
+			slices.Sort(times)
+			t.Attr("faults", f.name+": "+fmt.Sprintf("%d times, no write for p50 %s, p95 %s, max %s (limit %s)", len(times),
+				quantile(times, 50), quantile(times, 95), quantile(times, 100), f.limit))
+		}
+	}
+}
+
+// happen lets a fault happen, and returns for how long no write was acknowledged.
+func happen(d *database, w *writer, f fault) time.Duration {
+	t := d.t
+	t.Helper()
+	s := d.begin()
+	f.hurt(s)
+	if f.noticed != nil {
+		eventually(t, f.name+": noticed", func() bool { return f.noticed(s) })
+	}
+	w.awaitMore(f.name + ": acknowledged writes")
+	gap := w.Ledger.LongestGap(s.begun).Round(10 * time.Millisecond)
+	if f.mend != nil {
+		f.mend(s)
+	}
+	mended := time.Now()
+	eventually(t, f.name+": whole again", d.isWhole)
+	t.Logf("%s: no write for %s (limit %s); whole %s after it was mended", f.name, gap, f.limit,
+		time.Since(mended).Round(100*time.Millisecond))
+	if gap > 3*f.limit {
+		t.Errorf("%s: no write for %s: more than three times %s", f.name, gap, f.limit)
+	}
+	if record, _ := d.record(); f.stays && record.Term != s.term {
+		t.Errorf("%s: %s leads in term %d, but %s should have stayed primary in term %d", f.name, record.Holder.Member.Name, record.Term,
+			s.primary, s.term)
+	}
+	for _, wrong := range w.check() {
+		t.Errorf("%s: %s", f.name, wrong)
+	}
+	return gap
+}
+
+// begin looks at a database before something happens to it.
+func (d *database) begin() *scene {
+	d.t.Helper()
+	record, known := d.record()
+	if !known || record.Released() {
+		d.t.Fatalf("nobody leads: %+v", record)
+	}
+	s := &scene{database: d, primary: record.Holder.Member.Name, term: record.Term}
+	for _, pod := range d.pods() {
+		if pod.Name == s.primary {
+			s.node = pod.Spec.NodeName
+		} else {
+			s.replicas = append(s.replicas, pod.Name)
+		}
+	}
+	s.begun = time.Now()
+	return s
+}
+
+// isWhole reports whether the PostgreSQL is Ready, and says so of pods that really are: while no
+// manager runs, its status may be older.
+func (d *database) isWhole() bool {
+	found := d.postgreSQL()
+	record, known := d.record()
+	if !known || found.Status.Primary != record.Holder.Member.Name || !d.isReady() {
+		return false
+	}
+	for _, pod := range d.pods() {
+		if pod.DeletionTimestamp != nil || !isReadyPod(&pod) {
+			return false
+		}
+	}
+	return len(d.pods()) == int(found.Spec.Replicas)
+}
+
+// quantile returns the time below which so many percent of the sorted ones are.
+func quantile(times []time.Duration, percent int) time.Duration {
+	return times[min(len(times)-1, len(times)*percent/100)]
+}

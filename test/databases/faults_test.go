@@ -1,0 +1,193 @@
+//go:build e2e
+
+package databases
+
+import (
+	"context"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fault is something that happens to a database that works.
+type fault struct {
+	name string
+	// limit is for how long no write may be acknowledged on an idle machine. Tests fail after three
+	// times that.
+	limit time.Duration
+	hurt  func(*scene)
+	// noticed is whether the instances show that they know of it; nil if hurt waits for that.
+	noticed func(*scene) bool
+	// mend makes good what it did, once writes are acknowledged again.
+	mend func(*scene)
+	// stays is true if the primary must stay the primary.
+	stays bool
+}
+
+// scene is a database to which something happens.
+type scene struct {
+	*database
+	// primary is the primary's pod when it begins, and node that pod's node. term is that of the
+	// record.
+	primary, node string
+	term          uint64
+	// replicas are the other pods.
+	replicas []string
+	begun    time.Time
+}
+
+// anotherLeads is whether another term is open.
+func anotherLeads(s *scene) bool {
+	record, known := s.record()
+	return known && record.Term > s.term && record.Open && !record.Released()
+}
+
+// passed is whether that long has passed.
+func passed(long time.Duration) func(*scene) bool {
+	return func(s *scene) bool { return time.Since(s.begun) >= long }
+}
+
+// rewritten is whether the primary has written the record anew.
+func rewritten(s *scene) bool {
+	record, known := s.record()
+	return known && record.Term == s.term && record.Open && record.Holder.Member.Name == s.primary
+}
+
+// failoverAfter is the default of spec.failover.after.
+const failoverAfter = 11 * time.Second
+
+var faults = []fault{
+	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced,
+		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
+	{name: "the primary's node is drained", limit: 2 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) {
+			kubectl(s.t, "drain", s.node, "--pod-selector=app.kubernetes.io/instance="+name, "--delete-emptydir-data", "--ignore-daemonsets")
+		},
+		mend: func(s *scene) { kubectl(s.t, "uncordon", s.node) }},
+	{name: "the primary's pod is deleted", limit: 3 * time.Second, noticed: anotherLeads, hurt: deletes()},
+	{name: "the primary's pod is deleted with a grace of 1 s", limit: 3 * time.Second, noticed: anotherLeads,
+		hurt: deletes("--grace-period=1")},
+	{name: "the primary's pod is deleted by force", limit: 3 * time.Second, noticed: anotherLeads, hurt: deletes("--force")},
+	{name: "the primary's pod is deleted while no manager runs", limit: 3 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { s.managers(0); deletes()(s) },
+		mend: func(s *scene) { s.managers(2) }},
+	{name: "the postmaster is killed", limit: 3 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { signal(syscall.SIGKILL, s.postmaster(s.primary)) }},
+	{name: "the first process is killed", limit: 8 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.primary)) }},
+	{name: "the primary and a replica are killed", limit: 15 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0]), s.program(s.primary)) }},
+	{name: "the server is stopped", limit: 20 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { signal(syscall.SIGSTOP, s.server(s.primary)...) },
+		mend: func(s *scene) { s.goOn(s.primary) }},
+	{name: "the server and the program are stopped", limit: 20 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { signal(syscall.SIGSTOP, append(s.server(s.primary), s.program(s.primary))...) },
+		mend: func(s *scene) { s.goOn(s.primary) }},
+	{name: "the server stalls for 5 s", limit: 6 * time.Second, stays: true,
+		hurt: func(s *scene) {
+			stopped := s.server(s.primary)
+			signal(syscall.SIGSTOP, stopped...)
+			eventually(s.t, "stall", func() bool { return passed(5 * time.Second)(s) })
+			signal(syscall.SIGCONT, stopped...)
+		}},
+	{name: "the primary's volume is frozen", limit: 20 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { testbed(s.t, "freeze", s.namespace+"/data-"+s.primary) },
+		mend: func(s *scene) { testbed(s.t, "thaw", s.namespace+"/data-"+s.primary) }},
+	{name: "the primary's node is cut off", limit: 15 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { testbed(s.t, "partition", s.node) },
+		mend: func(s *scene) { testbed(s.t, "heal", s.node) }},
+	{name: "the primary's node dies", limit: 15 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { testbed(s.t, "stop", s.node) },
+		mend: func(s *scene) { testbed(s.t, "start", s.node) }},
+	{name: "the primary's node is cut off from the API server alone", limit: time.Second, stays: true,
+		noticed: passed(failoverAfter + 4*time.Second),
+		hurt:    func(s *scene) { testbed(s.t, "partition", s.node, "--from", "api") },
+		mend:    func(s *scene) { testbed(s.t, "heal", s.node) }},
+	{name: "the control plane is away, and a replica restarts", limit: time.Second, stays: true, hurt: controlPlaneAway},
+	{name: "the Lease is deleted", limit: time.Second, stays: true, noticed: rewritten,
+		hurt: func(s *scene) { s.must(cluster.Delete(s.t.Context(), s.lease())) }},
+	{name: "the record is overwritten", limit: time.Second, stays: true, noticed: rewritten,
+		hurt: func(s *scene) { s.writeRecord("nonsense") }},
+	{name: "the record is set back", limit: time.Second, stays: true, noticed: rewritten,
+		hurt: func(s *scene) { s.writeRecord(s.past[0]) }},
+	{name: "a replica is killed", limit: time.Second, stays: true,
+		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0])) }},
+	{name: "a replica's volume is deleted", limit: time.Second, stays: true,
+		hurt: func(s *scene) { s.wipe(s.replicas[0]) }},
+	{name: "a replica's volume is deleted, then the primary is killed", limit: 15 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { s.wipe(s.replicas[0]); signal(syscall.SIGKILL, s.program(s.primary)) }},
+	{name: "the primary and the managers are killed", limit: 8 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) {
+			kubectl(s.t, "-n", system, "delete", "pods", "-l", "app.kubernetes.io/component=manager", "--force", "--wait=false")
+			signal(syscall.SIGKILL, s.program(s.primary))
+		}},
+}
+
+// deletes deletes the primary's pod with kubectl, and does not wait until it is gone.
+func deletes(options ...string) func(*scene) {
+	return func(s *scene) {
+		kubectl(s.t, append([]string{"-n", s.namespace, "delete", "pod", s.primary, "--wait=false"}, options...)...)
+	}
+}
+
+// replaced is whether all pods are newer than the scene, and run.
+func replaced(s *scene) bool {
+	pods := s.pods()
+	old := func(pod corev1.Pod) bool { return pod.CreationTimestamp.Time.Before(s.begun.Truncate(time.Second)) }
+	return len(pods) == 3 && !slices.ContainsFunc(pods, old) && s.isReady()
+}
+
+// goOn continues all processes of a pod that were stopped, as far as they still exist.
+func (s *scene) goOn(pod string) {
+	all, err := processesOf(s.pod(pod))
+	s.must(err)
+	signal(syscall.SIGCONT, all...)
+}
+
+// wipe deletes the volume of an instance, with its pod, which makes another.
+func (s *scene) wipe(pod string) {
+	s.t.Helper()
+	var claim corev1.PersistentVolumeClaim
+	s.get("data-"+pod, &claim)
+	s.must(cluster.Delete(s.t.Context(), &claim))
+	s.must(cluster.Delete(s.t.Context(), s.pod(pod), client.GracePeriodSeconds(1)))
+	eventually(s.t, "another volume", func() bool {
+		var found corev1.PersistentVolumeClaim
+		err := cluster.Get(s.t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "data-" + pod}, &found)
+		return err == nil && found.UID != claim.UID
+	})
+}
+
+// managers sets how many managers there are.
+func (s *scene) managers(count int) {
+	s.t.Helper()
+	kubectl(s.t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas", []string{"0", "1", "2"}[count])
+	eventually(s.t, "managers", func() bool {
+		var pods corev1.PodList
+		s.must(cluster.List(s.t.Context(), &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "manager"}))
+		return len(pods.Items) == count
+	})
+}
+
+// controlPlaneAway takes etcd, the API server and the controllers away, kills a replica, and brings
+// them back.
+func controlPlaneAway(s *scene) {
+	s.t.Helper()
+	replica := s.program(s.replicas[0])
+	killControlPlane(s.t)
+	signal(syscall.SIGKILL, replica)
+	<-time.After(*away) // the outage itself: there is no API server to poll meanwhile
+	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	defer cancel()
+	if _, err := command(ctx, "", os.Getenv("MAINSTAY_TESTBED"), "up"); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "API server that answers", func() bool {
+		return cluster.Get(s.t.Context(), types.NamespacedName{Name: s.namespace}, &corev1.Namespace{}) == nil
+	})
+}

@@ -1,0 +1,141 @@
+//go:build e2e
+
+package databases
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+)
+
+var (
+	rounds = flag.Int("rounds", 1, "how often each fault happens")
+	only   = flag.String("only", "", "the name of the one fault that happens; all if empty")
+	away   = flag.Duration("away", 20*time.Second, "for how long the control plane is away")
+	image  = flag.String("version", "17", "the major version of PostgreSQL")
+)
+
+const (
+	// system is the namespace of the Mainstay installation.
+	system = "mainstay-system"
+	// within bounds most waits. What is waited for takes seconds, but may take more than ten times
+	// that on a machine with two cores and other work.
+	within = 4 * time.Minute
+	poll   = 100 * time.Millisecond
+	// repository is the root of the checkout, relative to this folder.
+	repository = "../.."
+)
+
+// cluster is the client that all tests share. It reads nothing from a cache.
+var cluster client.Client
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	gomega.SetDefaultEventuallyTimeout(within)
+	gomega.SetDefaultEventuallyPollingInterval(poll)
+	for _, needed := range []string{"KUBECONFIG", "KUBECTL", "HELM", "MAINSTAY_TESTBED"} {
+		if os.Getenv(needed) == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set: run `make test-databases`\n", needed)
+			os.Exit(1)
+		}
+	}
+	if err := install(); err != nil {
+		fmt.Fprintln(os.Stderr, "databases:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := uninstall(); err != nil {
+		fmt.Fprintln(os.Stderr, "databases:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// install installs the operator with the kind PostgreSQL, from this checkout, and makes the client.
+func install() error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, databasev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	arguments := []string{"upgrade", "--install", "mainstay", filepath.Join(repository, "charts", "mainstay"), "-n", system, "--create-namespace",
+		"--set", "image.tag=0.0.0-dev", "--set", "kinds.postgresql.enabled=true", "--wait", "--timeout", "4m"}
+	for version := 14; version <= 18; version++ {
+		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
+	}
+	_, err = command(context.Background(), "", os.Getenv("HELM"), arguments...)
+	return err
+}
+
+func uninstall() error {
+	_, err := command(context.Background(), "", os.Getenv("HELM"), "uninstall", "mainstay", "-n", system, "--wait", "--timeout", "2m")
+	return err
+}
+
+// command runs a program and returns its output. An error contains the standard error.
+func command(ctx context.Context, stdin, name string, arguments ...string) (string, error) {
+	run := exec.CommandContext(ctx, name, arguments...)
+	run.Stdin = strings.NewReader(stdin)
+	var output, trouble bytes.Buffer
+	run.Stdout, run.Stderr = &output, &trouble
+	if err := run.Run(); err != nil {
+		return output.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err, trouble.String())
+	}
+	return strings.TrimSpace(output.String()), nil
+}
+
+// kubectl runs kubectl, which must succeed.
+func kubectl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	output, err := command(t.Context(), "", os.Getenv("KUBECTL"), arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// apply runs kubectl apply with a manifest.
+func apply(t *testing.T, namespace, manifest string) {
+	t.Helper()
+	if _, err := command(t.Context(), manifest, os.Getenv("KUBECTL"), "apply", "-n", namespace, "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testbed runs the tool that made the cluster, which must succeed.
+func testbed(t *testing.T, arguments ...string) {
+	t.Helper()
+	if _, err := command(t.Context(), "", os.Getenv("MAINSTAY_TESTBED"), arguments...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until what is described is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(is, within).Should(gomega.BeTrue(), what)
+}
