@@ -41,9 +41,9 @@ func newDatabase(t *testing.T, namespace, spec string) *database {
 		if t.Failed() {
 			d.log()
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
 		defer cancel()
-		if err := cluster.Delete(ctx, made); err != nil {
+		if _, err := command(ctx, "", os.Getenv("KUBECTL"), "delete", "namespace", namespace, "--timeout=2m"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -60,7 +60,7 @@ func (d *database) log() {
 	defer cancel()
 	for _, arguments := range [][]string{
 		{"get", "postgresqls,pods,persistentvolumeclaims,leases,events", "-o", "wide"}, {"describe", "postgresqls"},
-		{"logs", "--prefix", "--tail=60", "-l", "app.kubernetes.io/instance=" + name},
+		{"logs", "--prefix", "--tail=400", "-l", "app.kubernetes.io/instance=" + name},
 	} {
 		output, err := command(ctx, "", os.Getenv("KUBECTL"), append([]string{"-n", d.namespace}, arguments...)...)
 		d.t.Logf("%v (%v):\n%s", arguments, err, output)

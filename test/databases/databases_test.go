@@ -4,6 +4,7 @@ package databases
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -14,10 +15,10 @@ import (
 func TestFaults(t *testing.T) {
 	d := newDatabase(t, "databases-faults", fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image))
 	w := newWriter(t, d)
-	gaps := map[string][]time.Duration{}
+	gaps, chosen := map[string][]time.Duration{}, regexp.MustCompile(*only)
 	for range *rounds {
 		for _, f := range faults {
-			if *only == "" || *only == f.name {
+			if chosen.MatchString(f.name) {
 				gaps[f.name] = append(gaps[f.name], happen(d, w, f))
 			}
 		}

@@ -25,7 +25,7 @@ import (
 
 var (
 	rounds = flag.Int("rounds", 1, "how often each fault happens")
-	only   = flag.String("only", "", "the name of the one fault that happens; all if empty")
+	only   = flag.String("only", "", "a regular expression for the names of the faults that happen")
 	away   = flag.Duration("away", 20*time.Second, "for how long the control plane is away")
 	image  = flag.String("version", "17", "the major version of PostgreSQL")
 )

@@ -43,15 +43,24 @@ func TestAsynchronous(t *testing.T) {
 	for _, replica := range replicas {
 		signalAll(replica.process.All(), syscall.SIGCONT)
 	}
-	if after := d.Record(t.Context()).Term; after != term {
-		t.Errorf("term %d was claimed while the leader of term %d lived", after, term)
+	if now := d.Record(t.Context()).Term; now != term {
+		t.Errorf("term %d was claimed while the leader of term %d lived", now, term)
 	}
 
+	// The server stalls as it is told, for less than others wait.
+	stalled := leader.process.All()[1:]
+	signalAll(stalled, syscall.SIGSTOP)
 	d.configure(func(s *contract.Settings) { s.Durability = "Required" })
+	begun := time.Now()
+	d.Await("stall", time.Minute, func() bool { return time.Since(begun) > 3*time.Second })
+	signalAll(stalled, syscall.SIGCONT)
 	d.Await("rule that waits for one of two", time.Minute, func() bool {
 		waits := rule()
 		return !waits.Async && waits.Acks == 1 && len(waits.Set) == 2
 	})
+	if now := d.Record(t.Context()).Term; now != term {
+		t.Errorf("term %d was claimed although the leader of term %d had stalled for 3 s only", now, term)
+	}
 	leader.Kill()
 	writes("acknowledged writes after the leader was killed")
 	leader.Start()

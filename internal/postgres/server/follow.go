@@ -40,12 +40,18 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 		// Older ones read from whom to receive only when they start.
 		sees += " AND current_setting('primary_conninfo') = " + quote(source)
 	}
+	// A leader that has stalled answers later, or its heartbeats show that it is sick: that is not
+	// decided here.
+	mayStall := e.Observe().Server.State == election.Leading
 	return e.until(ctx, func() (bool, error) {
 		if err := l.signal(syscall.SIGHUP); err != nil {
 			return false, err
 		}
 		var is bool
 		err := e.ask(ctx, sees, &is)
+		if err != nil && mayStall && ctx.Err() == nil {
+			return false, nil
+		}
 		return is, err
 	})
 }
