@@ -88,14 +88,24 @@ func Sentence(violations []Violation) string {
 }
 
 // Told returns violations as they are told to users: those of rules of which it is unknown whether
-// they govern are replaced by one that says why.
+// they govern are replaced by one that says why, with the strictest enforcement of them: a request
+// that is refused for it is not warned of it as well.
 func Told(violations []Violation) []Violation {
-	at := slices.IndexFunc(violations, func(v Violation) bool { return v.unclear != "" })
-	if at < 0 {
+	var reason string
+	var strictest mspolicyv1.Enforcement
+	var known []Violation
+	for _, violation := range violations {
+		switch {
+		case violation.unclear == "":
+			known = append(known, violation)
+		case reason == "" || leniency(violation.Enforcement) < leniency(strictest):
+			reason, strictest = violation.unclear, violation.Enforcement
+		}
+	}
+	if reason == "" {
 		return violations
 	}
-	known := slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.unclear != "" })
-	return append([]Violation{unclearEnvironment(violations[at].unclear, violations[at].Enforcement)}, known...)
+	return append([]Violation{unclearEnvironment(reason, strictest)}, known...)
 }
 
 // unclearEnvironment is the violation by a label that is no environment.

@@ -32,7 +32,7 @@ func EnvironmentIn(config *configv1.AppConfig, place Place) (policy.Environment,
 	path := field.NewPath("spec", "environment")
 	own, err := place.Environments.Of(config.Namespace, place.Labels)
 	if err != nil {
-		return policy.None, field.Invalid(path, config.Spec.Environment, err.Error())
+		return policy.None, field.Invalid(field.NewPath("metadata", "namespace"), config.Namespace, err.Error()+": correct the label")
 	}
 	if config.Spec.Environment == "" {
 		return own, nil

@@ -115,7 +115,7 @@ func TestEnvironmentIn(t *testing.T) {
 		"both say the same":         {namespace: "shop-prod", given: "production", want: "production"},
 		"they contradict":           {namespace: "shop-prod", given: "dev", want: `spec.environment: Invalid value: "dev": namespace shop-prod is for production: leave the field out, or create the AppConfig in a namespace for development`},
 		"the label comes first":     {namespace: "shop-prod", label: "dev", given: "dev", want: "development"},
-		"a label that means none":   {namespace: "web", label: "x", given: "dev", want: `spec.environment: Invalid value: "dev": namespace web has the label mainstay.dev/environment=x: must be development (dev), staging or production (prod)`},
+		"a label that means none":   {namespace: "web", label: "x", given: "dev", want: `metadata.namespace: Invalid value: "web": namespace web has the label mainstay.dev/environment=x: must be development (dev), staging or production (prod): correct the label`},
 		"a word that means nothing": {namespace: "web", given: "x", want: `spec.environment: Invalid value: "x": must be development (dev), staging or production (prod)`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -167,7 +167,7 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 
 // warningsOf returns the warning about violations that are accepted with one; none without any.
 func warningsOf(violations []policy.Violation) []string {
-	accepted := policy.Enforced(violations, mspolicyv1.EnforcementWarn)
+	accepted := policy.Enforced(policy.Told(violations), mspolicyv1.EnforcementWarn)
 	if len(accepted) == 0 {
 		return nil
 	}

@@ -182,6 +182,28 @@ func TestEnforcement(t *testing.T) {
 	}
 }
 
+// TestUnclearEnvironmentIsToldOnce: a request that is refused because the namespace's label is no
+// environment is not warned of that as well, where one rule refuses and another one warns.
+func TestUnclearEnvironmentIsToldOnce(t *testing.T) {
+	rules := func(_ context.Context, namespace string) (policy.Rules, error) {
+		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+		base.Spec.Rules = []mspolicyv1.Rule{
+			{Environment: "staging", MaxReplicas: new(int32(10)), Enforcement: mspolicyv1.EnforcementWarn},
+			{Environment: "production", MaxReplicas: new(int32(10))},
+		}
+		label := map[string]string{"mainstay.dev/environment": "qa"}
+		return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, label), nil
+	}
+	want := forbidden("metadata.namespace: namespace shop has the label mainstay.dev/environment=qa: must be development (dev), staging or " +
+		"production (prod): correct the label; until then the rules of all environments apply")
+	if diff := cmp.Diff(want, answerOf(send(webApp(rules).Hooks(newScheme(t))[0], "", object(good, `{"image":"a","replicas":11}`)))); diff != "" {
+		t.Errorf("created: %s", diff)
+	}
+	if diff := cmp.Diff(want, answerOf(send(scaleOf(t, rules), to(1), to(11)))); diff != "" {
+		t.Errorf("scaled: %s", diff)
+	}
+}
+
 // TestExemption: the object of that kind and name is neither refused nor changed.
 func TestExemption(t *testing.T) {
 	rules := func(kind, name string) policy.Source {
