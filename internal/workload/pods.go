@@ -84,6 +84,12 @@ func FindProblem(evidence Evidence) *Problem {
 			counts[*problem]++
 		}
 	}
+	return mostImportant(counts, living)
+}
+
+// mostImportant returns the most important of some problems, with the number of pods that have it;
+// nil if there are none.
+func mostImportant(counts map[Problem]int, living int) *Problem {
 	var worst *Problem
 	for problem := range counts {
 		if worst == nil || compare(problem, *worst) < 0 {
@@ -206,6 +212,10 @@ func containerProblem(status *corev1.ContainerStatus, note string) *Problem {
 	if status.Ready || ended == nil || (!backingOff && status.RestartCount < 2) {
 		return nil
 	}
+	return crashLoop(status, ended, note)
+}
+
+func crashLoop(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, note string) *Problem {
 	return &Problem{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason,
 		ended.ExitCode) + SeeLogs + note}
 }

@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // edgePatience is how long an Ingress may be without an address, and an autoscaler without metrics,
@@ -47,6 +49,21 @@ func edges(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, r
 		return found, requeueAfter
 	}
 	return nil, requeueAfter
+}
+
+// beside returns what is wrong although the application works, and when that changes with time
+// alone: a container that kept exiting and was just started again, or has just exited again while
+// its Deployment does not know that yet, or an edge.
+func beside(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, requeueAfter time.Duration) {
+	evidence := Evidence(app, observed)
+	crash, left := evidence.OnTrial()
+	if found := workload.FindProblem(evidence); found != nil && found.Reason == api.ReasonCrashLoop {
+		crash = found
+	}
+	if crash != nil {
+		return new(summary.Of(summary.Degraded, crash.Reason, "%s", crash.Message)), left
+	}
+	return edges(app, observed)
 }
 
 // WaitsForAddress returns the app's Ingress if it has been without an address for long: whether its

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -92,4 +94,39 @@ func TestEdges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCrashLoopBetweenExits: an application whose pod is ready between two exits is Ready and stays
+// Degraded, until the container has run for a minute.
+func TestCrashLoopBetweenExits(t *testing.T) {
+	status := corev1.ContainerStatus{Name: "webapp", Ready: true, RestartCount: 3}
+	status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(made)}
+	status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}
+	pod := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{status}}}
+	observed := with(running(), pod)
+	for after, want := range map[time.Duration]string{20 * time.Second: "True CrashLoop, Degraded, 40s", time.Minute: "False Healthy, Running, 0s"} {
+		observed.Now = made.Add(after)
+		status, requeueAfter := Status(admitted(), observed, plan.Result{})
+		ready, degraded := meta.FindStatusCondition(status.Conditions, "Ready"), meta.FindStatusCondition(status.Conditions, "Degraded")
+		got := fmt.Sprintf("%s %s, %s, %s", degraded.Status, degraded.Reason, status.Phase, requeueAfter)
+		if got != want || ready.Status != metav1.ConditionTrue {
+			t.Errorf("after %s: %s, Ready=%s; want %s", after, got, ready.Status, want)
+		}
+	}
+	// The Deployment learns a moment later that the pod is ready again, or not any more.
+	stays := func(moment string) {
+		t.Helper()
+		behind, _ := Status(admitted(), observed, plan.Result{})
+		if degraded := meta.FindStatusCondition(behind.Conditions, "Degraded"); degraded.Reason != api.ReasonCrashLoop {
+			t.Errorf("%s: %s", moment, degraded.Reason)
+		}
+	}
+	observed.Now = made.Add(time.Second)
+	exited := &observed.Pods[0].Status.ContainerStatuses[0]
+	before := *exited
+	exited.State, exited.Ready = corev1.ContainerState{Terminated: status.LastTerminationState.Terminated}, false
+	stays("it has just exited")
+	*exited = before
+	observed.deployment(admitted()).Status.AvailableReplicas--
+	stays("it is just ready again")
 }

@@ -25,7 +25,7 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 	summarized := summarize(app, observed, result)
 	var requeueAfter time.Duration
 	if summarized.Severity == summary.Working {
-		summarized.beside, requeueAfter = edges(app, observed)
+		summarized.beside, requeueAfter = beside(app, observed)
 	}
 	status := msappsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
@@ -181,6 +181,9 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
 	problem := workload.FindProblem(Evidence(app, observed))
+	if problem == nil { // a container may be ready again, and its Deployment not know that yet
+		problem, _ = Evidence(app, observed).OnTrial()
+	}
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
 		return new(overdue(app, deployment, problem))

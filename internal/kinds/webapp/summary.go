@@ -22,6 +22,7 @@ import (
 //	spec.paused is true                  Paused
 //	suspended                            Suspended
 //	Working, and an edge has a problem   Degraded
+//	Working, after a crash loop          Degraded
 //	Working                              Running
 //	a problem, and a pod is ready        Degraded
 //	Failed, Stalled                      Failed
