@@ -32,6 +32,11 @@ type Observed struct {
 	// Snapshot is what the namespace's workloads run, and Plan what is decided about them.
 	Snapshot workload.Snapshot
 	Plan     workload.RestartPlan
+	// Now is when it was read.
+	Now time.Time
+	// Causes are what keeps rollouts of workloads that use the ConfigMap from making progress; nil
+	// while it has not been read.
+	Causes workload.Causes
 	// IsOpen reports whether the maintenance window is open, and WindowChanges is after how long that
 	// changes.
 	IsOpen        bool
@@ -168,6 +173,19 @@ type User struct {
 	Pods, Updated int32
 	// Restarted reports that it was restarted for the content that it has.
 	Restarted bool
+	// Cause is what is wrong with its pods; nil if nothing is, or nothing is known.
+	Cause *workload.Problem
+}
+
+// isRolling reports whether its pods are being replaced, or did not become ready in time.
+func (u User) isRolling() bool { return u.State == workload.Rolling || u.State == workload.Failed }
+
+// Suspects returns the targets whose pods are worth reading, and when there will be others.
+func (o Observed) Suspects(config *configv1.AppConfig) ([]int, time.Duration) {
+	if o.Older != "" {
+		return nil, 0 // they use the other AppConfig
+	}
+	return o.Plan.Suspects(&o.Snapshot, Origin(config.Name), o.Now)
 }
 
 // users returns the workloads that use the ConfigMap.
@@ -184,6 +202,9 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 		user := User{
 			Ref: target.Ref, State: status.State, Message: status.Message, Hash: seen.All, Was: seen.Was,
 			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Restarted: seen.At != nil,
+		}
+		if cause, known := o.Causes[status.Target]; known && user.isRolling() {
+			user.Cause, user.Message = &cause, user.Message+o.Causes.Detail(status.Target)
 		}
 		if user.Hash == "" && status.State == workload.UpToDate {
 			source := o.Snapshot.Sources[source]

@@ -7,6 +7,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -48,7 +49,8 @@ func Status(config *configv1.AppConfig, observed Observed, choice Choice, result
 	about := &subject{config: config, observed: observed, choice: choice, result: result, has: has, users: observed.users(config)}
 	status.Conditions = about.conditions(observed.missing(config), observed.notGranted(config))
 	status.Phase = summary.Phase(status.Conditions)
-	return status, requeueAfter(observed, choice)
+	_, look := observed.Suspects(config)
+	return status, requeue.Sooner(requeueAfter(observed, choice), look)
 }
 
 // after returns the ConfigMap as apply left it.

@@ -243,3 +243,26 @@ func TestRevisionNotKept(t *testing.T) {
 		t.Errorf("%q, want %q", message, want)
 	}
 }
+
+// TestCauseOfARollout: while a rollout makes no progress, the reason is what is wrong with the
+// pods, and a rollback records it.
+func TestCauseOfARollout(t *testing.T) {
+	cause := workload.Causes{0: {Reason: api.ReasonImagePullFailed, Message: "1 of 3 pods: image x:9 can't be pulled"}}
+	config := newConfig(says("b"))
+	w := newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Rolling, 1)
+	w.Causes = cause
+	status := w.status(config, plan.Result{})
+	equal(t, "2 1/3, Ready=False ImagePullFailed, Progressing=True RollingOut, Degraded=True ImagePullFailed", statusLine(status))
+	const because = "it is Rolling: 1 of 3 pods: image x:9 can't be pulled"
+	equal(t, because, status.Workloads[0].Message)
+	equal(t, "1 of 1 workloads are rolling out: Deployment/x: "+because, status.Conditions[0].Message)
+
+	w = newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Failed, 1)
+	w.Causes = cause
+	equal(t, "Deployment/x: it is Failed: 1 of 3 pods: image x:9 can't be pulled", Choose(config, w.Observed).Marks.Failure)
+	equal(t, configv1.ReasonRolloutFailed, w.status(config, plan.Result{}).Conditions[0].Reason)
+
+	w = newWorld().keeps("hello").has(1, "hello").runs("x", "hello", "a", workload.UpToDate, 3)
+	w.Causes = cause
+	equal(t, "1 3/3, Ready=True UpToDate", statusLine(w.status(newConfig(), plan.Result{})))
+}

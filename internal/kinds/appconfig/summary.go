@@ -62,10 +62,24 @@ func (s *subject) summarize() summary.Summary {
 		return problem
 	}
 	stage := summary.First(s, stages)
+	if cause := s.cause(); cause != nil && stage.Reason == configv1.ReasonRollingOut {
+		stage.Severity, stage.Reason = summary.Degraded, cause.Reason
+	}
 	if s.choice.Problem != "" {
 		stage.Message += "; without spec.revision this spec would be refused: " + s.choice.Problem
 	}
 	return stage
+}
+
+// cause returns what is wrong with the pods of the first workload for which that is known; nil if
+// nothing is. The message of the stage names each.
+func (s *subject) cause() *workload.Problem {
+	for _, user := range s.users {
+		if user.Cause != nil {
+			return user.Cause
+		}
+	}
+	return nil
 }
 
 // in returns the workloads in one of these states, each with its message.

@@ -53,6 +53,13 @@ func Decide(monitor *configv1.ConfigMonitor, observed Observed) Decision {
 	return Decision{Evictions: &evictions}
 }
 
+// Suspects returns the targets of the monitor whose pods are worth reading, by their index in the
+// snapshot.
+func (d Decision) Suspects(monitor *configv1.ConfigMonitor, observed *Observed) []int {
+	suspects, _ := d.Restarts.Suspects(&observed.Snapshot, workload.OriginOf(Kind, monitor.Name), observed.Now)
+	return suspects
+}
+
 // AskedTargets returns the targets of the monitor whose pods' start has to be read before it is
 // known whether they run the present content, by their index in the snapshot.
 func (d Decision) AskedTargets(monitor *configv1.ConfigMonitor, snapshot *workload.Snapshot) []int {

@@ -23,6 +23,9 @@ type Observed struct {
 	Source workload.Source
 	// Snapshot is the namespace, with the strategy Rollout.
 	Snapshot workload.Snapshot
+	// Causes are what keeps rollouts of the workloads from making progress, with the strategy Rollout;
+	// nil while it has not been read.
+	Causes workload.Causes
 	// Unasked reports that the creation times of pod templates are needed and not read yet.
 	Unasked bool
 	// Pods are the selected pods, with the strategy Evict; nil while they are not read.
@@ -96,6 +99,10 @@ type totals struct {
 	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
 	// start restarting; failed and blocked with the cause.
 	restarting []string
+	// cause is what is wrong with the pods of the first of broken, which makes no progress; broken are
+	// named with the cause.
+	cause  *workload.Problem
+	broken []string
 	// due is to be restarted now, by the workload controller, if the API server lets it.
 	due []string
 	// starting names the workloads whose pods are replaced or started by their owner.
@@ -146,6 +153,7 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 			status.State, status.Reason = workload.Waiting, configv1.SkippedBaseline
 			status.Message = "the content that its pods were started with is being recorded"
 		}
+		s.blame(target.Ref.String(), &status, observed.Causes)
 		isRolling := status.State == workload.Rolling && status.Reason == workload.ReasonRolling
 		switch {
 		case isRolling && due[status.Target]:
@@ -156,11 +164,28 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts wor
 			s.note(target.Ref.String(), status)
 		}
 	}
+	_, look := restarts.Suspects(&observed.Snapshot, origin, observed.Now)
+	s.requeueAfter = requeue.Sooner(s.requeueAfter, look)
 	if observed.Unasked {
 		s.requeueAfter = requeue.Sooner(s.requeueAfter, lookUnasked)
 	}
 	slices.SortStableFunc(s.skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+// blame adds what is wrong with the pods of a workload to its status.
+func (s *totals) blame(name string, status *workload.TargetStatus, causes workload.Causes) {
+	cause, known := causes[status.Target]
+	if !known || status.State != workload.Rolling && status.State != workload.Failed {
+		return
+	}
+	status.Message += causes.Detail(status.Target)
+	if status.State == workload.Rolling {
+		s.broken = append(s.broken, name+": "+status.Message)
+		if s.cause == nil {
+			s.cause = &cause
+		}
+	}
 }
 
 // dueIn returns the targets that are to be restarted now.

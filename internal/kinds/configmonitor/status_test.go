@@ -336,3 +336,37 @@ func TestStatusOfEvictions(t *testing.T) {
 		})
 	}
 }
+
+// TestCauseOfARestart: while a restart makes no progress, the reason is what is wrong with the
+// pods.
+func TestCauseOfARestart(t *testing.T) {
+	const cause = "1 of 3 pods: image x:9 can't be pulled"
+	for name, test := range map[string]struct {
+		target        workload.Target
+		want, message string
+	}{
+		"restarted": {deployment("a", "blue", rolling, restarted(1, ago(time.Minute))),
+			"Ready=False ImagePullFailed, Progressing=True Restarting, Degraded=True ImagePullFailed",
+			"0 of 1 workloads run the present content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
+		"by its owner": {deployment("a", "blue", rolling), "Ready=False ImagePullFailed, Degraded=True ImagePullFailed",
+			"0 of 1 workloads run the present content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
+		"failed": {deployment("a", "blue", stuck, restarted(1, ago(time.Minute))), "Ready=False RolloutFailed, Degraded=True RolloutFailed",
+			"Deployment/a: its deadline has passed, and 1 of 2 pods are replaced: " + cause},
+		"up to date": {deployment("a", "blue"), "Ready=True UpToDate", "1 of 1 workloads run the present content of ConfigMap/flags"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			origin := workload.OriginOf(configmonitor.Kind, "flags")
+			source := flags("blue", ago(time.Hour))
+			observed := configmonitor.Observed{Now: noon, Source: source}
+			observed.Causes = workload.Causes{0: {Reason: api.ReasonImagePullFailed, Message: cause}}
+			observed.Snapshot = workload.Snapshot{
+				Targets: []workload.Target{test.target}, Sources: map[workload.SourceRef]workload.Source{source.Ref: source},
+				Demands: []workload.Demand{{Origin: origin, Source: source.Ref, Scope: workload.Scope{Target: &test.target.Ref}}},
+			}
+			status, _ := configmonitor.Status(monitor(), observed, configmonitor.Decide(monitor(), observed), plan.Result{})
+			if diff := cmp.Diff([]string{test.want, test.message}, []string{conditionsOf(status), status.Conditions[0].Message}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

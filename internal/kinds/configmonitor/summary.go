@@ -46,7 +46,11 @@ func (s *subject) summarize(failure *plan.Failure) summary.Summary {
 	if failure != nil {
 		return summary.OfFailure(*failure)
 	}
-	return summary.First(s, rules)
+	one := summary.First(s, rules)
+	if s.cause != nil && (one.Reason == configv1.ReasonRestarting || one.Reason == configv1.ReasonStarting) {
+		return summary.Of(summary.Degraded, s.cause.Reason, "%s; %s", s.progress(), conditions.FirstFew(s.broken, "; "))
+	}
+	return one
 }
 
 // accessNotGranted: the Secret may not be read.

@@ -41,12 +41,20 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 		return observed, err
 	}
 	now := k.clock.Now()
-	observed.Plan = workload.Decide(observed.Snapshot, now)
+	observed.Now, observed.Plan = now, workload.Decide(observed.Snapshot, now)
 	if observed.IsOpen, observed.WindowChanges, err = rollout.Open(config.Spec.Rollout.Window, now); err != nil {
 		observed.IsOpen = false // the spec is invalid, and the status says so
 	}
 	observed.Rendering = k.rendering(config, observed)
 	return observed, nil
+}
+
+// Complete reads the pods of workloads whose rollout makes no progress: the status says why, and a
+// rollback records it.
+func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, _ appconfig.Choice) (bool, error) {
+	suspects, _ := observed.Suspects(config)
+	observed.Causes = k.workloads.Causes(ctx, config.Namespace, observed.Snapshot.Targets, suspects, observed.Now)
+	return len(observed.Causes) > 0, nil
 }
 
 // rendering returns what a spec renders, from a cache. A content that will not be written is not

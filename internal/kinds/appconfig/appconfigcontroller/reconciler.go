@@ -29,7 +29,10 @@ type kind struct {
 	environments policy.Environments
 }
 
-var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed, appconfig.Choice] = kind{}
+var (
+	_ reconciler.Kind[*configv1.AppConfig, appconfig.Observed, appconfig.Choice]       = kind{}
+	_ reconciler.Completing[*configv1.AppConfig, appconfig.Observed, appconfig.Choice] = kind{}
+)
 
 // Admit fills in defaults and validates. What the templates render depends on the namespace and is
 // checked in Choose.

@@ -30,11 +30,12 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	return observed, nil
 }
 
-// Complete reads the pods that may have to be evicted, or when the pod templates were created on
-// which the monitor's status depends.
+// Complete reads the pods that may have to be evicted, those of workloads whose rollout makes no
+// progress, and when the pod templates were created on which the monitor's status depends.
 func (k kind) Complete(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed,
 	decided configmonitor.Decision) (bool, error) {
 	if !decided.ReadPods {
+		observed.Causes = k.reader.Causes(ctx, monitor.Namespace, observed.Snapshot.Targets, decided.Suspects(monitor, observed), observed.Now)
 		return k.readTemplates(ctx, monitor, observed, decided.AskedTargets(monitor, &observed.Snapshot))
 	}
 	pods, err := k.listPods(ctx, monitor)
