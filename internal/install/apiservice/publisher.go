@@ -222,7 +222,7 @@ func (p *Publisher) note(ctx context.Context, d decision, err error) {
 type event struct{ kind, reason, note string }
 
 var (
-	published = event{"Normal", "Published", "The API server now sends requests for  " + Name + "."}
+	published = event{"Normal", "Published", "The API server now sends requests for " + Name + "."}
 	withdrawn = event{"Warning", "Withdrawn",
 		fmt.Sprintf("The Service had no ready endpoint for %s, so APIService %s was deleted: it would block the deletion of namespaces. It is published again when an endpoint is ready: check why the pods are not ready.", Patience, Name)}
 	conflicting = event{"Warning", "Conflict", "APIService " + Name +
