@@ -52,7 +52,7 @@ var areas = []area{
 		files: []string{"injection*_test.go"}, scenarios: []string{"instrumentation"}, endToEnd: []string{"agent", "at once"},
 	},
 	{
-		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database"}, files: []string{"postgresql_test.go"},
+		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database"}, files: []string{"postgresql*_test.go"},
 	},
 	{
 		name: "platformpolicy", folders: []string{"internal/kinds/platformpolicy", "internal/policy", "api/policy"},

@@ -207,7 +207,10 @@ func (r Rules) CheckLimits(at *field.Path, limits corev1.ResourceList) []Violati
 func (r rule) checkRegistries(subject Subject) []Violation {
 	var found []Violation
 	for _, container := range subject.Containers {
-		found = append(found, r.checkImage(container.Field.Child("image"), "container "+container.Name, container.Image)...)
+		if container.Image == "" && container.ImageField != nil {
+			continue
+		}
+		found = append(found, r.checkImage(container.imageField(), "container "+container.Name, container.Image)...)
 	}
 	for _, volume := range subject.Volumes {
 		found = append(found, r.checkImage(volume.Field, "volume "+volume.Name, volume.Image)...)
@@ -323,7 +326,7 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 		userEnforced = userEnforced || context.RunAsUser != nil
 		for _, container := range subject.Containers {
 			for _, loose := range looseFields(container.Security, *context) {
-				violation := asked.broken("enforced.securityContext."+loose.rule, container.Field.Child("securityContext").Child(loose.field),
+				violation := asked.broken("enforced.securityContext."+loose.rule, container.securityField(loose.field),
 					loose.given, loose.accepted)
 				violation.part = container.Name + "/" + loose.field + "/" + loose.part
 				found = append(found, violation)

@@ -47,12 +47,32 @@ type Container struct {
 	Field *field.Path
 	Name  string
 	Image string
+	// ImageField and UserField are the fields that select the image and the user, if they are not
+	// image and securityContext.runAsUser of Field. An image that another field selects may be "",
+	// because it is not known yet: then it is not checked.
+	ImageField, UserField *field.Path
 	// Limits are the limits by resource.
 	Limits corev1.ResourceList
 	// IsEphemeral is true for ephemeral containers, which cannot have limits.
 	IsEphemeral bool
 	// Security is the effective security context: the container's, and the pod's for what it omits.
 	Security Security
+}
+
+// imageField returns the path of what selects the image.
+func (c Container) imageField() *field.Path {
+	if c.ImageField != nil {
+		return c.ImageField
+	}
+	return c.Field.Child("image")
+}
+
+// securityField returns the path of a field of the security context.
+func (c Container) securityField(name string) *field.Path {
+	if c.UserField != nil && name == "runAsUser" {
+		return c.UserField
+	}
+	return c.Field.Child("securityContext").Child(name)
 }
 
 // Security is the effective combination of a container's and its pod's security contexts.

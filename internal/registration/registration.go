@@ -48,7 +48,7 @@ type Kind struct {
 	// Demands reads what it demands of workloads; nil for a kind that restarts none.
 	Demands *observe.DemandReader
 	// Governed reads from the cache what policies check in each object; nil if no rules apply to them.
-	Governed func(ctx context.Context, cached client.Reader) ([]policy.Object, error)
+	Governed func(context.Context, Input) ([]policy.Object, error)
 	// Metrics sets the sources of metrics that only this kind has.
 	Metrics func(Input, *metrics.Sources)
 	// Converter is set if the kind has several versions. Objects are converted even while it is off.

@@ -71,6 +71,7 @@ func FuzzAdmission(f *testing.F) {
 		`{"spec":{"matchers":[{"deployment":"[","labels":{"matchExpressions":[{}]}}],"agent":{"image":"A","language":"dotnet","path":"../x","env":[{"name":"="}]},"namespaceSelector":{}}}`,
 		`{"metadata":{"name":"web"},"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"JAVA_TOOL_OPTIONS","valueFrom":{}}],"envFrom":[{}]}]}}}}`,
 		`{"spec":{"template":{"metadata":{"annotations":{"instrumentation.mainstay.dev/injected":"[{\"id\":\"0\",\"containers\":[{}]}]"}},"spec":{"containers":[null,{}]}}}}`,
+		`{"metadata":{"name":"db"},"spec":{"version":"17","storage":"1Gi","replicas":6,"runAsUser":-1,"image":"A","parameters":{"a":"b"}}}`,
 		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
 	} {
 		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)

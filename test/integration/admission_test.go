@@ -150,8 +150,12 @@ func (s *governed) scale(ctx context.Context, app *msappsv1.WebApp, replicas int
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	s := newGoverned(t)
-	s.startWith(t, func(settings *setup.Settings) { settings.DefaultPolicyRegistries = []string{"docker.io/mainstay"} })
+	s.startWith(t, func(settings *setup.Settings) {
+		withImages(settings)
+		settings.DefaultPolicyRegistries = []string{"docker.io/mainstay"}
+	})
 	t.Run("refused in production", s.testRefused)
+	t.Run("databases", s.testDatabases)
 	t.Run("an autoscaler that allows too many", s.testAutoscaler)
 	t.Run("scale", s.testScale)
 	t.Run("registries", s.testRegistries)

@@ -81,7 +81,7 @@ type PlatformPolicySpec struct {
 type Exemption struct {
 	// Kind of the object.
 	// +required
-	// +kubebuilder:validation:Enum=WebApp;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
+	// +kubebuilder:validation:Enum=WebApp;PostgreSQL;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
 	Kind string `json:"kind"`
 	// Namespace of the object.
 	// +required
@@ -165,7 +165,7 @@ type Rule struct {
 
 	// Enforcement is what happens to an object that breaks the rule. Deny: it is refused, and the
 	// controllers do not carry it out. Warn: it is accepted with a warning for the client. Audit: it
-	// is accepted. Violations are counted in the status in each case, and a WebApp has the condition
+	// is accepted. Violations are counted in the status in each case, and the object has the condition
 	// PolicyViolation. Defaults and enforced values are only written by rules with Deny. For workloads
 	// without an object of Mainstay's, spec.workloads limits it. Default: Deny.
 	// +optional

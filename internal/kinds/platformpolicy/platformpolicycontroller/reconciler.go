@@ -86,7 +86,7 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		if other.Governed == nil {
 			continue
 		}
-		objects, err := other.Governed(ctx, k.cached)
+		objects, err := other.Governed(ctx, k.input)
 		if err != nil {
 			return observed, err
 		}

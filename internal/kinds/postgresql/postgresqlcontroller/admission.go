@@ -2,6 +2,7 @@ package postgresqlcontroller
 
 import (
 	"context"
+	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,15 +13,19 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
-const resource = "postgresqls"
+const (
+	resource = "postgresqls"
+	kindName = "PostgreSQL"
+)
 
 // admitted returns how PostgreSQLs are admitted.
-func admitted(registration.Input) admission.Kind[*databasev1.PostgreSQL] {
+func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 	return admission.Kind[*databasev1.PostgreSQL]{
-		Kind:       databasev1.GroupVersion.WithKind("PostgreSQL"),
+		Kind:       databasev1.GroupVersion.WithKind(kindName),
 		Resource:   resource,
 		Scope:      admissionregistrationv1.NamespacedScope,
 		New:        func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
@@ -28,13 +33,34 @@ func admitted(registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 		Validate:   postgresql.Validate,
 		Warn:       postgresql.Warn,
 		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Govern:     postgresql.Govern,
+		Subject: func(db *databasev1.PostgreSQL) policy.Subject {
+			return postgresql.Wanted(db, postgresql.Observed{Catalogue: in.PostgreSQLImages})
+		},
+		Rules: in.Rules,
 	}
+}
+
+// governed returns all cached PostgreSQLs, as policies check them.
+func governed(ctx context.Context, in registration.Input) ([]policy.Object, error) {
+	var stored databasev1.PostgreSQLList
+	if err := in.Manager.GetClient().List(ctx, &stored); err != nil {
+		return nil, fmt.Errorf("listing PostgreSQLs: %w", err)
+	}
+	objects := make([]policy.Object, 0, len(stored.Items))
+	for i := range stored.Items {
+		db := &stored.Items[i]
+		postgresql.Default(db)
+		objects = append(objects, policy.Object{Kind: kindName, Namespace: db.Namespace, Name: db.Name,
+			Subject: postgresql.Wanted(db, postgresql.Observed{Catalogue: in.PostgreSQLImages})})
+	}
+	return objects, nil
 }
 
 // scaleHooks returns the webhook of the subresource scale.
 func scaleHooks(in registration.Input) []admission.Hook {
 	scale := admission.Scale{
-		Kind:     "PostgreSQL",
+		Kind:     kindName,
 		Resource: schema.GroupResource{Group: databasev1.GroupVersion.Group, Resource: resource},
 		Versions: []string{databasev1.GroupVersion.Version},
 		Field:    field.NewPath("spec", "replicas"),

@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
@@ -34,6 +35,7 @@ func Registration() registration.Kind {
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,
+		Governed:    governed,
 		Needs: []watch.Need{
 			watch.All(&databasev1.PostgreSQL{}),
 			{Object: &corev1.Pod{}, Select: watch.OwnedPods, Unused: []watch.Part{watch.ManagedFields}},
@@ -69,7 +71,11 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err != nil {
 		return err
 	}
-	if err := watch.Prefetch(ctx, manager.GetCache(), owned()...); err != nil {
+	prefetched := owned()
+	if in.Rules != nil {
+		prefetched = append(prefetched, watch.Namespace())
+	}
+	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
 	changed := builder.WithPredicates(watch.ContentChanged())
@@ -83,11 +89,14 @@ func setup(ctx context.Context, in registration.Input) error {
 			under = under.Owns(child, changed)
 		}
 	}
+	if in.Rules != nil {
+		under = policyreader.Watch(under, manager.GetClient(), &databasev1.PostgreSQLList{})
+	}
 	return under.WithOptions(in.Options()).Complete(newReconciler(in))
 }
 
 func newReconciler(in registration.Input) reconcile.Reconciler {
-	return registration.Complete(in, &reconciler.Reconciler[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision]{
+	r := registration.Complete(in, &reconciler.Reconciler[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision]{
 		Name:              postgresql.Controller,
 		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
@@ -95,6 +104,12 @@ func newReconciler(in registration.Input) reconcile.Reconciler {
 		Kind: kind{client: in.Manager.GetClient(), children: in.Children(), catalogue: in.PostgreSQLImages, instanceImage: in.InstanceImage,
 			clock: in.Clock},
 	})
+	if in.Rules != nil {
+		r.Policy = &reconciler.Policy[*databasev1.PostgreSQL, postgresql.Observed]{
+			Kind: kindName, Rules: in.Rules, Wanted: postgresql.Wanted, Running: postgresql.Running,
+		}
+	}
+	return r
 }
 
 // owned returns empty objects of the kinds of children that are cached.

@@ -77,9 +77,9 @@ func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 }
 
 // governedApps returns all cached WebApps, as policies check them.
-func governedApps(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
+func governedApps(ctx context.Context, in registration.Input) ([]policy.Object, error) {
 	var apps msappsv1.WebAppList
-	if err := cached.List(ctx, &apps); err != nil {
+	if err := in.Manager.GetClient().List(ctx, &apps); err != nil {
 		return nil, fmt.Errorf("listing WebApps: %w", err)
 	}
 	objects := make([]policy.Object, 0, len(apps.Items))
