@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,6 +77,7 @@ func TestDatabaseIsMade(t *testing.T) {
 		g.Expect(known(db, name, object, always)(t.Context())).To(gomega.Succeed(), name)
 	}
 	g.Eventually(known(db, "db", &policyv1.PodDisruptionBudget{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Expect(known(db, "db", &networkingv1.NetworkPolicy{}, always)(t.Context())).To(gomega.Succeed())
 	lease := &coordinationv1.Lease{}
 	g.Expect(known(db, "db", lease, always)(t.Context())).To(gomega.Succeed())
 	record, err := election.Decode(lease.Annotations[api.AnnotationRecord])

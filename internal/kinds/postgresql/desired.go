@@ -39,6 +39,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 		add(plan.Child{Object: service})
 	}
 	add(plan.Child{Object: endpointSlice(db), Uncached: true, CreateOnce: true})
+	add(plan.Child{Object: networkPolicy(db)})
 	if image(db, observed) == "" {
 		// There is nothing to run; what runs goes on.
 		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))

@@ -36,6 +36,8 @@ const (
 	serverPort = 5432
 	peerPort   = 8443
 	probePort  = 8080
+	// metricsPort is the port of the metrics.
+	metricsPort = probePort
 )
 
 // PodName is the name of an instance, counted from 0.

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ import (
 // +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps;persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
@@ -71,6 +73,7 @@ func cachedChildren(name string) []plan.Object {
 		&corev1.Service{ObjectMeta: named(contract.WriteServiceName(name))},
 		&corev1.Service{ObjectMeta: named(name + "-ro")},
 		&corev1.Service{ObjectMeta: named(name + "-r")},
+		&networkingv1.NetworkPolicy{ObjectMeta: named(name)},
 		&appsv1.StatefulSet{ObjectMeta: named(name)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
 	}
