@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/program"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
@@ -22,12 +23,12 @@ func main() {
 
 const introduction = `# Metrics
 
-<!-- Made by make gen out of internal/kit/metrics. Do not edit. -->
+<!-- Made by make gen out of internal/kit/metrics and internal/instance/program. Do not edit. -->
 
 All metrics of Mainstay. How to read them, and the alerts and the dashboard that use them:
 [monitoring](monitoring.md).
 
-No label has the name of an object. The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
+No label has the name of an object, but those [of the instances of databases](#of-the-instances-of-databases). The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
 ` + "`(other)`" + `, and the series of a deleted namespace are deleted (while ` + "`kinds.platformpolicy`" + ` is off they stay until a restart).
 Each replica counts what it does itself: sum over replicas. Each replica reports a gauge: take the maximum.
 `
@@ -45,6 +46,13 @@ Served by each replica of [mainstay-apiserver](served-api.md) at its port 6443, 
 and our dashboard; there are more, and they have more labels. Its process has those that begin with ` + "`process_` and `go_`" + ` too.
 `
 
+const instances = `
+# Of the instances of databases
+
+Served by each instance of a PostgreSQL at its port 9187, to who has the password of the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
+Unlike the others, they have the name of an object, that of the PostgreSQL; the scrape adds the namespace and the pod.
+`
+
 const elsewhere = `
 # Of the API server
 
@@ -60,9 +68,24 @@ func page() string {
 	write(&out, metrics.Others())
 	out.WriteString(served)
 	write(&out, metrics.Served())
+	out.WriteString(instances)
+	write(&out, ofInstances())
 	out.WriteString(elsewhere)
 	write(&out, metrics.Elsewhere())
 	return out.String()
+}
+
+// ofInstances returns the metrics that instances declare, as the others are.
+func ofInstances() []metrics.Metric {
+	var all []metrics.Metric
+	for _, declared := range program.Metrics() {
+		metric := metrics.Metric{Name: declared.Name, Type: declared.Type(), Help: declared.Help, Normal: declared.Normal}
+		for _, label := range declared.Labels {
+			metric.Labels = append(metric.Labels, metrics.Label(label))
+		}
+		all = append(all, metric)
+	}
+	return all
 }
 
 func write(out *strings.Builder, all []metrics.Metric) {

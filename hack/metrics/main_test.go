@@ -11,7 +11,7 @@ import (
 // TestPage: the page has every declared metric.
 func TestPage(t *testing.T) {
 	text := page()
-	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served(), metrics.Elsewhere()) {
+	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served(), ofInstances(), metrics.Elsewhere()) {
 		_, section, found := strings.Cut(text, "\n## `"+metric.Name+"`\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, metric.Help) || !strings.Contains(section, metric.Normal) {

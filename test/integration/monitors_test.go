@@ -27,7 +27,13 @@ import (
 // monitorCRD returns the CRD of ServiceMonitor.
 func monitorCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	document, err := os.ReadFile("testdata/servicemonitors.yaml")
+	return definitionIn(t, "testdata/servicemonitors.yaml")
+}
+
+// definitionIn returns the CRD of a file.
+func definitionIn(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	document, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

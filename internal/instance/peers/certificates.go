@@ -112,6 +112,12 @@ func (c *Certificates) current() (tls.Certificate, *x509.CertPool) {
 	return content.own, content.roots
 }
 
+// Own returns our own certificate, as it is now.
+func (c *Certificates) Own() *tls.Certificate {
+	own, _ := c.current()
+	return &own
+}
+
 // trusts reports whether a certificate that was valid when its connection began is still one of an
 // authority that is trusted. That it has expired since ends no connection: nobody may be there who
 // could renew it, and databases go on meanwhile.

@@ -55,9 +55,11 @@ type options struct {
 	// listen is the address of the server and of the peers, advertise the one that is published.
 	listen, advertise string
 	port, peerPort    int
-	probes            string
-	hosts             map[string]string
-	kubeconfig        string
+	// probes and metrics are addresses; metrics may be "": then nothing serves them.
+	probes, metrics    string
+	metricsCredentials string
+	hosts              map[string]string
+	kubeconfig         string
 	// environment is that of the process, which the server gets.
 	environment []string
 }
@@ -100,7 +102,10 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
 	flags.IntVar(&o.port, "port", 5432, "port of the server")
 	flags.IntVar(&o.peerPort, "peer-port", 8443, "port for the other instances")
-	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes and the metrics")
+	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
+	flags.StringVar(&o.metrics, "metrics", "", "address for the metrics, by TLS; none if empty")
+	flags.StringVar(&o.metricsCredentials, "metrics-credentials", "/etc/mainstay/metrics",
+		"directory with username and password of who may read the metrics")
 	flags.StringToStringVar(&o.hosts, "hosts", nil,
 		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-instances.NAMESPACE.svc")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")

@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/peers"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
@@ -60,7 +61,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 		return err
 	}
 	i, err := instance.New(instance.Options{
-		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: parts.engine, Cluster: access, Peers: parts.client,
+		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: counted{parts.engine, &parts.events}, Cluster: access, Peers: parts.client,
 		Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
 		Config: configOf(settings, o.pod), Log: logger,
 	})
@@ -68,6 +69,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 		return err
 	}
 	parts.instance.Store(i)
+	parts.needed.Store(neededReceivers(settings))
 	return runAll(asked, o, i, access, parts)
 }
 
@@ -80,6 +82,10 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 	probed, err := net.Listen("tcp", o.probes)
 	if err != nil {
 		return fmt.Errorf("listening for the probes: %w", err)
+	}
+	scraped, err := listenForMetrics(o)
+	if err != nil {
+		return err
 	}
 	group, ctx := errgroup.WithContext(context.WithoutCancel(asked))
 	ctx, end := context.WithCancel(ctx)
@@ -98,6 +104,10 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		return ctx.Err()
 	})
 	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
+	if scraped != nil {
+		handler := metricsHandler(newCollector(parts.measured(i, o.database)), o.metricsCredentials)
+		group.Go(func() error { return serveMetrics(ctx, scraped, parts.certificates.Own, handler) })
+	}
 	group.Go(func() error {
 		return (&application{directory: o.application, of: i, server: parts.engine, provided: i.Provided, log: parts.log}).run(ctx)
 	})
@@ -110,6 +120,18 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		return err
 	}
 	return nil
+}
+
+// listenForMetrics returns nil if they are not served.
+func listenForMetrics(o options) (net.Listener, error) {
+	if o.metrics == "" {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", o.metrics)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the metrics: %w", err)
+	}
+	return listener, nil
 }
 
 // configOf returns what settings mean for the instance of a pod.
@@ -126,6 +148,7 @@ func configure(ctx context.Context, i *instance.Instance, pod string, data map[s
 	settings, err := contract.ParseSettings(data[contract.SettingsKey])
 	if err == nil {
 		i.Configure(ctx, configOf(settings, pod))
+		parts.needed.Store(neededReceivers(settings))
 		parts.keep(data[contract.SettingsKey])
 		return
 	}
@@ -222,6 +245,42 @@ type parts struct {
 	// instance is nil until it is made, which needs the other parts.
 	instance atomic.Pointer[instance.Instance]
 	log      logr.Logger
+	// events are counted for the metrics.
+	events events
+	// needed is how many replicas have to receive.
+	needed atomic.Int64
+}
+
+// measured returns what the metrics of an instance are made of.
+func (p *parts) measured(of observed, database string) measured {
+	return measured{
+		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
+		needed:     func() int { return int(p.needed.Load()) },
+		statistics: p.engine.Statistics, usage: p.volume.Usage, events: &p.events, database: database, log: p.log,
+	}
+}
+
+// neededReceivers returns how many replicas have to receive, so that with them and the primary more
+// than half of the instances have each commit; none where no commit waits.
+func neededReceivers(settings contract.Settings) int64 {
+	if settings.Election().Durability == election.Asynchronous {
+		return 0
+	}
+	return int64(len(settings.Pods) / 2) //nolint:mnd // half of them, rounded down
+}
+
+// receives is how long ago a replica that receives has flushed something, or said so, at most.
+const receives = 5 * time.Second
+
+// receiving returns how many replicas receive.
+func receiving(seen engine.Observation, now time.Time) int {
+	count := 0
+	for _, receiver := range seen.Receivers {
+		if now.Sub(receiver.FlushedAt) < receives {
+			count++
+		}
+	}
+	return count
 }
 
 // assemble opens the volume and prepares the rest. It starts nothing.

@@ -29,6 +29,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	add(plan.Child{Object: certificates(db, observed), Uncached: true})
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
+	add(plan.Child{Object: metricsSecret(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: settings(db, decided)})
 	account, role, binding := access(db)
 	add(plan.Child{Object: account})
@@ -40,6 +41,9 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	}
 	add(plan.Child{Object: endpointSlice(db), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: networkPolicy(db)})
+	if observed.HasMonitorAPI {
+		add(plan.Child{Object: podMonitor(db, observed)})
+	}
 	if image(db, observed) == "" {
 		// There is nothing to run; what runs goes on.
 		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
@@ -264,5 +268,6 @@ func arguments(db *databasev1.PostgreSQL) []string {
 		"run", "--database=" + db.Name, "--namespace=" + db.Namespace, "--pod=$(POD_NAME)", "--pod-uid=$(POD_UID)", "--advertise=$(POD_IP)",
 		"--volume=" + dataPath, "--run=" + runPath, "--certificates=" + certificatesPath + "/$(POD_NAME)",
 		fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--peer-port=%d", peerPort), fmt.Sprintf("--probes=:%d", probePort),
+		fmt.Sprintf("--metrics=:%d", metricsPort), "--metrics-credentials=" + metricsPath,
 	}
 }

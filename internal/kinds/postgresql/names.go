@@ -14,6 +14,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -36,8 +37,8 @@ const (
 	serverPort = 5432
 	peerPort   = 8443
 	probePort  = 8080
-	// metricsPort is the port of the metrics.
-	metricsPort = probePort
+	// metricsPort is that of PostgreSQL's exporters.
+	metricsPort = 9187
 )
 
 // PodName is the name of an instance, counted from 0.
@@ -74,7 +75,7 @@ func part(db *databasev1.PostgreSQL) naming.Part {
 var groups = map[string]string{
 	"StatefulSet": appsv1.GroupName, "Lease": coordinationv1.GroupName, "EndpointSlice": discoveryv1.GroupName,
 	"Role": rbacv1.GroupName, "RoleBinding": rbacv1.GroupName, "PodDisruptionBudget": policyv1.GroupName,
-	"NetworkPolicy": networkingv1.GroupName,
+	"NetworkPolicy": networkingv1.GroupName, "PodMonitor": monitoring.GroupVersion.Group,
 }
 
 // Ref names a child.

@@ -32,7 +32,7 @@ func TestNetworkPolicy(t *testing.T) {
 			t.Errorf("port %d is open to %v", port, rule.From)
 		}
 	}
-	if len(open) != 2 || !open[5432] || !open[metricsPort] || len(closed) != 1 || !closed[8443] || len(policy.Spec.PolicyTypes) != 1 {
+	if len(open) != 2 || !open[5432] || !open[9187] || len(closed) != 1 || !closed[8443] || len(policy.Spec.PolicyTypes) != 1 {
 		t.Errorf("open are %v, for peers %v; of %v", open, closed, policy.Spec.PolicyTypes)
 	}
 }

@@ -28,6 +28,12 @@ type Observed struct {
 	CertificatesChange time.Time
 	// Password is drawn anew each time; it is used where the application's Secret does not exist.
 	Password string
+	// MetricsPassword is drawn as Password is, for the Secret with which metrics are read.
+	MetricsPassword string
+	// HasMonitorAPI reports whether the cluster has PodMonitors. MonitorLabels are the labels by which
+	// Prometheus selects them.
+	HasMonitorAPI bool
+	MonitorLabels map[string]string
 	// Catalogue has the image of each major version.
 	Catalogue map[string]string
 	// InstanceImage is the image with the program of the instances: that of this Mainstay.

@@ -16,6 +16,7 @@ const (
 	runVolume, runPath                   = "run", "/run/mainstay"
 	certificatesVolume, certificatesPath = "certificates", "/etc/mainstay/certificates"
 	applicationVolume, applicationPath   = "application", "/etc/mainstay/application"
+	metricsVolume, metricsPath           = "metrics", "/etc/mainstay/metrics"
 	programVolume, programPath           = "program", "/instance"
 	temporaryVolume, temporaryPath       = "tmp", "/tmp"
 	sharedVolume, sharedPath             = "shared-memory", "/dev/shm"
@@ -88,7 +89,8 @@ func server(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
 		Ports: []corev1.ContainerPort{
 			{Name: "postgresql", ContainerPort: serverPort, Protocol: corev1.ProtocolTCP},
 			{Name: "peers", ContainerPort: peerPort, Protocol: corev1.ProtocolTCP},
-			{Name: "metrics", ContainerPort: probePort, Protocol: corev1.ProtocolTCP},
+			{Name: "probes", ContainerPort: probePort, Protocol: corev1.ProtocolTCP},
+			{Name: metricsPortName, ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP},
 		},
 		Resources:       db.Spec.Resources,
 		LivenessProbe:   probe("/livez", 10, 6),
@@ -113,6 +115,7 @@ func mounts() []corev1.VolumeMount {
 		{Name: dataVolume, MountPath: dataPath}, {Name: runVolume, MountPath: runPath},
 		{Name: certificatesVolume, MountPath: certificatesPath, ReadOnly: true},
 		{Name: applicationVolume, MountPath: applicationPath, ReadOnly: true},
+		{Name: metricsVolume, MountPath: metricsPath, ReadOnly: true},
 		{Name: programVolume, MountPath: programPath, ReadOnly: true},
 		{Name: programVolume, MountPath: "/etc/passwd", SubPath: "passwd", ReadOnly: true},
 		{Name: programVolume, MountPath: "/etc/group", SubPath: "group", ReadOnly: true},
@@ -144,6 +147,7 @@ func volumes(db *databasev1.PostgreSQL) []corev1.Volume {
 		secret(applicationVolume, ApplicationName(db.Name), []corev1.KeyToPath{
 			{Key: corev1.BasicAuthUsernameKey, Path: "username"}, {Key: corev1.BasicAuthPasswordKey, Path: "password"}, {Key: "dbname", Path: "dbname"},
 		}),
+		secret(metricsVolume, MetricsName(db.Name), nil),
 	}
 }
 

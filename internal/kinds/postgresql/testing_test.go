@@ -47,7 +47,8 @@ func empty() Observed {
 	return Observed{
 		Children: plan.Children{}, Catalogue: map[string]string{"17": "registry.example.com/postgresql:17.11"},
 		InstanceImage: "mainstay:1.0", Certificates: map[string][]byte{AuthorityKey: []byte("authority")}, Password: "secret",
-		Now: noon,
+		MetricsPassword: "random",
+		Now:             noon,
 	}
 }
 

@@ -18,9 +18,12 @@ var GroupVersion = schema.GroupVersion{Group: "monitoring.coreos.com", Version: 
 // ServiceMonitorCRD is the name of the definition of ServiceMonitor.
 const ServiceMonitorCRD = "servicemonitors.monitoring.coreos.com"
 
+// PodMonitorCRD is the name of the definition of PodMonitor.
+const PodMonitorCRD = "podmonitors.monitoring.coreos.com"
+
 // AddToScheme adds the types to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ServiceMonitor{}, &ServiceMonitorList{})
+	scheme.AddKnownTypes(GroupVersion, &ServiceMonitor{}, &ServiceMonitorList{}, &PodMonitor{}, &PodMonitorList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

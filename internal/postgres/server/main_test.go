@@ -77,6 +77,9 @@ type Answer struct {
 	Data     engine.Data
 	Me       election.Member
 	Pid      int
+	// Statistics are those of the server, and Missing says why they are not whole.
+	Statistics postgres.Statistics
+	Missing    string
 }
 
 func serveInstance(content string) error {
@@ -170,6 +173,11 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		}
 	case "provide":
 		err = i.engine.Provide(ctx, call.Application)
+	case "statistics":
+		var answers bool
+		if answer.Statistics, answers, err = i.engine.Statistics(ctx); answers && err != nil {
+			answer.Missing, err = err.Error(), nil // An error would be all that arrives.
+		}
 	case "kill":
 		i.engine.Kill()
 	case "know":

@@ -19,6 +19,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -30,15 +31,21 @@ import (
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps;persistentvolumeclaims,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get
 func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.Observed, error) {
 	observed := postgresql.Observed{
-		Catalogue: k.catalogue, InstanceImage: k.instanceImage, Password: password(), Now: k.clock.Now(),
+		Catalogue: k.catalogue, InstanceImage: k.instanceImage, Password: password(), MetricsPassword: password(),
+		HasMonitorAPI: k.monitors.Available(), MonitorLabels: k.monitorLabels, Now: k.clock.Now(),
 	}
-	found, err := k.children.Find(ctx, db, cachedChildren(db.Name)...)
+	possible := cachedChildren(db.Name)
+	if observed.HasMonitorAPI {
+		possible = append(possible, &monitoring.PodMonitor{ObjectMeta: metav1.ObjectMeta{Name: db.Name}})
+	}
+	found, err := k.children.Find(ctx, db, possible...)
 	if err != nil {
 		return observed, err
 	}
@@ -89,6 +96,7 @@ func liveChildren(name string) []plan.Object {
 	return []plan.Object{
 		&corev1.Secret{ObjectMeta: named(postgresql.CertificatesName(name))},
 		&corev1.Secret{ObjectMeta: named(postgresql.ApplicationName(name))},
+		&corev1.Secret{ObjectMeta: named(postgresql.MetricsName(name))},
 		&coordinationv1.Lease{ObjectMeta: named(name)},
 		&discoveryv1.EndpointSlice{ObjectMeta: named(contract.WriteServiceName(name))},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 )
@@ -30,6 +31,9 @@ type kind struct {
 	catalogue map[string]string
 	// instanceImage is the image with the program of the instances.
 	instanceImage string
+	// monitors is the API of PodMonitors; monitorLabels are the labels of those that are made.
+	monitors      *optionalapi.API
+	monitorLabels map[string]string
 	clock         clock.PassiveClock
 }
 

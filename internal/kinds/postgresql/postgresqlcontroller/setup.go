@@ -2,6 +2,7 @@ package postgresqlcontroller
 
 import (
 	"context"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +14,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -33,10 +37,11 @@ const podOwnerIndex = "postgresql"
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name:        postgresql.Controller,
-		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme},
+		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,
 		Governed:    governed,
+		Awaited:     []string{monitoring.PodMonitorCRD},
 		Needs: []watch.Need{
 			watch.All(&databasev1.PostgreSQL{}),
 			{Object: &corev1.Pod{}, Select: watch.OwnedPods, Unused: []watch.Part{watch.ManagedFields}},
@@ -53,6 +58,8 @@ func Registration() registration.Kind {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;update;patch
@@ -73,14 +80,33 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err != nil {
 		return err
 	}
-	prefetched := owned()
+	prefetched := append(owned(), optionalapi.Definition())
 	if in.Rules != nil {
 		prefetched = append(prefetched, watch.Namespace())
 	}
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	changed := builder.WithPredicates(watch.ContentChanged())
+	monitors, err := optionalapi.Find(monitoring.GroupVersion.WithKind("PodMonitor"), monitoring.PodMonitorCRD, manager.GetRESTMapper(),
+		manager.GetCache())
+	if err != nil {
+		return err
+	}
+	built, err := build(in, monitors)
+	if err != nil {
+		return err
+	}
+	use := optionalapi.Child[*databasev1.PostgreSQL]{API: monitors, Object: &monitoring.PodMonitor{}, Owner: &databasev1.PostgreSQL{},
+		IsWanted: func(*databasev1.PostgreSQL) bool { return true }}
+	monitors.OnAppear = func(context.Context) error { return use.Watch(manager, built) }
+	if err := manager.Add(monitors); err != nil {
+		return fmt.Errorf("awaiting an optional API: %w", err)
+	}
+	return nil
+}
+
+func build(in registration.Input, monitors *optionalapi.API) (controller.Controller, error) {
+	manager, changed := in.Manager, builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(postgresql.Controller).
 		For(&databasev1.PostgreSQL{}, builder.WithPredicates(watch.SpecChanged())).
@@ -94,17 +120,20 @@ func setup(ctx context.Context, in registration.Input) error {
 	if in.Rules != nil {
 		under = policyreader.Watch(under, manager.GetClient(), &databasev1.PostgreSQLList{})
 	}
-	return under.WithOptions(in.Options()).Complete(newReconciler(in))
+	if monitors.Available() {
+		under = under.Owns(&monitoring.PodMonitor{}, changed)
+	}
+	return under.WithOptions(in.Options()).Build(newReconciler(in, monitors))
 }
 
-func newReconciler(in registration.Input) reconcile.Reconciler {
+func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.Reconciler {
 	r := registration.Complete(in, &reconciler.Reconciler[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision]{
 		Name:              postgresql.Controller,
 		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
 		Kind: kind{client: in.Manager.GetClient(), children: in.Children(), catalogue: in.PostgreSQLImages, instanceImage: in.InstanceImage,
-			clock: in.Clock},
+			monitors: monitors, monitorLabels: in.MonitorLabels, clock: in.Clock},
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*databasev1.PostgreSQL, postgresql.Observed]{

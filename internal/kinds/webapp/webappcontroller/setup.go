@@ -18,11 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -157,17 +154,19 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err != nil {
 		return err
 	}
-	uses := []optional{
-		{routes, &gatewayv1.HTTPRoute{}, func(app *msappsv1.WebApp) bool { return app.Spec.Route != nil }},
-		{monitors, &monitoring.ServiceMonitor{}, func(app *msappsv1.WebApp) bool { return app.Spec.Metrics != nil }},
+	uses := []optionalapi.Child[*msappsv1.WebApp]{
+		{API: routes, Object: &gatewayv1.HTTPRoute{}, Owner: &msappsv1.WebApp{},
+			IsWanted: func(app *msappsv1.WebApp) bool { return app.Spec.Route != nil }},
+		{API: monitors, Object: &monitoring.ServiceMonitor{}, Owner: &msappsv1.WebApp{},
+			IsWanted: func(app *msappsv1.WebApp) bool { return app.Spec.Metrics != nil }},
 	}
 	built, err := build(in, newReconciler(in, routes, monitors), uses)
 	if err != nil {
 		return err
 	}
 	for _, use := range uses {
-		use.api.OnAppear = func(context.Context) error { return use.watch(manager, built) }
-		if err := manager.Add(use.api); err != nil {
+		use.API.OnAppear = func(context.Context) error { return use.Watch(manager, built) }
+		if err := manager.Add(use.API); err != nil {
 			return fmt.Errorf("awaiting an optional API: %w", err)
 		}
 	}
@@ -199,7 +198,7 @@ func owned() []client.Object {
 	}
 }
 
-func build(in registration.Input, r reconcile.Reconciler, uses []optional) (controller.Controller, error) {
+func build(in registration.Input, r reconcile.Reconciler, uses []optionalapi.Child[*msappsv1.WebApp]) (controller.Controller, error) {
 	cached := in.Manager.GetClient()
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(in.Manager).
@@ -214,40 +213,11 @@ func build(in registration.Input, r reconcile.Reconciler, uses []optional) (cont
 		under = policyreader.Watch(under, cached, &msappsv1.WebAppList{})
 	}
 	for _, use := range uses {
-		if use.api.Available() {
-			under = under.Owns(use.child, changed)
+		if use.API.Available() {
+			under = under.Owns(use.Object, changed)
 		}
 	}
 	return under.WithOptions(in.Options()).Build(r)
-}
-
-// optional is a kind of children that a cluster may lack.
-type optional struct {
-	api *optionalapi.API
-	// child is an empty object of the kind.
-	child client.Object
-	// isWanted reports whether an app has such a child where the kind exists.
-	isWanted func(*msappsv1.WebApp) bool
-}
-
-// watch starts to watch the children, and enqueues the WebApps that wait for the kind.
-func (o optional) watch(manager ctrl.Manager, running controller.Controller) error {
-	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{}, handler.OnlyControllerOwner())
-	if err := running.Watch(source.Kind(manager.GetCache(), o.child, owner, watch.ContentChanged())); err != nil {
-		return err
-	}
-	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, app *msappsv1.WebApp) []reconcile.Request {
-		if !o.isWanted(app) {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(app)}}
-	})
-	// Existing objects arrive as created; the controller's own watch handles later changes.
-	existing := predicate.TypedFuncs[*msappsv1.WebApp]{
-		UpdateFunc: func(event.TypedUpdateEvent[*msappsv1.WebApp]) bool { return false },
-		DeleteFunc: func(event.TypedDeleteEvent[*msappsv1.WebApp]) bool { return false },
-	}
-	return running.Watch(source.Kind(manager.GetCache(), &msappsv1.WebApp{}, waiting, existing))
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {

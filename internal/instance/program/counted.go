@@ -1,0 +1,31 @@
+package program
+
+import (
+	"context"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// counted counts what the election does to a server.
+type counted struct {
+	engine.Engine
+	events *events
+}
+
+// Promote implements [engine.Engine].
+func (c counted) Promote(ctx context.Context, timeline uint32) error {
+	err := c.Engine.Promote(ctx, timeline)
+	if err == nil {
+		c.events.promotions.Add(1)
+	}
+	return err
+}
+
+// Kill implements [engine.Engine].
+func (c counted) Kill() {
+	if c.Observe().Server.State == election.Leading {
+		c.events.fences.Add(1)
+	}
+	c.Engine.Kill()
+}

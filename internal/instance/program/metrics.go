@@ -1,0 +1,153 @@
+package program
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// measured is what metrics are made of.
+type measured struct {
+	of observed
+	// receivers is how many replicas receive from this server, and needed how many have to.
+	receivers, needed func() int
+	// statistics asks the server, and usage the volume: each may take long.
+	statistics func(context.Context) (statistics postgres.Statistics, answers bool, err error)
+	usage      func() (used, size uint64, err error)
+	events     *events
+	// database is the name of the database's object.
+	database string
+	log      logr.Logger
+}
+
+// events are counted since the program began.
+type events struct{ promotions, fences atomic.Uint64 }
+
+// collectTime is how long the metrics may take. Prometheus waits for 10 seconds, if it is not told
+// otherwise.
+const collectTime = 8 * time.Second
+
+// collector makes the metrics of one instance when they are asked for.
+type collector struct {
+	measured
+	descriptions map[string]*prometheus.Desc
+	// usageBusy is true while the volume does not answer: it is not asked again until then.
+	usageBusy atomic.Bool
+}
+
+func newCollector(m measured) *collector {
+	c := &collector{measured: m, descriptions: map[string]*prometheus.Desc{}}
+	for _, metric := range Metrics() {
+		var labels []string
+		for _, label := range metric.Labels {
+			if label.Name != databaseLabel.Name {
+				labels = append(labels, label.Name)
+			}
+		}
+		c.descriptions[metric.Name] = prometheus.NewDesc(metric.Name, metric.Help, labels, prometheus.Labels{databaseLabel.Name: m.database})
+	}
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(into chan<- *prometheus.Desc) {
+	for _, description := range c.descriptions {
+		into <- description
+	}
+}
+
+// Collect implements [prometheus.Collector]. What does not answer in time is left out.
+func (c *collector) Collect(into chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	add := func(name string, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if isCounter(name) {
+			kind = prometheus.CounterValue
+		}
+		into <- prometheus.MustNewConstMetric(c.descriptions[name], kind, value, labels...)
+	}
+	report := c.of.Status().Report
+	add("mainstay_instance_primary", number(report.Role == contract.Primary))
+	add("mainstay_instance_replica", number(report.Role == contract.Replica))
+	add("mainstay_instance_term", float64(report.Term))
+	add("mainstay_instance_timeline", float64(report.Timeline))
+	add("mainstay_instance_receivers", float64(c.receivers()))
+	add("mainstay_instance_needed_receivers", float64(c.needed()))
+	add("mainstay_instance_problem", number(report.Problem != ""))
+	add("mainstay_instance_promotions_total", float64(c.events.promotions.Load()))
+	add("mainstay_instance_fences_total", float64(c.events.fences.Load()))
+	measuring := c.measureVolume()
+	c.collectServer(ctx, add)
+	select {
+	case found := <-measuring:
+		if found.err == nil {
+			add("mainstay_instance_volume_used_bytes", float64(found.used))
+			add("mainstay_instance_volume_size_bytes", float64(found.size))
+		}
+	case <-ctx.Done():
+	}
+}
+
+type usage struct {
+	used, size uint64
+	err        error
+}
+
+// measureVolume asks the volume, beside what else is collected. A volume that does not answer is
+// not asked by each scrape anew.
+func (c *collector) measureVolume() <-chan usage {
+	answer := make(chan usage, 1)
+	if c.usageBusy.Swap(true) {
+		return answer
+	}
+	go func() {
+		defer c.usageBusy.Store(false)
+		used, size, err := c.usage()
+		answer <- usage{used, size, err}
+	}()
+	return answer
+}
+
+func (c *collector) collectServer(ctx context.Context, add func(name string, value float64, labels ...string)) {
+	s, answers, err := c.statistics(ctx)
+	if err != nil {
+		c.log.V(1).Info("the server did not say all about itself", "error", err.Error())
+	}
+	add("mainstay_postgresql_up", number(answers))
+	if !answers {
+		return
+	}
+	add("mainstay_postgresql_connections", s.Connections)
+	add("mainstay_postgresql_max_connections", s.MaxConnections)
+	add("mainstay_postgresql_oldest_transaction_seconds", s.OldestTransaction)
+	add("mainstay_postgresql_transaction_id_age", s.TransactionIDAge)
+	add("mainstay_postgresql_replay_lag_bytes", s.ReplayBytes)
+	add("mainstay_postgresql_replay_lag_seconds", s.ReplayTime)
+	for _, receiver := range s.Receivers {
+		add("mainstay_postgresql_replication_lag_bytes", receiver.LagBytes, receiver.Pod)
+		add("mainstay_postgresql_replication_lag_seconds", receiver.LagTime, receiver.Pod)
+	}
+	for _, database := range s.Databases {
+		add("mainstay_postgresql_database_size_bytes", database.Size, database.Name)
+		add("mainstay_postgresql_transactions_total", database.Commits, database.Name, "commit")
+		add("mainstay_postgresql_transactions_total", database.Rollbacks, database.Name, "rollback")
+		add("mainstay_postgresql_deadlocks_total", database.Deadlocks, database.Name)
+		add("mainstay_postgresql_temporary_bytes_total", database.TemporaryBytes, database.Name)
+		add("mainstay_postgresql_blocks_total", database.BlocksHit, database.Name, "memory")
+		add("mainstay_postgresql_blocks_total", database.BlocksRead, database.Name, "disk")
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,19 @@
+package volume
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage returns how many bytes of the volume's file system are used, and how many may be in all. It
+// may take for ever, as everything that asks a file system.
+func (v *Volume) Usage() (used, size uint64, err error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(v.path, &stat); err != nil {
+		return 0, 0, fmt.Errorf("measuring the volume: %w", err)
+	}
+	block := uint64(stat.Bsize) //nolint:gosec // the size of a block is positive
+	used = (stat.Blocks - stat.Bfree) * block
+	return used, used + stat.Bavail*block, nil
+}
