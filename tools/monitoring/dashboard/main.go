@@ -133,6 +133,18 @@ var rows = []row{
 		{"Time of a request", "Without watches.", "s", false, quantiles("apiserver_request_duration_seconds", `{group="farm.mainstay.dev", verb!="WATCH"}`, "verb")},
 		{"Watches", "Under way, of all replicas.", "", false, []query{{`sum by (resource) (apiserver_longrunning_requests{group="farm.mainstay.dev", verb="WATCH"})`, "{{resource}}"}}},
 	}},
+	{"Databases", []panel{
+		{"Elections", "Terms, per hour: each claim of leadership raises the term.", "", false, []query{
+			{`max by (namespace, postgresql) (delta(mainstay_instance_term{namespace=~"$namespace"}[1h]))`, "{{namespace}}/{{postgresql}}"}}},
+		{"Lag", "What each replica has not replayed.", "bytes", false, []query{
+			{`max by (namespace, member) (mainstay_postgresql_replication_lag_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{member}}"}}},
+		{"Volumes", "Used part.", "percentunit", false, []query{
+			{`max by (namespace, pod) (mainstay_instance_volume_used_bytes{namespace=~"$namespace"} / mainstay_instance_volume_size_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
+		{"Connections", "Used part of max_connections.", "percentunit", false, []query{
+			{`max by (namespace, pod) (mainstay_postgresql_connections{namespace=~"$namespace"} / mainstay_postgresql_max_connections{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
+		{"Transactions per second", "Of all databases of a server.", "", false, []query{
+			{`sum by (namespace, postgresql, result) (rate(mainstay_postgresql_transactions_total{namespace=~"$namespace"}[$__rate_interval]))`, "{{namespace}}/{{postgresql}} {{result}}"}}},
+	}},
 	{"Process", []panel{
 		{"Memory", "", "bytes", false, ofProcesses("process_resident_memory_bytes")},
 		{"CPU", "Cores.", "", false, ofProcesses("rate(process_cpu_seconds_total[$__rate_interval])")},
