@@ -37,7 +37,7 @@ type application struct {
 	server    provider
 	// provided is told that all is there; nil is nobody.
 	provided func(ctx context.Context)
-	log       logr.Logger
+	log      logr.Logger
 
 	// done is what was provided in the term, and said what was logged last.
 	done postgres.Application
