@@ -264,6 +264,14 @@ test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36
 test-e2e: ## run the tests against a real cluster with real pods
 	go run ./hack/testrun testbed e2e testbed-down
 
+.PHONY: test-databases
+test-databases: ## let things happen to a PostgreSQL on a real cluster of three nodes
+	go run ./hack/testrun testbed databases testbed-down
+
+.PHONY: faults-databases
+faults-databases: ## let each of these things happen 20 times, and print for how long no write was acknowledged: p50, p95, max
+	go run ./hack/testrun testbed faults-databases testbed-down
+
 .PHONY: test-outage
 test-outage: ## take the API server away for five minutes; not part of `make test`, which does so for 40 seconds
 	go run ./hack/testrun testbed outage testbed-down

@@ -60,6 +60,7 @@ var layers = []layer{
 		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms"))},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
+	{name: "databases", lane: clusterLane, budget: 6 * time.Minute, prepare: databases, runs: commands(databaseFaults()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
@@ -71,6 +72,9 @@ var layers = []layer{
 	// On request: the same faults again and again, with their distribution.
 	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
+	// On request: the same faults on the cluster, with their distribution, and a long outage.
+	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute, prepare: databases,
+		runs: commands(databaseFaults("-args", "-rounds=20", "-away=60s")...)},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
 	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, runs: everyPostgreSQL},
@@ -172,6 +176,13 @@ func everyPostgreSQL(ctx context.Context) ([]goTest, error) {
 func endToEnd(options ...string) []goTest {
 	arguments := append([]string{"-tags", "e2e", "-timeout", "40m", "-parallel", "10"}, options...)
 	return []goTest{{directory: ".", inCluster: true, arguments: append(arguments, "./test/e2e/")}}
+}
+
+// databaseFaults returns the tests of databases on the test cluster. One thing happens after the
+// other, because most need a node for themselves.
+func databaseFaults(options ...string) []goTest {
+	arguments := []string{"-tags", "e2e", "-timeout", "4h", "./test/databases/"}
+	return []goTest{{directory: ".", inCluster: true, arguments: append(arguments, options...)}}
 }
 
 // testbedTest returns a test of the testbed tool. It starts the cluster itself, so it runs outside

@@ -109,9 +109,12 @@ func testbedDown(context.Context, *step.Log) ([]string, error) {
 	return testbedEnvironment(), nil
 }
 
-// cluster makes sure that the test cluster runs and has the operator's images, of this state and of
-// the previous one.
-func cluster(ctx context.Context, log *step.Log) ([]string, error) {
+// cluster makes sure that the test cluster runs, with two nodes.
+func cluster(ctx context.Context, log *step.Log) ([]string, error) { return clusterOf(ctx, log, "2") }
+
+// clusterOf makes sure that the test cluster runs with so many nodes, and has the operator's
+// images, of this state and of the previous one.
+func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, error) {
 	if err := buildShared(ctx, log); err != nil {
 		return nil, err
 	}
@@ -127,8 +130,8 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 		return nil, err
 	}
 	clusterStarted = true
-	if err := log.Show("starting a cluster, unless it runs", inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes",
-		"2"))); err != nil {
+	up := inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes", nodes))
+	if err := log.Show("starting a cluster, unless it runs", up); err != nil {
 		return nil, err
 	}
 	images := append([]string{"image", "load", step.Image, previous.archive}, strings.Fields(built)...)
@@ -148,6 +151,22 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 		"KUBECONFIG=" + kubeconfig, "KUBECTL=" + filepath.Join(assets, "kubectl"), "HELM=" + absolute(step.Helm),
 		"PREVIOUS_CHART=" + absolute(previous.chart), "PREVIOUS_TAG=" + previousVersion,
 	}, testbedEnvironment()...), nil
+}
+
+// databases makes sure that the test cluster has three nodes, the operator's image, and one of
+// PostgreSQL.
+func databases(ctx context.Context, log *step.Log) ([]string, error) {
+	environment, err := clusterOf(ctx, log, "3")
+	if err != nil {
+		return nil, err
+	}
+	built, err := step.Ask(ctx, "image", "build", "postgresql-17")
+	if err != nil {
+		return nil, err
+	}
+	images := append([]string{"image", "load", step.Image}, strings.Fields(built)...)
+	load := inTestCluster(exec.CommandContext(ctx, step.Testbed, images...))
+	return environment, log.Do(ctx, "loading the images into the cluster", load)
 }
 
 // longOutage starts a cluster whose API server will be down for as long as an upgrade of it may
