@@ -42,6 +42,11 @@ const (
 	// as v1 has the fields themselves.
 	AnnotationV1Spec = Domain + "/v1-spec"
 
+	// AnnotationTemplate, on the StatefulSet of a database, is the hash of its pod template without
+	// the image that brings the program of its pods. As long as it stays, so does that image: a later
+	// release of Mainstay replaces no pod by itself.
+	AnnotationTemplate = Domain + "/template"
+
 	// AnnotationRestartedAt copies spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 

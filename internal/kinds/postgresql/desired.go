@@ -19,7 +19,9 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Desired returns what should exist for a defaulted, valid PostgreSQL. What pods need comes before
@@ -199,16 +201,18 @@ func budget(db *databasev1.PostgreSQL) *policyv1.PodDisruptionBudget {
 // names them, and never changes, because a StatefulSet's can't. If a user deletes a claim, the
 // StatefulSet's controller may be the first to make another, which consents to be taken over.
 func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision) *appsv1.StatefulSet {
-	template := podTemplate(db, observed)
+	live, template := observed.statefulSet(db), podTemplate(db, observed)
+	meta := childMeta(db, db.Name)
+	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: keepProgram(&template, live)})
 	claims := []corev1.PersistentVolumeClaim{{
 		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Annotations: consent(db)}, Spec: claimOf(db, db.Spec.Storage),
 	}}
-	if live := observed.statefulSet(db); live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
+	if live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
 		claims[0].Annotations = live.Spec.VolumeClaimTemplates[0].Annotations
 		claims[0].Spec = claimOf(db, *live.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage())
 	}
 	return &appsv1.StatefulSet{
-		ObjectMeta: childMeta(db, db.Name),
+		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &decided.Replicas, ServiceName: contract.PeerServiceName(db.Name),
 			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claims,
@@ -247,19 +251,25 @@ func described(db *databasev1.PostgreSQL) map[string]string {
 	return annotations
 }
 
-// installImage is the image whose program the pods run. That of a StatefulSet that exists stays: an
-// upgrade of Mainstay restarts no database.
-func installImage(db *databasev1.PostgreSQL, observed Observed) string {
-	live := observed.statefulSet(db)
-	if live == nil {
-		return observed.InstanceImage
+// keepProgram lets the pods of a StatefulSet that exists keep the image that brings their program,
+// as long as nothing else of their template changes: an upgrade of Mainstay replaces no pod. It
+// returns the hash of everything else. A template that changes brings the program that fits it.
+func keepProgram(template *corev1.PodTemplateSpec, live *appsv1.StatefulSet) string {
+	programs := &template.Spec.InitContainers[0]
+	image := programs.Image
+	programs.Image = ""
+	text, _ := json.Marshal(template) // It has nothing that can't be encoded.
+	programs.Image = image
+	hash := workload.HashKey(text)
+	if live == nil || live.Annotations[api.AnnotationTemplate] != hash {
+		return hash
 	}
 	for _, container := range live.Spec.Template.Spec.InitContainers {
 		if container.Name == installName && container.Image != "" {
-			return container.Image
+			programs.Image = container.Image
 		}
 	}
-	return observed.InstanceImage
+	return hash
 }
 
 // arguments of the program in the pod.

@@ -113,6 +113,32 @@ func TestWhatStays(t *testing.T) {
 	}
 }
 
+// TestProgramComesWithItsTemplate: pods that are replaced anyway run the program of this release,
+// which knows the arguments that this release gives it.
+func TestProgramComesWithItsTemplate(t *testing.T) {
+	db := newDatabase()
+	first := child[*appsv1.StatefulSet](t, Desired(db, empty(), Decision{Replicas: 1}), "db")
+	observed := running(db, 1)
+	observed.InstanceImage = "mainstay:2.0"
+	image := func(what, want string) *appsv1.StatefulSet {
+		t.Helper()
+		observed.Children[Ref(db, "StatefulSet", db.Name)] = plan.Found{Ownership: plan.Ours, Object: first}
+		later := child[*appsv1.StatefulSet](t, Desired(db, observed, Decision{Replicas: 1}), "db")
+		if got := later.Spec.Template.Spec.InitContainers[0].Image; got != want {
+			t.Errorf("%s: the program is that of %s, want %s", what, got, want)
+		}
+		return later
+	}
+	first.Spec.Template.Spec.Containers[0].Args = append(first.Spec.Template.Spec.Containers[0].Args, "--edited")
+	image("somebody edited the pods' template", "mainstay:1.0")
+	first.Annotations[api.AnnotationTemplate] = "of an earlier release, with fewer arguments"
+	image("this release changes the template", "mainstay:2.0")
+	db.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	first = image("a user changes the spec", "mainstay:2.0")
+	observed.InstanceImage = "mainstay:3.0"
+	image("the next release", "mainstay:2.0")
+}
+
 // TestWithoutImage: what runs goes on, and nothing is made that could not run.
 func TestWithoutImage(t *testing.T) {
 	db, observed := newDatabase(), empty()

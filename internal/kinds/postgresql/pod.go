@@ -35,7 +35,7 @@ func podTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplat
 			Labels: naming.Merged(part(db).Labels(), part(db).Owner()), Annotations: described(db),
 		},
 		Spec: corev1.PodSpec{
-			InitContainers:     []corev1.Container{installer(db, observed)},
+			InitContainers:     []corev1.Container{installer(observed)},
 			Containers:         []corev1.Container{server(db, observed)},
 			Volumes:            volumes(db),
 			ServiceAccountName: AccountName(db.Name),
@@ -63,10 +63,10 @@ func secure() *corev1.SecurityContext {
 }
 
 // installer copies our program to where the server's container finds it.
-func installer(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
+func installer(observed Observed) corev1.Container {
 	few := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	return corev1.Container{
-		Name: installName, Image: installImage(db, observed), Command: []string{"/mainstay-instance", "install", programPath},
+		Name: installName, Image: observed.InstanceImage, Command: []string{"/mainstay-instance", "install", programPath},
 		Resources:       corev1.ResourceRequirements{Requests: few, Limits: few},
 		VolumeMounts:    []corev1.VolumeMount{{Name: programVolume, MountPath: programPath}},
 		SecurityContext: secure(),
