@@ -153,14 +153,14 @@ func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, erro
 	}, testbedEnvironment()...), nil
 }
 
-// databases makes sure that the test cluster has three nodes, the operator's image, and one of
+// databases makes sure that the test cluster has three nodes, the operator's image, and two of
 // PostgreSQL.
 func databases(ctx context.Context, log *step.Log) ([]string, error) {
 	environment, err := clusterOf(ctx, log, "3")
 	if err != nil {
 		return nil, err
 	}
-	built, err := step.Ask(ctx, "image", "build", "postgresql-17")
+	built, err := step.Ask(ctx, "image", "build", "postgresql-14", "postgresql-17")
 	if err != nil {
 		return nil, err
 	}

@@ -41,11 +41,7 @@ func newDatabase(t *testing.T, namespace, spec string) *database {
 		if t.Failed() {
 			d.log()
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
-		defer cancel()
-		if _, err := command(ctx, "", os.Getenv("KUBECTL"), "delete", "namespace", namespace, "--timeout=2m"); err != nil {
-			t.Error(err)
-		}
+		kubectlAnyway(t, "delete", "namespace", namespace, "--timeout=2m")
 	})
 	begun := time.Now()
 	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: "+name+"}\nspec:\n"+spec)
@@ -158,7 +154,7 @@ func (d *database) pods() []corev1.Pod {
 }
 
 // sql runs statements as the superuser, in a pod.
-func (d *database) sql(pod, database, statements string) string {
+func (d *database) sql(pod, database, statements string) {
 	d.t.Helper()
-	return kubectl(d.t, "-n", d.namespace, "exec", pod, "--", "psql", "-Atd", database, "-c", statements)
+	kubectl(d.t, "-n", d.namespace, "exec", pod, "--", "psql", "-Atd", database, "-c", statements)
 }

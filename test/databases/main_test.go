@@ -118,6 +118,16 @@ func kubectl(t *testing.T, arguments ...string) string {
 	return output
 }
 
+// kubectlAnyway runs kubectl in a cleanup.
+func kubectlAnyway(t *testing.T, arguments ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
+	defer cancel()
+	if _, err := command(ctx, "", os.Getenv("KUBECTL"), arguments...); err != nil {
+		t.Error(err)
+	}
+}
+
 // apply runs kubectl apply with a manifest.
 func apply(t *testing.T, namespace, manifest string) {
 	t.Helper()

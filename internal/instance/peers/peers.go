@@ -96,11 +96,11 @@ func dialFirst(
 		}()
 	}
 	var failed error
-	for left := len(addresses) - 1; left >= 0; left-- {
+	for i := range addresses {
 		got := <-results
 		if got.err == nil {
 			go func() {
-				for range left {
+				for range len(addresses) - 1 - i {
 					if late := <-results; late.err == nil {
 						_ = late.connection.Close()
 					}
