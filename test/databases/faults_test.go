@@ -62,6 +62,8 @@ func rewritten(s *scene) bool {
 const failoverAfter = 11 * time.Second
 
 var faults = []fault{
+	{name: "the primary is asked to hand over", limit: 2 * time.Second, noticed: anotherLeads,
+		hurt: func(s *scene) { s.patch(`{"switchoverAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced,
 		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "the primary's node is drained", limit: 2 * time.Second, noticed: anotherLeads,

@@ -44,6 +44,13 @@ const (
 	ReasonPausedByUser = "PausedByUser"
 	// ReasonFailingOver (Ready, Writable): there is no primary; the instances elect one.
 	ReasonFailingOver = "FailingOver"
+	// ReasonSwitchingOver (Ready, Progressing, Writable): the primary hands over, because its pod ends
+	// or it was asked to.
+	ReasonSwitchingOver = "SwitchingOver"
+	// ReasonSwitchedOver and ReasonFailedOver are events: another instance is the primary now, after
+	// the former one handed over, or without that.
+	ReasonSwitchedOver = "SwitchedOver"
+	ReasonFailedOver   = "FailedOver"
 	// ReasonPrimary (Writable): there is a primary.
 	ReasonPrimary = "Primary"
 	// ReasonInstanceNotReady: an instance takes no connections. The message says what it waits for.
@@ -82,6 +89,8 @@ const (
 	PhaseUpdating PostgreSQLPhase = "Updating"
 	// PhaseRunning: the database works as its spec says.
 	PhaseRunning PostgreSQLPhase = "Running"
+	// PhaseSwitchingOver: the primary hands over, because its pod ends or it was asked to.
+	PhaseSwitchingOver PostgreSQLPhase = "SwitchingOver"
 	// PhaseFailingOver: it worked, and there is no primary now.
 	PhaseFailingOver PostgreSQLPhase = "FailingOver"
 	// PhaseDegraded: there is a primary, but something is wrong: see the condition Degraded.

@@ -161,6 +161,13 @@ type PostgreSQLSpec struct {
 	// +optional
 	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
 
+	// SwitchoverAt lets the primary hand over to a replica, once each time it changes; it goes on as
+	// a replica: kubectl patch pg NAME --type merge -p
+	// '{"spec":{"switchoverAt":"2026-01-31T12:00:00Z"}}'. It is carried out at once, whatever the time
+	// says, or when a replica is ready. A time that is there from the beginning does nothing.
+	// +optional
+	SwitchoverAt *metav1.Time `json:"switchoverAt,omitempty"`
+
 	// Paused stops Mainstay from changing anything; it still updates the status. The instances keep
 	// running and failing over.
 	// +optional
@@ -230,13 +237,23 @@ type PostgreSQLStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Creating, Running, FailingOver, Degraded, Failed or
-	// Paused. Programs should read the conditions.
+	// Phase is a one-word summary: Pending, Creating, Running, Updating, SwitchingOver,
+	// FailingOver, Degraded, Failed or Paused. Programs should read the conditions.
 	// +optional
 	Phase PostgreSQLPhase `json:"phase,omitempty"`
 	// Primary is the instance that takes writes; absent while there is none.
 	// +optional
 	Primary string `json:"primary,omitempty"`
+	// FormerPrimary is the instance that took writes before the present primary or, while there is
+	// none, the last one.
+	// +optional
+	FormerPrimary string `json:"formerPrimary,omitempty"`
+	// SwitchoverAt is the last spec.switchoverAt that was carried out.
+	// +optional
+	SwitchoverAt *metav1.Time `json:"switchoverAt,omitempty"`
+	// SwitchoverFrom is the term whose primary is handing over on request; absent if none is.
+	// +optional
+	SwitchoverFrom int64 `json:"switchoverFrom,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`

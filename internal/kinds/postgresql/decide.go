@@ -22,6 +22,8 @@ type Decision struct {
 	// shall.
 	SwitchFrom uint64
 	SwitchTo   string
+	// Switchover is what the status is to remember of spec.switchoverAt; nil is what it does.
+	Switchover *Switchover
 	// Waits says what keeps pods from being replaced or removed; "" if nothing does.
 	Waits string
 	// RequeueAfter is when to look again without an event; 0 is never.
@@ -54,6 +56,7 @@ const lookAgain = 2 * time.Second
 //	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
 //	a pod is of an earlier template                         it waits for those that are not ready
+//	spec.switchoverAt was not carried out yet               see switchover
 func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	decided := Decision{Replicas: db.Spec.Replicas}
 	set := observed.statefulSet(db)
@@ -71,7 +74,7 @@ func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	if *set.Spec.Replicas < db.Spec.Replicas || set.Status.ObservedGeneration < set.Generation || image(db, observed) == "" {
 		return decided
 	}
-	return replace(db, set, instances, decided)
+	return switchover(db, instances, replace(db, set, instances, decided))
 }
 
 // scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.

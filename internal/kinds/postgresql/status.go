@@ -15,7 +15,8 @@ import (
 )
 
 // Status returns the status of a defaulted PostgreSQL, given what was observed, decided and
-// written, and when to requeue without an event (0: never). It does not read the previous status.
+// written, and when to requeue without an event (0: never). Of the previous status, it reads what
+// is remembered there.
 func Status(
 	db *databasev1.PostgreSQL, observed Observed, decided Decision, result plan.Result,
 ) (databasev1.PostgreSQLStatus, time.Duration) {
@@ -31,6 +32,7 @@ func Status(
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: part(db).Selector()}),
 		Conditions:         about.conditions(one),
 	}
+	about.remember(&status)
 	if about.primary != nil {
 		status.Primary = about.primary.Pod.Name
 		status.Term = int64(about.primary.Report.Term) //nolint:gosec // terms are below 2^62
@@ -45,6 +47,20 @@ func Status(
 		after = requeue.Sooner(after, startsFor/2)
 	}
 	return status, requeue.Sooner(after, about.evidence().RequeueAfter())
+}
+
+// remember keeps of the previous status what nothing else knows: who led before, in which term, and
+// what became of spec.switchoverAt.
+func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
+	before := &s.db.Status
+	status.Term, status.Timeline, status.FormerPrimary = before.Term, before.Timeline, before.FormerPrimary
+	if before.Primary != "" && (s.primary == nil || s.primary.Pod.Name != before.Primary) {
+		status.FormerPrimary = before.Primary
+	}
+	status.SwitchoverAt, status.SwitchoverFrom = before.SwitchoverAt, before.SwitchoverFrom
+	if noted := s.decided.Switchover; noted != nil {
+		status.SwitchoverAt, status.SwitchoverFrom = noted.At, noted.From
+	}
 }
 
 // subject is a PostgreSQL to summarize.
@@ -101,6 +117,8 @@ func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
 		return databasev1.PhasePaused
 	case one.Severity == summary.Working:
 		return databasev1.PhaseRunning
+	case one.Reason == databasev1.ReasonSwitchingOver:
+		return databasev1.PhaseSwitchingOver
 	case s.primary == nil && one.Severity >= summary.Failed:
 		return databasev1.PhaseFailed
 	case s.primary == nil && s.wasReady() && len(s.instances) > 0:

@@ -23,6 +23,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),
 	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, refusedVolume),
 	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
+	summary.When(summary.UnderWay, databasev1.ReasonSwitchingOver, handingOver),
 	summary.When(summary.Degraded, databasev1.ReasonFailingOver, withoutPrimary),
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, scaling),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, replacing),
@@ -235,7 +236,11 @@ func (s *subject) conditions(one summary.Summary) []metav1.Condition {
 
 func (s *subject) writable() metav1.Condition {
 	if s.primary == nil {
-		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonFailingOver, "no instance takes writes: "+s.states())
+		reason := databasev1.ReasonFailingOver
+		if s.isSwitching() {
+			reason = databasev1.ReasonSwitchingOver
+		}
+		return conditions.False(databasev1.ConditionWritable, reason, "no instance takes writes: "+s.states())
 	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.primary.Pod.Name+" takes writes")
 }

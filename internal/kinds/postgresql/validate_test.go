@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
@@ -81,6 +82,7 @@ func TestWarn(t *testing.T) {
 		"no write is acknowledged while one of them is away": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 2, databasev1.DurabilityRequired
 		},
+		"which can hand over to nobody": func(s *databasev1.PostgreSQLSpec) { s.SwitchoverAt = new(metav1.Now()) },
 		"a failover loses the writes that no replica has received yet": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 3, databasev1.DurabilityAsynchronous
 		},

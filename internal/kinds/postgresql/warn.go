@@ -22,6 +22,9 @@ func Warn(db *databasev1.PostgreSQL) []string {
 		warnings = append(warnings, "spec.durability: with Required and 2 instances, no write is acknowledged while one of them is away: "+
 			"use Preferred, or 3 instances")
 	}
+	if db.Spec.Replicas == 1 && db.Spec.SwitchoverAt != nil {
+		warnings = append(warnings, "spec.switchoverAt: there is one instance, which can hand over to nobody")
+	}
 	if db.Spec.Replicas > 1 && db.Spec.Durability == databasev1.DurabilityAsynchronous {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
 			"although clients were told that they are committed")

@@ -114,6 +114,13 @@ type Acting[T Object, O, D any] interface {
 	Act(ctx context.Context, stored, object T, observed O, decided *D) error
 }
 
+// Telling is implemented by a kind that has events for changes that no condition shows.
+type Telling[T Object] interface {
+	// Tell returns the events for the change of an object's status from before to after, which has
+	// been written.
+	Tell(before, after T) []conditions.Event
+}
+
 // Finalizing is implemented by a kind with a finalizer that knows itself when everything is undone.
 type Finalizing[T Object, O, D any] interface {
 	// Released reports whether everything is undone, for an object that is being deleted, after its
@@ -408,6 +415,11 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 	done.wroteStatus(stored, reported)
 	for _, event := range conditions.Events(before, merged, append(slices.Clone(r.ProblemConditions), api.ConditionPolicyViolation)...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
+	}
+	if kind, tells := r.Kind.(Telling[T]); tells {
+		for _, event := range kind.Tell(stored, reported) {
+			r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
+		}
 	}
 	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 }

@@ -17,6 +17,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -40,6 +41,7 @@ type kind struct {
 var (
 	_ reconciler.Kind[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision]   = kind{}
 	_ reconciler.Acting[*databasev1.PostgreSQL, postgresql.Observed, postgresql.Decision] = kind{}
+	_ reconciler.Telling[*databasev1.PostgreSQL]                                          = kind{}
 )
 
 // Admit fills in defaults and validates.
@@ -86,6 +88,11 @@ const refusedAgain = 10 * time.Second
 // Desired is what should exist.
 func (kind) Desired(db *databasev1.PostgreSQL, observed postgresql.Observed, decided postgresql.Decision) plan.Plan {
 	return postgresql.Desired(db, observed, decided)
+}
+
+// Tell tells of changes of the primary.
+func (kind) Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
+	return postgresql.Tell(before, after)
 }
 
 // Report sets the status.

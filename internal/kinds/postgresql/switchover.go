@@ -1,0 +1,138 @@
+package postgresql
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// Switchover is what is known of spec.switchoverAt: the last time that was carried out, and the
+// term whose primary is handing over for the next; 0 if none is.
+type Switchover struct {
+	At   *metav1.Time
+	From int64
+}
+
+// switchover lets the primary hand over, once for each spec.switchoverAt:
+//
+//	situation                                        what is done
+//	it was carried out                               nothing
+//	the database was never ready                     the time counts as carried out
+//	no term is noted, and a replica could take over  the primary's term is noted
+//	the noted term is the primary's                  it is told to hand over
+//	the primary's term is later                      the time counts as carried out
+//
+// The term is noted in the status before the primary is told, so that after a crash between any two
+// writes nobody hands over twice.
+func switchover(db *databasev1.PostgreSQL, instances []Instance, decided Decision) Decision {
+	wanted, from := db.Spec.SwitchoverAt, db.Status.SwitchoverFrom
+	primary := primaryOf(instances)
+	switch {
+	case wanted.Equal(db.Status.SwitchoverAt) && from == 0:
+	case wanted == nil || db.Status.FirstReadyTime == nil:
+		decided.Switchover = &Switchover{At: wanted}
+	case primary == nil || decided.Evict != nil:
+		// Another handover may do what is asked for: what that leaves is looked at again.
+	case from == 0:
+		if successor(instances, *primary) != "" {
+			decided.Switchover = &Switchover{At: db.Status.SwitchoverAt, From: int64(primary.Report.Term)} //nolint:gosec // terms are below 2^62
+			decided.RequeueAfter = lookAgain
+		}
+	case int64(primary.Report.Term) > from: //nolint:gosec // terms are below 2^62
+		decided.Switchover = &Switchover{At: wanted}
+	default:
+		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(instances, *primary)
+	}
+	return decided
+}
+
+// successor returns the pod of a replica that could take over from the primary, one without a lag
+// if there is one; "" if there is none.
+func successor(instances []Instance, primary Instance) string {
+	found := ""
+	for _, instance := range instances {
+		report := instance.Report
+		if !instance.IsReady() || report.Role != contract.Replica || report.Term != primary.Report.Term || instance.Pod.DeletionTimestamp != nil {
+			continue
+		}
+		if report.Lag == "" {
+			return instance.Pod.Name
+		}
+		found = cmp.Or(found, instance.Pod.Name)
+	}
+	return found
+}
+
+// switchesFor is how long a planned handover may take until it counts as a failover.
+const switchesFor = 15 * time.Second
+
+// handingOver: the primary's pod ends, or the primary was asked to hand over.
+func handingOver(s *subject) string {
+	switch {
+	case s.primary == nil && s.ends() != "":
+		return s.ends() + " hands over, because its pod ends"
+	case s.primary == nil:
+		return summary.If(s.isSwitching(), "no instance takes writes while the primary changes: %s", s.states())
+	case s.decided.SwitchFrom != 0 && s.decided.Waits == "":
+		return fmt.Sprintf("%s hands over to %s on request", s.primary.Pod.Name, cmp.Or(s.decided.SwitchTo, "another instance"))
+	}
+	return ""
+}
+
+// ends names the primary whose pod ends, while others are left; "" if there is none.
+func (s *subject) ends() string {
+	for _, instance := range s.instances {
+		if instance.Report.Role == contract.Primary && instance.Pod.DeletionTimestamp != nil && len(s.instances) > 1 {
+			return instance.Pod.Name
+		}
+	}
+	return ""
+}
+
+// isSwitching reports whether the primary is handing over, or one that is not there any more did so
+// a moment ago.
+func (s *subject) isSwitching() bool {
+	if s.ends() != "" {
+		return true
+	}
+	if !wasSwitching(s.db) {
+		return false
+	}
+	writable := meta.FindStatusCondition(s.db.Status.Conditions, databasev1.ConditionWritable)
+	return writable == nil || writable.Status == metav1.ConditionTrue || s.observed.Now.Sub(writable.LastTransitionTime.Time) < switchesFor
+}
+
+// wasSwitching reports whether the status says that the primary is handing over.
+func wasSwitching(db *databasev1.PostgreSQL) bool {
+	progressing := meta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionProgressing)
+	return progressing != nil && progressing.Reason == databasev1.ReasonSwitchingOver
+}
+
+// Tell returns the event for a change of the primary. Its seconds are those for which the status
+// said that no instance takes writes; none if it never did.
+func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
+	from, to := cmp.Or(before.Status.Primary, before.Status.FormerPrimary), after.Status.Primary
+	if from == "" || to == "" || from == to || after.Status.Term <= before.Status.Term {
+		return nil
+	}
+	event := conditions.Event{Type: corev1.EventTypeWarning, Reason: databasev1.ReasonFailedOver, Note: to + " took over from " + from}
+	if wasSwitching(before) {
+		event.Type, event.Reason, event.Note = corev1.EventTypeNormal, databasev1.ReasonSwitchedOver, from+" handed over to "+to
+	}
+	was := meta.FindStatusCondition(before.Status.Conditions, databasev1.ConditionWritable)
+	is := meta.FindStatusCondition(after.Status.Conditions, databasev1.ConditionWritable)
+	if was != nil && is != nil && was.Status == metav1.ConditionFalse {
+		gap := is.LastTransitionTime.Sub(was.LastTransitionTime.Time)
+		event.Note += fmt.Sprintf("; no instance took writes for some %d s", max(int(gap.Seconds()), 1))
+	}
+	return []conditions.Event{event}
+}

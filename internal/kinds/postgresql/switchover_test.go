@@ -1,0 +1,137 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+var earlier, later = new(metav1.NewTime(noon)), new(metav1.NewTime(noon.Add(time.Hour)))
+
+// asked is a PostgreSQL of three that was ready, and is asked to switch over.
+func asked(from int64) *databasev1.PostgreSQL {
+	db := newDatabase(replicas(3))
+	db.Spec.SwitchoverAt = later
+	db.Status = databasev1.PostgreSQLStatus{FirstReadyTime: earlier, Primary: "db-0", Term: 4, SwitchoverAt: earlier, SwitchoverFrom: from}
+	return db
+}
+
+// TestSwitchover: the term is noted, then the primary is told, then the time counts as carried out;
+// after a crash at any of these points, nobody hands over twice.
+func TestSwitchover(t *testing.T) {
+	elected := says(running(asked(4), 3), 1, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
+	never := asked(0)
+	never.Status = databasev1.PostgreSQLStatus{}
+	done := asked(0)
+	done.Status.SwitchoverAt = later
+	gone := asked(4)
+	gone.Spec.SwitchoverAt = nil
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		note     *Switchover
+		from     uint64
+		to       string
+	}{
+		"asked":                             {asked(0), running(asked(0), 3), &Switchover{earlier, 4}, 0, ""},
+		"noted":                             {asked(4), running(asked(4), 3), nil, 4, "db-1"},
+		"a replica lags":                    {asked(4), says(running(asked(4), 3), 1, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"}), nil, 4, "db-2"},
+		"another leads":                     {asked(4), elected, &Switchover{later, 0}, 0, ""},
+		"carried out":                       {done, running(done, 3), nil, 0, ""},
+		"there from the beginning":          {never, running(never, 3), &Switchover{later, 0}, 0, ""},
+		"the wish is gone":                  {gone, running(gone, 3), &Switchover{nil, 0}, 0, ""},
+		"no primary":                        {asked(0), says(running(asked(0), 3), 0, contract.Report{}), nil, 0, ""},
+		"no replica":                        {asked(0), away(away(running(asked(0), 3), 1), 2), nil, 0, ""},
+		"pods are replaced":                 {asked(0), outdated(running(asked(0), 3), 1), nil, 0, ""},
+		"a replica of an earlier term only": {asked(0), says(away(running(asked(0), 3), 1), 2, contract.Report{Role: contract.Replica, Term: 3}), nil, 0, ""},
+	} {
+		decided := Decide(test.db, test.observed)
+		if decided.SwitchFrom != test.from || decided.SwitchTo != test.to || (decided.Switchover == nil) != (test.note == nil) {
+			t.Errorf("%s: got %+v, %+v", name, decided, decided.Switchover)
+			continue
+		}
+		status, _ := Status(test.db, test.observed, decided, plan.Result{})
+		want := Switchover{test.db.Status.SwitchoverAt, test.db.Status.SwitchoverFrom}
+		if test.note != nil {
+			want = *test.note
+		}
+		if !status.SwitchoverAt.Equal(want.At) || status.SwitchoverFrom != want.From {
+			t.Errorf("%s: the status remembers %v, %d", name, status.SwitchoverAt, status.SwitchoverFrom)
+		}
+	}
+}
+
+// TestTell: a planned handover and a failover are told apart, once, with the seconds for which it
+// was said that nobody takes writes.
+func TestTell(t *testing.T) {
+	state := func(primary, former string, term int64, reason string, writable metav1.ConditionStatus, since time.Time) *databasev1.PostgreSQL {
+		return &databasev1.PostgreSQL{Status: databasev1.PostgreSQLStatus{Primary: primary, FormerPrimary: former, Term: term,
+			Conditions: []metav1.Condition{
+				{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason},
+				{Type: databasev1.ConditionWritable, Status: writable, LastTransitionTime: metav1.NewTime(since)},
+			}}}
+	}
+	works := state("db-0", "", 4, "Settled", "True", noon)
+	after := state("db-1", "db-0", 5, "Settled", "True", noon.Add(12*time.Second))
+	for name, test := range map[string]struct {
+		before, after *databasev1.PostgreSQL
+		want          string
+	}{
+		"unnoticed":         {works, after, "Warning FailedOver db-1 took over from db-0"},
+		"noticed":           {state("", "db-0", 4, "FailingOver", "False", noon), after, "Warning FailedOver db-1 took over from db-0; no instance took writes for some 12 s"},
+		"planned":           {state("db-0", "", 4, "SwitchingOver", "True", noon), after, "Normal SwitchedOver db-0 handed over to db-1"},
+		"planned, and seen": {state("", "db-0", 4, "SwitchingOver", "False", noon.Add(11500*time.Millisecond)), after, "Normal SwitchedOver db-0 handed over to db-1; no instance took writes for some 1 s"},
+		"the first primary": {state("", "", 0, "Creating", "False", noon), after, ""},
+		"told already":      {after, after, ""},
+		"the same again":    {state("", "db-1", 5, "FailingOver", "False", noon), state("db-1", "db-0", 6, "Settled", "True", noon), ""},
+	} {
+		got := ""
+		for _, event := range Tell(test.before, test.after) {
+			got += event.Type + " " + event.Reason + " " + event.Note
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestSwitchingOver: a primary that hands over is no failover, unless it takes too long.
+func TestSwitchingOver(t *testing.T) {
+	ends := aged(running(asked(0), 3))
+	ends.Pods[0].DeletionTimestamp = new(metav1.Now())
+	none := aged(says(running(asked(0), 3), 0, contract.Report{State: "Stopping"}))
+	switching := func(since time.Duration) *databasev1.PostgreSQL {
+		db := asked(4)
+		db.Status.Primary, db.Status.FormerPrimary = "", "db-0"
+		db.Status.Conditions = []metav1.Condition{
+			{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: databasev1.ReasonSwitchingOver},
+			{Type: databasev1.ConditionWritable, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(none.Now.Add(-since))},
+		}
+		return db
+	}
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		decided  Decision
+		want     string
+		phase    databasev1.PostgreSQLPhase
+	}{
+		"its pod ends": {asked(0), ends, Decision{Replicas: 3}, "SwitchingOver db-0 hands over, because its pod ends", "SwitchingOver"},
+		"on request": {asked(4), aged(running(asked(4), 3)), Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"},
+			"SwitchingOver db-0 hands over to db-1 on request", "SwitchingOver"},
+		"in between": {switching(time.Second), none, Decision{Replicas: 3}, "SwitchingOver no instance takes writes while the primary changes", "SwitchingOver"},
+		"too long":   {switching(time.Minute), none, Decision{Replicas: 3}, "FailingOver no instance takes writes", "FailingOver"},
+	} {
+		status, _ := Status(test.db, test.observed, test.decided, plan.Result{})
+		ready := condition(status, "Ready")
+		if got := ready.Reason + " " + ready.Message; !strings.HasPrefix(got, test.want) || status.Phase != test.phase {
+			t.Errorf("%s: got %s %q, want %q", name, status.Phase, got, test.want)
+		}
+	}
+}
