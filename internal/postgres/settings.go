@@ -69,8 +69,8 @@ const (
 	// not by a password.
 	CertificateRole = "mainstay_certificate"
 	// CertificatePrefix stands before the pod's name in the common name of an instance's
-	// certificate.
-	CertificatePrefix = "mainstay-instance:"
+	// certificate. With it, the longest name has 61 characters: a common name has at most 64.
+	CertificatePrefix = "mainstay:"
 )
 
 // Access returns the text of pg_hba.conf. The socket is in a directory that only our own user may

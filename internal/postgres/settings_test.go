@@ -67,7 +67,7 @@ func TestAccess(t *testing.T) {
 			}
 		}
 	}
-	if got, want := Identities(), `mainstay "/^mainstay-instance:[a-z0-9.-]+$" mainstay_replication`+"\n"; got != want {
+	if got, want := Identities(), `mainstay "/^mainstay:[a-z0-9.-]+$" mainstay_replication`+"\n"; got != want {
 		t.Errorf("got %q", got)
 	}
 }

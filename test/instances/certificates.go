@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // Authority signs the certificates of one database.
@@ -57,7 +59,7 @@ func (a *Authority) Issue(directory, pod string, until time.Time, trusted ...*Au
 		return nil, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "mainstay-instance:" + pod}, DNSNames: []string{pod},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: postgres.CertificatePrefix + pod}, DNSNames: []string{pod},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},

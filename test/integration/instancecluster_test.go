@@ -148,7 +148,7 @@ func TestInstanceWatches(t *testing.T) {
 		g.Expect(outcome).To(gomega.Equal(election.Done))
 		g.Eventually(versions).Should(gomega.Receive(gomega.Equal(version)))
 	}
-	for i, name := range []string{"other", "db-instances"} {
+	for i, name := range []string{"other", "db-config"} {
 		object := metav1.ObjectMeta{Namespace: namespace, Name: name}
 		config := &corev1.ConfigMap{ObjectMeta: object, Data: map[string]string{"x": strconv.Itoa(i)}}
 		g.Expect(cluster.Client.Create(t.Context(), config)).To(gomega.Succeed())

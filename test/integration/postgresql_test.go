@@ -70,7 +70,7 @@ func TestDatabaseIsMade(t *testing.T) {
 	set := &appsv1.StatefulSet{}
 	g.Eventually(known(db, "db", set, always)).WithContext(t.Context()).Should(gomega.Succeed())
 	for name, object := range map[string]client.Object{
-		"db-certificates": &corev1.Secret{}, "db-app": &corev1.Secret{}, "db-metrics": &corev1.Secret{}, "db-instances": &corev1.ConfigMap{},
+		"db-certificates": &corev1.Secret{}, "db-app": &corev1.Secret{}, "db-metrics": &corev1.Secret{}, "db-config": &corev1.ConfigMap{},
 		"db-instance": &rbacv1.Role{}, "db": &coordinationv1.Lease{}, "db-rw": &discoveryv1.EndpointSlice{}, "db-ro": &corev1.Service{},
 		"data-db-2": &corev1.PersistentVolumeClaim{},
 	} {
@@ -156,13 +156,13 @@ func TestDatabaseLives(t *testing.T) {
 	g.Expect(live.Status.Primary + " " + live.Status.InstanceSummary).To(gomega.Equal("db-0 3/3"))
 	quiet := recorded.Count()
 	settings := &corev1.ConfigMap{}
-	g.Expect(known(db, "db-instances", settings, always)(t.Context())).To(gomega.Succeed())
+	g.Expect(known(db, "db-config", settings, always)(t.Context())).To(gomega.Succeed())
 	settings.Data[contract.SettingsKey] = "edited"
 	g.Expect(cluster.Client.Update(t.Context(), settings)).To(gomega.Succeed())
-	g.Eventually(known(db, "db-instances", settings, func() bool { return settings.Data[contract.SettingsKey] != "edited" })).
+	g.Eventually(known(db, "db-config", settings, func() bool { return settings.Data[contract.SettingsKey] != "edited" })).
 		WithContext(t.Context()).Should(gomega.Succeed(), "an edit is not undone")
 	for _, call := range recorded.Since(quiet, "POST ", "PATCH ", "DELETE ", "PUT ") {
-		g.Expect(call).To(gomega.Or(gomega.ContainSubstring("/configmaps/db-instances"), gomega.ContainSubstring("/events"),
+		g.Expect(call).To(gomega.Or(gomega.ContainSubstring("/configmaps/db-config"), gomega.ContainSubstring("/events"),
 			gomega.ContainSubstring("/postgresqls/db/status")), "more is written than what was edited")
 	}
 
@@ -186,7 +186,7 @@ func TestDatabaseInput(t *testing.T) {
 		"must be from 1 to 5":                                func(db *databasev1.PostgreSQL) { db.Spec.Replicas = 6 },
 		"must be from 5s to 5m, in whole seconds, for ex":    func(db *databasev1.PostgreSQL) { db.Spec.Failover.After = "1h" },
 		`Unsupported value: "Quorum": supported values: "Re`: func(db *databasev1.PostgreSQL) { db.Spec.Durability = "Quorum" },
-		"must be a DNS label of at most 44 characters":       func(db *databasev1.PostgreSQL) { db.Name = strings.Repeat("a", 45) },
+		"must be a DNS label of at most 50 characters":       func(db *databasev1.PostgreSQL) { db.Name = strings.Repeat("a", 51) },
 		"must be an image reference":                         func(db *databasev1.PostgreSQL) { db.Spec.Image = "A B" },
 	} {
 		db := newDatabase(space)

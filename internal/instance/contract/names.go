@@ -11,10 +11,10 @@ const EndpointManager = "instance.database." + api.Domain
 const PortName = "server"
 
 // SettingsName is the name of the ConfigMap with the settings of a database's instances.
-func SettingsName(database string) string { return database + "-instances" }
+func SettingsName(database string) string { return database + "-config" }
 
 // PeerServiceName is the name of the Service that gives each instance a name, ready or not.
-func PeerServiceName(database string) string { return database + "-instances" }
+func PeerServiceName(database string) string { return database + "-pods" }
 
 // WriteServiceName is the name of the Service, and of its EndpointSlice, that leads to the primary.
 func WriteServiceName(database string) string { return database + "-rw" }

@@ -6,7 +6,7 @@ import (
 )
 
 // Limits of what a message may say, so that one of a broken or hostile peer costs little. Ours are
-// far below: a name is that of a pod, an incarnation has 16 characters.
+// far below: a name is that of a pod, an incarnation has 10 characters.
 const (
 	maxName        = 253
 	maxIncarnation = 64

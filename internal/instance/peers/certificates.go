@@ -16,7 +16,7 @@ import (
 
 // CertificatePrefix is before the pod's name in the common name of an instance's certificate, so
 // that no certificate of a client is taken for one.
-const CertificatePrefix = "mainstay-instance:"
+const CertificatePrefix = "mainstay:"
 
 // lookEvery is how often it is looked whether the files have changed. A mounted Secret changes
 // within a minute or two.

@@ -73,7 +73,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 		Use:   "run",
 		Short: "Run the server, and let it lead, follow or stop as the election decides",
 		Long: "Run the server, and let it lead, follow or stop as the election decides. SIGTERM hands over, if this " +
-			"instance leads, and ends. Everything else than these flags is read from the ConfigMap DATABASE-instances.",
+			"instance leads, and ends. Everything else than these flags is read from the ConfigMap DATABASE-config.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := o.logging.Logger(logs)
@@ -107,7 +107,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.metricsCredentials, "metrics-credentials", "/etc/mainstay/metrics",
 		"directory with username and password of who may read the metrics")
 	flags.StringToStringVar(&o.hosts, "hosts", nil,
-		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-instances.NAMESPACE.svc")
+		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-pods.NAMESPACE.svc")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")
 	return command
 }

@@ -14,7 +14,6 @@ package volume
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -329,16 +329,16 @@ func (v *Volume) exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func newIncarnation() string {
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // It never fails.
-	return hex.EncodeToString(random)
-}
+// incarnationLength is as many characters as an application_name of 63 has room for, after the
+// name of a pod of the longest database and a slash. They are 50 random bits.
+const incarnationLength = 10
 
-func isIncarnation(text string) bool {
-	decoded, err := hex.DecodeString(text)
-	return err == nil && len(decoded) == 8
-}
+// incarnations are what newIncarnation returns, and what it returned before: 16 hexadecimal digits.
+var incarnations = regexp.MustCompile(`^([a-z2-7]{10}|[0-9a-f]{16})$`)
+
+func newIncarnation() string { return strings.ToLower(rand.Text()[:incarnationLength]) }
+
+func isIncarnation(text string) bool { return incarnations.MatchString(text) }
 
 func readBounded(path string) ([]byte, error) {
 	file, err := os.Open(path)

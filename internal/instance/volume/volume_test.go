@@ -218,3 +218,17 @@ func TestLeftovers(t *testing.T) {
 		t.Errorf("the data are %q", got)
 	}
 }
+
+// TestIncarnation: the id of data is short enough for the name of the longest pod, and one that an
+// earlier release has made is still read.
+func TestIncarnation(t *testing.T) {
+	made := newIncarnation()
+	if len(made) != 10 || !isIncarnation(made) || made == newIncarnation() || !isIncarnation("00112233445566ff") {
+		t.Errorf("got %q", made)
+	}
+	for _, wrong := range []string{"", "a2b3c4d5e", "a2b3c4d5e6f", "A2B3C4D5E6", "a2b3c4d5e/", "00112233445566fg"} {
+		if isIncarnation(wrong) {
+			t.Errorf("%q is taken for one", wrong)
+		}
+	}
+}
