@@ -142,6 +142,16 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
+	// Labels of all children and pods. Changing them replaces the pods, one after the other: replicas
+	// first, then the primary, which hands over. Secrets, the Lease and the EndpointSlice that are
+	// made once keep those of their creation.
+	// +optional
+	Labels Labels `json:"labels,omitempty"`
+
+	// Annotations of all children and pods. Changing them replaces the pods, as with labels.
+	// +optional
+	Annotations Annotations `json:"annotations,omitempty"`
+
 	// RunAsUser is the user and the group of the server, and of the data. It can't be changed.
 	// +optional
 	// +default=1000

@@ -71,11 +71,6 @@ func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
 	return refs
 }
 
-// childMeta returns the metadata of a child.
-func childMeta(db *databasev1.PostgreSQL, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Labels: part(db).Labels()}
-}
-
 func certificates(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: childMeta(db, CertificatesName(db.Name)), Type: corev1.SecretTypeOpaque, Data: observed.Certificates,
@@ -134,7 +129,7 @@ func lease(db *databasev1.PostgreSQL, observed Observed) *coordinationv1.Lease {
 	}
 	made := &coordinationv1.Lease{ObjectMeta: childMeta(db, db.Name)}
 	text, _ := record.Encode() // It is a few bytes long.
-	made.Annotations = map[string]string{api.AnnotationRecord: text}
+	made.Annotations = naming.Merged(made.Annotations, map[string]string{api.AnnotationRecord: text})
 	return made
 }
 
@@ -169,7 +164,7 @@ func desiredServices(db *databasev1.PostgreSQL) []*corev1.Service {
 // name, so that retained data are taken up again.
 func volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
 	meta := childMeta(db, VolumeName(db.Name, ordinal))
-	meta.Annotations = consent(db)
+	meta.Annotations = naming.Merged(meta.Annotations, consent(db))
 	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(db, db.Spec.Storage)}
 }
 
@@ -237,18 +232,6 @@ func endpointSlice(db *databasev1.PostgreSQL) *discoveryv1.EndpointSlice {
 	made.Labels[discoveryv1.LabelServiceName] = contract.WriteServiceName(db.Name)
 	made.Labels[discoveryv1.LabelManagedBy] = contract.EndpointManager
 	return made
-}
-
-// described are labels and annotations by which kubectl and people find their way.
-func described(db *databasev1.PostgreSQL) map[string]string {
-	annotations := map[string]string{"kubectl.kubernetes.io/default-container": ContainerName}
-	if db.Spec.RestartedAt != nil {
-		annotations[api.AnnotationRestartedAt] = db.Spec.RestartedAt.UTC().Format("2006-01-02T15:04:05Z")
-	}
-	if hash := restartingParameters(db); hash != "" {
-		annotations[api.AnnotationParameters] = hash
-	}
-	return annotations
 }
 
 // keepProgram lets the pods of a StatefulSet that exists keep the image that brings their program,

@@ -33,6 +33,7 @@ func everything(spec *databasev1.PostgreSQLSpec) {
 	spec.Tolerations = []corev1.Toleration{{Key: "database", Operator: corev1.TolerationOpExists}}
 	spec.RunAsUser, spec.DeletionPolicy = 70, databasev1.DeletionDelete
 	spec.RestartedAt = new(metav1.NewTime(noon))
+	spec.Labels, spec.Annotations = databasev1.Labels{"team": "shop"}, databasev1.Annotations{"example.com/owner": "the shop"}
 }
 
 // TestDesired pins every byte of what is created: a change of a pod template replaces the pods of

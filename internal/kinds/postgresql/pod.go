@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
-	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 // Volumes of a pod, and where they are.
@@ -31,9 +30,7 @@ func podTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplat
 	grace := int64(gracePeriodSeconds)
 	onMismatch := corev1.FSGroupChangeOnRootMismatch
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels: naming.Merged(part(db).Labels(), part(db).Owner()), Annotations: described(db),
-		},
+		ObjectMeta: podMeta(db),
 		Spec: corev1.PodSpec{
 			InitContainers:     []corev1.Container{installer(observed)},
 			Containers:         []corev1.Container{server(db, observed)},

@@ -9,6 +9,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 // Versions are the major versions that there are.
@@ -52,6 +53,8 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
 	}
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
+	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
+	problems = append(problems, naming.CheckAnnotations(spec.Annotations, at.Child("annotations"))...)
 	if memory := spec.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
 		problems = append(problems, field.Invalid(at.Child("resources", "limits", "memory"), memory.String(),
 			"must be at least 192Mi: the server needs it to start"))

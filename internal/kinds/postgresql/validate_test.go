@@ -95,3 +95,26 @@ func TestWarn(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestMetadata: what Mainstay and Kubernetes set on children is no user's to set.
+func TestMetadata(t *testing.T) {
+	for key, accepted := range map[string]bool{
+		"team": true, "app.kubernetes.io/version": true, "app": false, "app.kubernetes.io/name": false, "database.mainstay.dev/role": false,
+		"controller-revision-hash": false, "statefulset.kubernetes.io/pod-name": false, "apps.kubernetes.io/pod-index": false,
+		"pod-template-hash": false,
+	} {
+		problems := Validate(newDatabase(func(s *databasev1.PostgreSQLSpec) { s.Labels = databasev1.Labels{key: "x"} }))
+		if (len(problems) == 0) != accepted || !accepted && !strings.HasPrefix(problems[0].Error(), "spec.labels["+key+"]: Forbidden: ") {
+			t.Errorf("label %s: got %v", key, problems)
+		}
+	}
+	for key, accepted := range map[string]bool{
+		"example.com/owner": true, "config.mainstay.dev/reload": true, "instrumentation.mainstay.dev/inject": true,
+		"mainstay.dev/adopt": false, "config.mainstay.dev/observed": false, "deployment.kubernetes.io/revision": false,
+	} {
+		problems := Validate(newDatabase(func(s *databasev1.PostgreSQLSpec) { s.Annotations = databasev1.Annotations{key: "x"} }))
+		if (len(problems) == 0) != accepted || !accepted && !strings.HasPrefix(problems[0].Error(), "spec.annotations["+key+"]: Forbidden: ") {
+			t.Errorf("annotation %s: got %v", key, problems)
+		}
+	}
+}

@@ -1,25 +1,16 @@
 package webapp
 
 import (
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
-	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
-
-// labelVersion is the one recommended label that users may set.
-const labelVersion = "app.kubernetes.io/version"
 
 // validateForm repeats the rules of v1's schema that nothing else would enforce. The API server
 // checks an object against the schema of the version in which it was sent: a v1beta1 client
@@ -42,7 +33,7 @@ func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 		problems = append(problems, validateMetrics(spec, path.Child("metrics"))...)
 	}
 	if spec.Ingress != nil {
-		problems = append(problems, validateAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
+		problems = append(problems, naming.CheckAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
 	}
 	problems = append(problems, validateMetadata(msappsv1.Metadata{Labels: spec.Labels, Annotations: spec.Annotations}, path)...)
 	problems = append(problems, validateMetadata(spec.PodMetadata, path.Child("podMetadata"))...)
@@ -135,31 +126,6 @@ func isInterval(text string) bool {
 }
 
 func validateMetadata(metadata msappsv1.Metadata, path *field.Path) field.ErrorList {
-	problems := validateAnnotations(metadata.Annotations, path.Child("annotations"))
-	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
-		foreign := strings.HasPrefix(key, "app.kubernetes.io/") && key != labelVersion
-		if key == api.LabelApp || key == appsv1.DefaultDeploymentUniqueLabelKey || foreign || api.IsOurKey(key) {
-			problems = append(problems, reserved(path.Child("labels"), key))
-		}
-	}
-	return problems
-}
-
-// forUsers are those of our annotations that users may set on children. Another one, such as what a
-// workload's pods were started with, would be written for ever: by us, and by the controller that
-// keeps it.
-var forUsers = []string{configv1.AnnotationReload, instrv1.AnnotationInject}
-
-func validateAnnotations(annotations msappsv1.Annotations, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if api.IsOurKey(key) && !slices.Contains(forUsers, key) || strings.HasPrefix(key, "deployment.kubernetes.io/") {
-			problems = append(problems, reserved(path, key))
-		}
-	}
-	return problems
-}
-
-func reserved(path *field.Path, key string) *field.Error {
-	return field.Forbidden(path.Key(key), fmt.Sprintf("%s is set by Mainstay or Kubernetes: choose another key", key))
+	return append(naming.CheckAnnotations(metadata.Annotations, path.Child("annotations")),
+		naming.CheckLabels(metadata.Labels, path.Child("labels"))...)
 }
