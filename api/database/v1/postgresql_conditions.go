@@ -23,6 +23,9 @@ const (
 	ConditionDurable = "Durable"
 	// ConditionStorageHealthy is True while no volume is nearly full, and all have the desired size.
 	ConditionStorageHealthy = "StorageHealthy"
+	// ConditionBackupHealthy is False while spec.backup wants backups and none are made. It is absent
+	// while no backups are wanted. Ready does not depend on it.
+	ConditionBackupHealthy = "BackupHealthy"
 )
 
 // Reasons of the conditions of a PostgreSQL. Package api has those that all kinds share.
@@ -72,6 +75,8 @@ const (
 	ReasonEnoughSpace = "EnoughSpace"
 	// ReasonNearlyFull (StorageHealthy): a volume is nearly full.
 	ReasonNearlyFull = "NearlyFull"
+	// ReasonBackupUnavailable (BackupHealthy): this Mainstay makes no backups.
+	ReasonBackupUnavailable = "BackupUnavailable"
 	// ReasonResizing (StorageHealthy): a volume does not have the desired size yet.
 	ReasonResizing = "Resizing"
 )

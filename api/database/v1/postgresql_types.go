@@ -119,6 +119,11 @@ type PostgreSQLSpec struct {
 	// +optional
 	Failover Failover `json:"failover,omitzero"`
 
+	// Backup is when the database is backed up. It is checked and stored; this Mainstay makes no
+	// backups yet.
+	// +optional
+	Backup Backup `json:"backup,omitzero"`
+
 	// TopologySpread spreads the instances over zones and nodes: Preferred (the default) as far as
 	// possible, Required strictly over nodes, Disabled not at all.
 	// +optional
@@ -290,7 +295,7 @@ type PostgreSQLStatus struct {
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 	// Conditions are Ready, Progressing, Degraded, Paused, Writable, Durable and StorageHealthy;
-	// and Stalled while it is True.
+	// BackupHealthy while backups are wanted; and Stalled while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -24,6 +24,7 @@ func Default(db *databasev1.PostgreSQL) {
 	spec.Failover.After = cmp.Or(spec.Failover.After, defaultAfter)
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, databasev1.SpreadPreferred)
 	spec.DeletionPolicy = cmp.Or(spec.DeletionPolicy, databasev1.DeletionRetain)
+	defaultBackup(&spec.Backup)
 	if spec.Durability == "" {
 		spec.Durability = databasev1.DurabilityPreferred
 		if spec.Replicas >= safely {

@@ -231,7 +231,8 @@ func (s *subject) conditions(one summary.Summary) []metav1.Condition {
 	if s.db.Spec.Paused {
 		paused = conditions.True(databasev1.ConditionPaused, databasev1.ReasonPausedByUser, "spec.paused is true")
 	}
-	return append(one.Conditions(progressing), paused, s.writable(), s.durable(), s.storage())
+	all := append(one.Conditions(progressing), paused, s.writable(), s.durable(), s.storage())
+	return append(all, s.backup()...)
 }
 
 func (s *subject) writable() metav1.Condition {

@@ -53,6 +53,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
 	}
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
+	problems = append(problems, checkBackup(spec.Backup, at.Child("backup"))...)
 	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
 	problems = append(problems, naming.CheckAnnotations(spec.Annotations, at.Child("annotations"))...)
 	if memory := spec.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {

@@ -29,5 +29,8 @@ func Warn(db *databasev1.PostgreSQL) []string {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
 			"although clients were told that they are committed")
 	}
+	if db.Spec.Backup.Enabled {
+		warnings = append(warnings, "spec.backup: "+noBackups)
+	}
 	return warnings
 }
