@@ -77,6 +77,8 @@ const (
 	ReasonNearlyFull = "NearlyFull"
 	// ReasonBackupUnavailable (BackupHealthy): this Mainstay makes no backups.
 	ReasonBackupUnavailable = "BackupUnavailable"
+	// ReasonCantGrow (StorageHealthy): the API server refuses to let a volume grow.
+	ReasonCantGrow = "CantGrow"
 	// ReasonResizing (StorageHealthy): a volume does not have the desired size yet.
 	ReasonResizing = "Resizing"
 )

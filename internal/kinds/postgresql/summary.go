@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -105,7 +104,7 @@ func creating(s *subject) string {
 
 // withoutPrimary: the instances elect one, or can't.
 func withoutPrimary(s *subject) string {
-	return summary.If(s.primary == nil, "no instance takes writes: %s", s.states())
+	return summary.If(s.primary == nil, "%s", s.withAcceptance("no instance takes writes: "+s.states()))
 }
 
 // states says what each instance does.
@@ -241,7 +240,7 @@ func (s *subject) writable() metav1.Condition {
 		if s.isSwitching() {
 			reason = databasev1.ReasonSwitchingOver
 		}
-		return conditions.False(databasev1.ConditionWritable, reason, "no instance takes writes: "+s.states())
+		return conditions.False(databasev1.ConditionWritable, reason, s.withAcceptance("no instance takes writes: "+s.states()))
 	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.primary.Pod.Name+" takes writes")
 }
@@ -267,27 +266,4 @@ func (s *subject) durable() metav1.Condition {
 		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonTooFewInstances, message)
 	}
 	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, message)
-}
-
-// nearlyFull is from how many percent on a volume is a problem.
-const nearlyFull = 85
-
-func (s *subject) storage() metav1.Condition {
-	for _, instance := range s.instances {
-		if instance.Report.Full >= nearlyFull {
-			return conditions.False(databasev1.ConditionStorageHealthy, databasev1.ReasonNearlyFull, fmt.Sprintf(
-				"the volume of %s is %d %% full: increase spec.storage", instance.Pod.Name, instance.Report.Full))
-		}
-	}
-	for ordinal := range int(s.db.Spec.Replicas) {
-		claim := s.observed.volume(s.db, ordinal)
-		if claim == nil || claim.Status.Phase != corev1.ClaimBound {
-			continue
-		}
-		if has := claim.Status.Capacity.Storage(); has.Cmp(s.db.Spec.Storage) < 0 {
-			return conditions.False(databasev1.ConditionStorageHealthy, databasev1.ReasonResizing, fmt.Sprintf(
-				"the volume of %s has %s, and will have %s", PodName(s.db.Name, ordinal), has, s.db.Spec.Storage.String()))
-		}
-	}
-	return conditions.True(databasev1.ConditionStorageHealthy, databasev1.ReasonEnoughSpace, "no volume is nearly full")
 }

@@ -1,0 +1,50 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// TestStorageGrows: a volume that may not grow is told with what the API server said, and one that
+// grows is not told to be refused.
+func TestStorageGrows(t *testing.T) {
+	db := newDatabase(func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("2Gi") })
+	refused := func(name, message string) plan.Result {
+		return plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "applying PersistentVolumeClaim shop/" + name + ": " + message}}
+	}
+	const cause = "only dynamically provisioned pvc can be resized"
+	for name, test := range map[string]struct {
+		asked, has, reason, says string
+		result                   plan.Result
+	}{
+		"refused": {"1Gi", "1Gi", databasev1.ReasonCantGrow, "the volume of db-0 can't grow from 1Gi to 2Gi: ", refused("data-db-0", cause)},
+		"another is refused": {"2Gi", "1Gi", databasev1.ReasonResizing, "the volume of db-0 has 1Gi, and will have 2Gi",
+			refused("data-db-1", cause)},
+		"it grows": {"2Gi", "1Gi", databasev1.ReasonResizing, "the volume of db-0 has 1Gi, and will have 2Gi", plan.Result{}},
+		"it has":   {"2Gi", "2Gi", databasev1.ReasonEnoughSpace, "no volume is nearly full", plan.Result{}},
+	} {
+		observed := running(db, 1)
+		observed.Children[Ref(db, "PersistentVolumeClaim", "data-db-0")] = plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{
+			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: storageOf(test.asked)}},
+			Status: corev1.PersistentVolumeClaimStatus{
+				Phase: corev1.ClaimBound, Capacity: storageOf(test.has),
+			},
+		}}
+		status, _ := Status(db, observed, Decision{Replicas: 1}, test.result)
+		got := condition(status, "StorageHealthy")
+		if got.Reason != test.reason || !strings.HasPrefix(got.Message, test.says) ||
+			got.Reason == "CantGrow" && !strings.HasSuffix(got.Message, cause) {
+			t.Errorf("%s: got %s: %s", name, got.Reason, got.Message)
+		}
+	}
+}
+
+func storageOf(size string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+}
