@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 )
 
@@ -42,6 +44,8 @@ func problemsOf[T any](fill func(*T), validate func(*T) field.ErrorList) func(ac
 func allSampled() map[string]sampled {
 	return map[string]sampled{
 		"WebApp": {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
+		"PostgreSQL": {resource: databasev1.GroupVersion.WithResource("postgresqls"),
+			problems: problemsOf(postgresql.Default, postgresql.Validate)},
 		"Instrumentation": {resource: instrv1.GroupVersion.WithResource("instrumentations"),
 			problems: problemsOf(instrumentation.Default[*instrv1.Instrumentation], instrumentation.Validate)},
 		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true,
@@ -58,7 +62,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 	}
 	space, tried := namespace(t), map[string]int{}
 	dry := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-	for _, pattern := range []string{"*webapp*.yaml", "*instrumentation*.yaml"} {
+	for _, pattern := range []string{"*webapp*.yaml", "*instrumentation*.yaml", "database/postgresql*.yaml"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +86,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 			})
 		}
 	}
-	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["ClusterInstrumentation"] < 1 {
+	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["PostgreSQL"] < 2 || tried["ClusterInstrumentation"] < 1 {
 		t.Errorf("only these samples were found: %v", tried)
 	}
 	if _, err := api.Resource(webapps).Namespace(space).Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {

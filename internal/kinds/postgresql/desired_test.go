@@ -2,6 +2,7 @@ package postgresql
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -39,12 +40,30 @@ func everything(spec *databasev1.PostgreSQLSpec) {
 // TestDesired pins every byte of what is created: a change of a pod template replaces the pods of
 // all databases, so it must not happen unnoticed.
 func TestDesired(t *testing.T) {
-	for name, db := range map[string]*databasev1.PostgreSQL{"minimal.yaml": newDatabase(), "everything.yaml": newDatabase(everything)} {
+	goldens := map[string]*databasev1.PostgreSQL{
+		"minimal.yaml": newDatabase(), "everything.yaml": newDatabase(everything), "smallest-use.yaml": smallestUse(t),
+	}
+	for name, db := range goldens {
 		t.Run(name, func(t *testing.T) {
 			golden.Check(t, name, []byte(text(t, Desired(db, empty(), Decide(db, empty())))))
 		})
 	}
-	golden.CheckUnused(t, []string{"minimal.yaml", "everything.yaml"})
+	golden.CheckUnused(t, slices.Collect(maps.Keys(goldens)))
+}
+
+// smallestUse is the database of three lines, as issue 18 has it.
+func smallestUse(t *testing.T) *databasev1.PostgreSQL {
+	t.Helper()
+	db := newDatabase()
+	db.Name, db.Spec = "test-db", databasev1.PostgreSQLSpec{}
+	if err := yaml.UnmarshalStrict([]byte("version: \"14\"\nstorage: \"1Gi\"\nreplicas: 1\n"), &db.Spec); err != nil {
+		t.Fatal(err)
+	}
+	Default(db)
+	if problems := Validate(db); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return db
 }
 
 // text returns the children of a plan in their order.

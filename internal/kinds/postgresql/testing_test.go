@@ -45,7 +45,7 @@ func replicas(count int32) func(*databasev1.PostgreSQLSpec) {
 // empty is what is observed before anything was made.
 func empty() Observed {
 	return Observed{
-		Children: plan.Children{}, Catalogue: map[string]string{"17": "registry.example.com/postgresql:17.11"},
+		Children: plan.Children{}, Catalogue: map[string]string{"14": "registry.example.com/postgresql:14.23", "17": "registry.example.com/postgresql:17.11"},
 		InstanceImage: "mainstay:1.0", Certificates: map[string][]byte{AuthorityKey: []byte("authority")}, Password: "secret",
 		MetricsPassword: "random",
 		Now:             noon,
