@@ -49,13 +49,14 @@ func (c *Cluster) PartitionFromAPI(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	rules := fmt.Sprintf("add table inet %s; delete table inet %s; add table inet %s;", partitionTable, partitionTable, partitionTable)
+	var rules strings.Builder
+	_, _ = fmt.Fprintf(&rules, "add table inet %[1]s; delete table inet %[1]s; add table inet %[1]s;", partitionTable)
 	for _, hook := range []string{"input", "output", "forward"} {
-		rules += fmt.Sprintf("add chain inet %[1]s %[2]s { type filter hook %[2]s priority 0; };"+
+		_, _ = fmt.Fprintf(&rules, "add chain inet %[1]s %[2]s { type filter hook %[2]s priority 0; };"+
 			"add rule inet %[1]s %[2]s ip daddr %[3]s tcp dport %[4]d drop;"+
 			"add rule inet %[1]s %[2]s ip saddr %[3]s tcp sport %[4]d drop;", partitionTable, hook, hostAddress, apiPort)
 	}
-	_, err = command(ctx, "ip", "netns", "exec", nodeNamespace(number), "nft", rules)
+	_, err = command(ctx, "ip", "netns", "exec", nodeNamespace(number), "nft", rules.String())
 	return err
 }
 
