@@ -14,6 +14,13 @@ import (
 // was acknowledged is lost, never do two take writes, and the database is whole again by itself.
 func TestFaults(t *testing.T) {
 	d := newDatabase(t, "databases-faults", fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image))
+	nodes := map[string]string{}
+	for _, pod := range d.pods() {
+		if other := nodes[pod.Spec.NodeName]; other != "" {
+			t.Fatalf("%s and %s are both on %s, and there are three nodes", pod.Name, other, pod.Spec.NodeName)
+		}
+		nodes[pod.Spec.NodeName] = pod.Name
+	}
 	w := newWriter(t, d)
 	gaps, chosen := map[string][]time.Duration{}, regexp.MustCompile(*only)
 	for range *rounds {

@@ -43,6 +43,7 @@ func podTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplat
 			},
 			TerminationGracePeriodSeconds: &grace,
 			EnableServiceLinks:            new(false),
+			Affinity:                      apart(db),
 			TopologySpreadConstraints:     spread(db),
 			NodeSelector:                  spec.NodeSelector,
 			Tolerations:                   spec.Tolerations,
@@ -148,20 +149,34 @@ func volumes(db *databasev1.PostgreSQL) []corev1.Volume {
 	}
 }
 
-// spread keeps instances on different zones and nodes.
-func spread(db *databasev1.PostgreSQL) []corev1.TopologySpreadConstraint {
+// apart lets the scheduler prefer nodes and zones without another instance. A spread constraint
+// that only prefers would do nothing where nodes have no zone: the scheduler leaves nodes that lack
+// one of the keys out of the scores of all constraints.
+func apart(db *databasev1.PostgreSQL) *corev1.Affinity {
 	if db.Spec.TopologySpread == databasev1.SpreadDisabled {
 		return nil
 	}
-	over := func(key string, unsatisfiable corev1.UnsatisfiableConstraintAction) corev1.TopologySpreadConstraint {
-		return corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: unsatisfiable,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: part(db).Selector()},
-		}
+	const nodes, zones = 100, 50 // The other scores of a node have 0 to 100 each too.
+	from := func(key string, weight int32) corev1.WeightedPodAffinityTerm {
+		return corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: corev1.PodAffinityTerm{
+			TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: part(db).Selector()},
+		}}
 	}
-	nodes := corev1.ScheduleAnyway
-	if db.Spec.TopologySpread == databasev1.SpreadRequired {
-		nodes = corev1.DoNotSchedule
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			from(corev1.LabelHostname, nodes), from(corev1.LabelTopologyZone, zones),
+		},
+	}}
+}
+
+// spread leaves an instance pending rather than put it on the node of another, if the user wants
+// that.
+func spread(db *databasev1.PostgreSQL) []corev1.TopologySpreadConstraint {
+	if db.Spec.TopologySpread != databasev1.SpreadRequired {
+		return nil
 	}
-	return []corev1.TopologySpreadConstraint{over(corev1.LabelTopologyZone, corev1.ScheduleAnyway), over(corev1.LabelHostname, nodes)}
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: part(db).Selector()},
+	}}
 }
