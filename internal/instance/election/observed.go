@@ -367,6 +367,13 @@ func (o *Observed) hasResigned(leader Member, term uint64) bool {
 	return peer != nil && peer.Ping.Resigned && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
+// isKnownGone reports whether the leader of the term has resigned, or its program is known to have
+// ended: then a record that it wrote a moment ago need not rest.
+func (o *Observed) isKnownGone(leader Member, term uint64) bool {
+	peer := o.peer(leader.Name)
+	return peer != nil && peer.Gone && peer.Ping.Leader == leader && peer.Ping.Term == term
+}
+
 // livingLeader returns the peer that was last heard to lead in a term that we may follow, nil if
 // none was heard within Config.After.
 func (o *Observed) livingLeader() *Peer {

@@ -37,6 +37,23 @@ func TestResigns(t *testing.T) {
 	}
 }
 
+// TestStandsForWhoIsGone: a leader whose port refuses is not waited for, however new its record is;
+// with Asynchronous, that proves nothing.
+func TestStandsForWhoIsGone(t *testing.T) {
+	for durability, stands := range map[Durability]bool{Required: true, Preferred: true, Asynchronous: false} {
+		o := following()
+		o.Config.Durability = durability
+		o.Refused(a.Name)
+		o.Now += time.Second
+		o.Record.TriedAt, o.Record.ReadAt, o.Record.Since, o.Record.Stale = o.Now, o.Now, o.Now-time.Second, false
+		o.Server.Final, o.Server.Source = true, Source{}
+		ask, asks := Decide(o).(SendAsk)
+		if asks != stands || asks && ask.Ask.Vacant {
+			t.Errorf("%d: %+v", durability, Decide(o))
+		}
+	}
+}
+
 // TestStandsForWhoResigned: nobody waits for a leader that has resigned, whatever the record says,
 // and only for that term of that member.
 func TestStandsForWhoResigned(t *testing.T) {

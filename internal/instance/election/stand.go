@@ -193,7 +193,7 @@ func (o *Observed) mayStandAt() time.Duration {
 		return 0
 	case record.Released():
 		return view.Since + handoverTime
-	case o.hasResigned(record.Holder.Member, record.Term):
+	case o.isKnownGone(record.Holder.Member, record.Term):
 		return o.StandsAt
 	case record.Term == 0:
 		return 0
