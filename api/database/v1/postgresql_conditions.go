@@ -47,6 +47,9 @@ const (
 	ReasonPausedByUser = "PausedByUser"
 	// ReasonFailingOver (Ready, Writable): there is no primary; the instances elect one.
 	ReasonFailingOver = "FailingOver"
+	// ReasonOutsideWindow (Ready): pods are to be replaced, and spec.rollout.window is closed. All
+	// instances work.
+	ReasonOutsideWindow = "OutsideWindow"
 	// ReasonSwitchingOver (Ready, Progressing, Writable): the primary hands over, because its pod ends
 	// or it was asked to.
 	ReasonSwitchingOver = "SwitchingOver"

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
 // PostgreSQL is a PostgreSQL database of one to five instances. One instance, the primary, takes
@@ -171,6 +173,10 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:Enum=Retain;Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
+	// Rollout is when pods are replaced because their template has changed.
+	// +optional
+	Rollout Rollout `json:"rollout,omitzero"`
+
 	// RestartedAt restarts the instances, one after the other, each time it changes:
 	// kubectl patch pg NAME --type merge -p '{"spec":{"restartedAt":"2026-01-31T12:00:00Z"}}'.
 	// +optional
@@ -208,6 +214,14 @@ type Failover struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`
+}
+
+// Rollout is when pods are replaced because their template has changed.
+type Rollout struct {
+	// Window is when pods that are ready may be replaced. One that is not ready is replaced at any
+	// time; spec.switchoverAt does not wait for it. Default: at any time.
+	// +optional
+	Window *rolloutv1.Window `json:"window,omitempty"`
 }
 
 // Durability is what a commit waits for.

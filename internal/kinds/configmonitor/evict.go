@@ -180,18 +180,13 @@ func (r Record) blockedUntil(spec *configv1.ConfigMonitorSpec, source *workload.
 
 func clock(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// closed returns for how long a window stays closed; 0 if it is open. A window that never opens is
-// checked each minute.
+// closed returns for how long a window stays closed, and why that matters; 0 if it is open.
 func closed(window *rolloutv1.Window, now time.Time) (reason, message string, until time.Duration) {
-	open, change, err := rollout.Open(window, now)
-	switch {
-	case err == nil && open:
+	message, until = rollout.Closed(window, now)
+	if until == 0 {
 		return "", "", 0
-	case err != nil || change == 0:
-		return string(rollout.OutsideWindow), "waiting for the maintenance window, which never opens", pollLeft
-	default:
-		return string(rollout.OutsideWindow), "waiting for the maintenance window, which opens " + now.Add(change).UTC().Format("2006-01-02 15:04 MST"), change
 	}
+	return string(rollout.OutsideWindow), message, until
 }
 
 // count counts the pods, and adds those that are never evicted.

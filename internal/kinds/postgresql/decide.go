@@ -9,6 +9,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
 // Decision is what is done in addition to writing children.
@@ -26,6 +27,8 @@ type Decision struct {
 	Switchover *Switchover
 	// Waits says what keeps pods from being replaced or removed; "" if nothing does.
 	Waits string
+	// Window says for which window pods that could be replaced wait; "" if for none.
+	Window string
 	// RequeueAfter is when to look again without an event; 0 is never.
 	RequeueAfter time.Duration
 
@@ -54,6 +57,7 @@ const lookAgain = 2 * time.Second
 //	fewer are wanted                                        they are removed; their volumes stay
 //	the StatefulSet has not been looked at yet              nothing
 //	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
+//	pods are of an earlier template, and the window closed  they wait
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
 //	a pod is of an earlier template                         it waits for those that are not ready
 //	spec.switchoverAt was not carried out yet               see switchover
@@ -74,7 +78,7 @@ func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	if *set.Spec.Replicas < db.Spec.Replicas || set.Status.ObservedGeneration < set.Generation || image(db, observed) == "" {
 		return decided
 	}
-	return switchover(db, instances, replace(db, set, instances, decided))
+	return switchover(db, instances, replace(db, set, instances, observed.Now))
 }
 
 // scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.
@@ -113,8 +117,8 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 }
 
 // replace chooses the pod to replace next, if one is of an earlier template.
-func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Instance, decided Decision) Decision {
-	ready, terminating := 0, false
+func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Instance, now time.Time) Decision {
+	decided, ready, terminating := Decision{Replicas: db.Spec.Replicas}, 0, false
 	var broken, replica, primary *Instance
 	for i := range instances {
 		instance := &instances[i]
@@ -142,10 +146,13 @@ func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Ins
 		victim = primary
 	}
 	isAlone := len(instances) == 1
+	closed, opens := rollout.Closed(db.Spec.Rollout.Window, now)
 	switch {
 	case victim == nil:
 	case terminating:
 		decided.Waits = "a pod is being replaced"
+	case victim != broken && closed != "":
+		decided.Window, decided.RequeueAfter = closed, opens
 	case victim == broken || isAlone || ready == int(db.Spec.Replicas):
 		decided.Evict = &Victim{Name: victim.Pod.Name, UID: victim.Pod.UID}
 	default:

@@ -30,6 +30,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, notReady),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceProblem, complaining),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, written),
+	summary.When(summary.Waiting, databasev1.ReasonOutsideWindow, outsideWindow),
 	summary.When(summary.Working, databasev1.ReasonAvailable, available),
 }
 
@@ -201,6 +202,8 @@ func complaining(s *subject) string {
 	}
 	return ""
 }
+
+func outsideWindow(s *subject) string { return s.decided.Window }
 
 func written(s *subject) string {
 	return summary.If(len(s.result.Changes) > 0, "%s is being updated", firstChange(s.result))

@@ -10,6 +10,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
 // Versions are the major versions that there are.
@@ -53,6 +54,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
 	}
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
+	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
 	problems = append(problems, checkBackup(spec.Backup, at.Child("backup"))...)
 	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
 	problems = append(problems, naming.CheckAnnotations(spec.Annotations, at.Child("annotations"))...)

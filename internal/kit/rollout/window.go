@@ -54,6 +54,22 @@ func Open(window *rolloutv1.Window, now time.Time) (bool, time.Duration, error) 
 	return false, 0, nil
 }
 
+// neverOpens is how often a window that never opens is looked at.
+const neverOpens = time.Minute
+
+// Closed returns what is waited for while a maintenance window is closed, and for how long; "" and
+// 0 while it is open. A window that never opens is looked at each minute.
+func Closed(window *rolloutv1.Window, now time.Time) (message string, until time.Duration) {
+	open, change, err := Open(window, now)
+	switch {
+	case err == nil && open:
+		return "", 0
+	case err != nil || change == 0:
+		return "waiting for the maintenance window, which never opens", neverOpens
+	}
+	return "waiting for the maintenance window, which opens " + now.Add(change).UTC().Format("2006-01-02 15:04 MST"), change
+}
+
 // zoneOf returns the time zone of a name; "" is UTC. "Local" is refused, because it depends on the
 // machine.
 func zoneOf(name string) (*time.Location, error) {
