@@ -61,6 +61,8 @@ func TestSecretNamespaces(t *testing.T) {
 	own, opted, other := namespace(t), namespace(t), namespace(t)
 	within := func(settings *setup.Settings) {
 		settings.Namespace, settings.SecretNamespaces = own, []string{opted}
+		// Databases of other tests have Secrets that the manager reads by name.
+		settings.Kinds = []string{"webapp", "appconfig", "configmonitor", "instrumentation"}
 	}
 	served, unserved := reloading(opted, "secret/database, flags"), reloading(other, "secret/database, flags")
 	for _, object := range []client.Object{

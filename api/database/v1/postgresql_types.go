@@ -182,6 +182,13 @@ type PostgreSQLSpec struct {
 	// +optional
 	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
 
+	// PreferredPrimary is the instance that should take writes, for example shop-db-1: when it and all
+	// others are ready, the primary hands over to it, within rollout.window and at most once in ten
+	// minutes. A failover does not wait for it. Default: whichever leads goes on.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	PreferredPrimary string `json:"preferredPrimary,omitempty"`
+
 	// SwitchoverAt lets the primary hand over to a replica, once each time it changes; it goes on as
 	// a replica: kubectl patch pg NAME --type merge -p
 	// '{"spec":{"switchoverAt":"2026-01-31T12:00:00Z"}}'. It is carried out at once, whatever the time
@@ -283,6 +290,9 @@ type PostgreSQLStatus struct {
 	// SwitchoverFrom is the term whose primary is handing over on request; absent if none is.
 	// +optional
 	SwitchoverFrom int64 `json:"switchoverFrom,omitempty"`
+	// PreferredAt is when a handover to spec.preferredPrimary was last begun.
+	// +optional
+	PreferredAt *metav1.Time `json:"preferredAt,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`

@@ -222,6 +222,10 @@ func (in *PostgreSQLStatus) DeepCopyInto(out *PostgreSQLStatus) {
 		in, out := &in.SwitchoverAt, &out.SwitchoverAt
 		*out = (*in).DeepCopy()
 	}
+	if in.PreferredAt != nil {
+		in, out := &in.PreferredAt, &out.PreferredAt
+		*out = (*in).DeepCopy()
+	}
 	if in.FirstReadyTime != nil {
 		in, out := &in.FirstReadyTime, &out.FirstReadyTime
 		*out = (*in).DeepCopy()

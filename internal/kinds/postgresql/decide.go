@@ -78,7 +78,7 @@ func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	if *set.Spec.Replicas < db.Spec.Replicas || set.Status.ObservedGeneration < set.Generation || image(db, observed) == "" {
 		return decided
 	}
-	return switchover(db, instances, replace(db, set, instances, observed.Now))
+	return switchover(db, observed, instances, replace(db, set, instances, observed.Now))
 }
 
 // scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.

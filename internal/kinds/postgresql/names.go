@@ -44,6 +44,15 @@ const (
 // PodName is the name of an instance, counted from 0.
 func PodName(database string, ordinal int) string { return fmt.Sprintf("%s-%d", database, ordinal) }
 
+// podNames are the names of so many instances.
+func podNames(database string, count int32) []string {
+	var names []string
+	for ordinal := range int(min(count, MaxReplicas)) {
+		names = append(names, PodName(database, ordinal))
+	}
+	return names
+}
+
 // VolumeName is the name of the volume claim of an instance: what a StatefulSet calls it.
 func VolumeName(database string, ordinal int) string { return "data-" + PodName(database, ordinal) }
 

@@ -57,9 +57,9 @@ func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
 	if before.Primary != "" && (s.primary == nil || s.primary.Pod.Name != before.Primary) {
 		status.FormerPrimary = before.Primary
 	}
-	status.SwitchoverAt, status.SwitchoverFrom = before.SwitchoverAt, before.SwitchoverFrom
+	status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = before.SwitchoverAt, before.SwitchoverFrom, before.PreferredAt
 	if noted := s.decided.Switchover; noted != nil {
-		status.SwitchoverAt, status.SwitchoverFrom = noted.At, noted.From
+		status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = noted.At, noted.From, noted.PreferredAt
 	}
 }
 

@@ -12,20 +12,24 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
-// Switchover is what is known of spec.switchoverAt: the last time that was carried out, and the
-// term whose primary is handing over for the next; 0 if none is.
+// Switchover is what is known of handovers on request: the last spec.switchoverAt that was carried
+// out, the term whose primary is handing over, 0 if none is, and when one to spec.preferredPrimary
+// was last begun.
 type Switchover struct {
-	At   *metav1.Time
-	From int64
+	At          *metav1.Time
+	From        int64
+	PreferredAt *metav1.Time
 }
 
 // switchover lets the primary hand over, once for each spec.switchoverAt:
 //
 //	situation                                        what is done
-//	it was carried out                               nothing
+//	it was carried out                               nothing, unless another primary is preferred
 //	the database was never ready                     the time counts as carried out
 //	no term is noted, and a replica could take over  the primary's term is noted
 //	the noted term is the primary's                  it is told to hand over
@@ -33,41 +37,77 @@ type Switchover struct {
 //
 // The term is noted in the status before the primary is told, so that after a crash between any two
 // writes nobody hands over twice.
-func switchover(db *databasev1.PostgreSQL, instances []Instance, decided Decision) Decision {
+func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
 	wanted, from := db.Spec.SwitchoverAt, db.Status.SwitchoverFrom
 	primary := primaryOf(instances)
+	note := Switchover{db.Status.SwitchoverAt, from, db.Status.PreferredAt}
 	switch {
 	case wanted.Equal(db.Status.SwitchoverAt) && from == 0:
-	case wanted == nil || db.Status.FirstReadyTime == nil:
-		decided.Switchover = &Switchover{At: wanted}
+		return prefer(db, observed, instances, decided)
+	case from == 0 && (wanted == nil || db.Status.FirstReadyTime == nil):
+		note.At = wanted
+		decided.Switchover = &note
 	case primary == nil || decided.Evict != nil:
 		// Another handover may do what is asked for: what that leaves is looked at again.
 	case from == 0:
-		if successor(instances, *primary) != "" {
-			decided.Switchover = &Switchover{At: db.Status.SwitchoverAt, From: int64(primary.Report.Term)} //nolint:gosec // terms are below 2^62
-			decided.RequeueAfter = lookAgain
+		if successor(db, instances, *primary) != "" {
+			note.From = int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
+			decided.Switchover, decided.RequeueAfter = &note, lookAgain
 		}
 	case int64(primary.Report.Term) > from: //nolint:gosec // terms are below 2^62
-		decided.Switchover = &Switchover{At: wanted}
+		note.At, note.From = wanted, 0
+		decided.Switchover = &note
 	default:
-		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(instances, *primary)
+		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(db, instances, *primary)
 	}
 	return decided
 }
 
-// successor returns the pod of a replica that could take over from the primary, one without a lag
-// if there is one; "" if there is none.
-func successor(instances []Instance, primary Instance) string {
-	found := ""
+// prefersEvery is how often a handover to the preferred primary is tried at most: one that fails
+// must not be repeated for ever.
+const prefersEvery = 10 * time.Minute
+
+// prefer begins a handover to spec.preferredPrimary, if all is well and that is worth it.
+func prefer(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
+	primary, last := primaryOf(instances), db.Status.PreferredAt
+	if db.Spec.PreferredPrimary == "" || primary == nil || primary.Pod.Name == db.Spec.PreferredPrimary || db.Status.FirstReadyTime == nil ||
+		decided.Evict != nil || decided.Waits != "" || successor(db, instances, *primary) != db.Spec.PreferredPrimary {
+		return decided
+	}
+	for _, instance := range instances {
+		if !instance.IsReady() {
+			return decided
+		}
+	}
+	_, wait := rollout.Closed(db.Spec.Rollout.Window, observed.Now)
+	if last != nil {
+		wait = max(wait, last.Add(prefersEvery).Sub(observed.Now))
+	}
+	if wait > 0 {
+		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, wait)
+		return decided
+	}
+	term := int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
+	decided.Switchover = &Switchover{db.Status.SwitchoverAt, term, new(metav1.NewTime(observed.Now))}
+	decided.RequeueAfter = lookAgain
+	return decided
+}
+
+// successor returns the pod of a replica that could take over from the primary: the preferred one,
+// else one without a lag if there is one; "" if there is none.
+func successor(db *databasev1.PostgreSQL, instances []Instance, primary Instance) string {
+	found, hasLag := "", true
 	for _, instance := range instances {
 		report := instance.Report
 		if !instance.IsReady() || report.Role != contract.Replica || report.Term != primary.Report.Term || instance.Pod.DeletionTimestamp != nil {
 			continue
 		}
-		if report.Lag == "" {
+		switch isPreferred := instance.Pod.Name == db.Spec.PreferredPrimary; {
+		case isPreferred && report.Lag == "":
 			return instance.Pod.Name
+		case found == "" || hasLag && report.Lag == "":
+			found, hasLag = instance.Pod.Name, report.Lag != ""
 		}
-		found = cmp.Or(found, instance.Pod.Name)
 	}
 	return found
 }

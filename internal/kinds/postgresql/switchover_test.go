@@ -39,13 +39,13 @@ func TestSwitchover(t *testing.T) {
 		from     uint64
 		to       string
 	}{
-		"asked":                             {asked(0), running(asked(0), 3), &Switchover{earlier, 4}, 0, ""},
+		"asked":                             {asked(0), running(asked(0), 3), &Switchover{earlier, 4, nil}, 0, ""},
 		"noted":                             {asked(4), running(asked(4), 3), nil, 4, "db-1"},
 		"a replica lags":                    {asked(4), says(running(asked(4), 3), 1, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"}), nil, 4, "db-2"},
-		"another leads":                     {asked(4), elected, &Switchover{later, 0}, 0, ""},
+		"another leads":                     {asked(4), elected, &Switchover{later, 0, nil}, 0, ""},
 		"carried out":                       {done, running(done, 3), nil, 0, ""},
-		"there from the beginning":          {never, running(never, 3), &Switchover{later, 0}, 0, ""},
-		"the wish is gone":                  {gone, running(gone, 3), &Switchover{nil, 0}, 0, ""},
+		"there from the beginning":          {never, running(never, 3), &Switchover{later, 0, nil}, 0, ""},
+		"the wish is gone":                  {gone, running(gone, 3), nil, 4, "db-1"},
 		"no primary":                        {asked(0), says(running(asked(0), 3), 0, contract.Report{}), nil, 0, ""},
 		"no replica":                        {asked(0), away(away(running(asked(0), 3), 1), 2), nil, 0, ""},
 		"pods are replaced":                 {asked(0), outdated(running(asked(0), 3), 1), nil, 0, ""},
@@ -57,7 +57,7 @@ func TestSwitchover(t *testing.T) {
 			continue
 		}
 		status, _ := Status(test.db, test.observed, decided, plan.Result{})
-		want := Switchover{test.db.Status.SwitchoverAt, test.db.Status.SwitchoverFrom}
+		want := Switchover{test.db.Status.SwitchoverAt, test.db.Status.SwitchoverFrom, nil}
 		if test.note != nil {
 			want = *test.note
 		}
@@ -66,6 +66,52 @@ func TestSwitchover(t *testing.T) {
 		}
 	}
 }
+
+// TestPreferredPrimary: when all is well, the primary hands over to the preferred one, and not
+// again for a while.
+func TestPreferredPrimary(t *testing.T) {
+	wants := func(change func(*databasev1.PostgreSQL)) *databasev1.PostgreSQL {
+		db := asked(0)
+		db.Status.SwitchoverAt, db.Spec.PreferredPrimary = later, "db-2"
+		change(db)
+		return db
+	}
+	unchanged := func(*databasev1.PostgreSQL) {}
+	now := empty().Now
+	tried := func(ago time.Duration) func(*databasev1.PostgreSQL) {
+		return func(db *databasev1.PostgreSQL) { db.Status.PreferredAt = new(metav1.NewTime(now.Add(-ago))) }
+	}
+	lags := func(db *databasev1.PostgreSQL) Observed {
+		return says(all(db), 2, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"})
+	}
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed func(*databasev1.PostgreSQL) Observed
+		begins   bool
+		from     uint64
+	}{
+		"another leads":        {wants(unchanged), all, true, 0},
+		"it is begun":          {wants(func(db *databasev1.PostgreSQL) { db.Status.SwitchoverFrom = 4 }), all, false, 4},
+		"it leads":             {wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-0" }), all, false, 0},
+		"tried a moment ago":   {wants(tried(time.Minute)), all, false, 0},
+		"tried long ago":       {wants(tried(time.Hour)), all, true, 0},
+		"it lags":              {wants(unchanged), lags, false, 0},
+		"another is not ready": {wants(unchanged), func(db *databasev1.PostgreSQL) Observed { return away(all(db), 1) }, false, 0},
+	} {
+		decided := Decide(test.db, test.observed(test.db))
+		begins := decided.Switchover != nil && decided.Switchover.From == 4 && decided.Switchover.PreferredAt.Equal(new(metav1.NewTime(now)))
+		if begins != test.begins || decided.SwitchFrom != test.from || test.from != 0 && decided.SwitchTo != "db-2" {
+			t.Errorf("%s: %+v, %+v", name, decided, decided.Switchover)
+		}
+	}
+	wrong := wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-3" })
+	if problems := Validate(wrong); len(problems) != 1 || problems[0].Field != "spec.preferredPrimary" {
+		t.Errorf("got %v", problems)
+	}
+}
+
+// all are three instances that work.
+func all(db *databasev1.PostgreSQL) Observed { return running(db, 3) }
 
 // TestTell: a planned handover and a failover are told apart, once, with the seconds for which it
 // was said that nobody takes writes.

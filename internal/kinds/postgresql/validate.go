@@ -54,6 +54,9 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
 	}
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
+	if pods := podNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
+		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), spec.PreferredPrimary, pods))
+	}
 	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
 	problems = append(problems, checkBackup(spec.Backup, at.Child("backup"))...)
 	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
