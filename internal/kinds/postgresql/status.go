@@ -43,8 +43,11 @@ func Status(
 	if change := observed.CertificatesChange; !change.IsZero() {
 		after = requeue.Sooner(after, max(change.Sub(observed.Now), time.Second))
 	}
-	if one.Reason == databasev1.ReasonUpdating {
+	switch one.Reason {
+	case databasev1.ReasonUpdating:
 		after = requeue.Sooner(after, startsFor/2)
+	case databasev1.ReasonSwitchingOver:
+		after = requeue.Sooner(after, switchesFor)
 	}
 	return status, requeue.Sooner(after, about.evidence().RequeueAfter())
 }

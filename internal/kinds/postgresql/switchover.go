@@ -47,7 +47,7 @@ func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instan
 	case from == 0 && (wanted == nil || db.Status.FirstReadyTime == nil):
 		note.At = wanted
 		decided.Switchover = &note
-	case primary == nil || decided.Evict != nil:
+	case primary == nil || decided.Evict != nil || decided.Waits != "":
 		// Another handover may do what is asked for: what that leaves is looked at again.
 	case from == 0:
 		if successor(db, instances, *primary) != "" {
@@ -118,7 +118,7 @@ const switchesFor = 15 * time.Second
 // handingOver: the primary's pod ends, or the primary was asked to hand over.
 func handingOver(s *subject) string {
 	switch {
-	case s.primary == nil && s.ends() != "":
+	case s.primary == nil && s.ends() != "" && s.isSwitching():
 		return s.ends() + " hands over, because its pod ends"
 	case s.primary == nil:
 		return summary.If(s.isSwitching(), "no instance takes writes while the primary changes: %s", s.states())
@@ -139,20 +139,21 @@ func (s *subject) ends() string {
 }
 
 // isSwitching reports whether the primary is handing over, or one that is not there any more did so
-// a moment ago.
+// a moment ago. After longer it is none: the pod of a primary whose node died ends for ever.
 func (s *subject) isSwitching() bool {
-	if s.ends() != "" {
-		return true
-	}
-	if !wasSwitching(s.db) {
+	if s.ends() == "" && !wasSwitching(s.db) {
 		return false
 	}
 	writable := meta.FindStatusCondition(s.db.Status.Conditions, databasev1.ConditionWritable)
 	return writable == nil || writable.Status == metav1.ConditionTrue || s.observed.Now.Sub(writable.LastTransitionTime.Time) < switchesFor
 }
 
-// wasSwitching reports whether the status says that the primary is handing over.
+// wasSwitching reports whether the status says that the primary is handing over, or that one led
+// which is to go: it is told to hand over before it goes.
 func wasSwitching(db *databasev1.PostgreSQL) bool {
+	if led := ordinalOf(db.Name, cmp.Or(db.Status.Primary, db.Status.FormerPrimary)); led >= int(db.Spec.Replicas) {
+		return true
+	}
 	progressing := meta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == databasev1.ReasonSwitchingOver
 }

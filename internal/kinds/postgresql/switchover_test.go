@@ -49,6 +49,7 @@ func TestSwitchover(t *testing.T) {
 		"no primary":                        {asked(0), says(running(asked(0), 3), 0, contract.Report{}), nil, 0, ""},
 		"no replica":                        {asked(0), away(away(running(asked(0), 3), 1), 2), nil, 0, ""},
 		"pods are replaced":                 {asked(0), outdated(running(asked(0), 3), 1), nil, 0, ""},
+		"a pod is being replaced":           {asked(0), ending(outdated(running(asked(0), 3), 1), 2), nil, 0, ""},
 		"a replica of an earlier term only": {asked(0), says(away(running(asked(0), 3), 1), 2, contract.Report{Role: contract.Replica, Term: 3}), nil, 0, ""},
 	} {
 		decided := Decide(test.db, test.observed)
@@ -117,11 +118,12 @@ func all(db *databasev1.PostgreSQL) Observed { return running(db, 3) }
 // was said that nobody takes writes.
 func TestTell(t *testing.T) {
 	state := func(primary, former string, term int64, reason string, writable metav1.ConditionStatus, since time.Time) *databasev1.PostgreSQL {
-		return &databasev1.PostgreSQL{Status: databasev1.PostgreSQLStatus{Primary: primary, FormerPrimary: former, Term: term,
-			Conditions: []metav1.Condition{
-				{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason},
-				{Type: databasev1.ConditionWritable, Status: writable, LastTransitionTime: metav1.NewTime(since)},
-			}}}
+		db := newDatabase(replicas(3))
+		db.Status = databasev1.PostgreSQLStatus{Primary: primary, FormerPrimary: former, Term: term, Conditions: []metav1.Condition{
+			{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason},
+			{Type: databasev1.ConditionWritable, Status: writable, LastTransitionTime: metav1.NewTime(since)},
+		}}
+		return db
 	}
 	works := state("db-0", "", 4, "Settled", "True", noon)
 	after := state("db-1", "db-0", 5, "Settled", "True", noon.Add(12*time.Second))
@@ -129,13 +131,14 @@ func TestTell(t *testing.T) {
 		before, after *databasev1.PostgreSQL
 		want          string
 	}{
-		"unnoticed":         {works, after, "Warning FailedOver db-1 took over from db-0"},
-		"noticed":           {state("", "db-0", 4, "FailingOver", "False", noon), after, "Warning FailedOver db-1 took over from db-0; no instance took writes for some 12 s"},
-		"planned":           {state("db-0", "", 4, "SwitchingOver", "True", noon), after, "Normal SwitchedOver db-0 handed over to db-1"},
-		"planned, and seen": {state("", "db-0", 4, "SwitchingOver", "False", noon.Add(11500*time.Millisecond)), after, "Normal SwitchedOver db-0 handed over to db-1; no instance took writes for some 1 s"},
-		"the first primary": {state("", "", 0, "Creating", "False", noon), after, ""},
-		"told already":      {after, after, ""},
-		"the same again":    {state("", "db-1", 5, "FailingOver", "False", noon), state("db-1", "db-0", 6, "Settled", "True", noon), ""},
+		"unnoticed":          {works, after, "Warning FailedOver db-1 took over from db-0"},
+		"noticed":            {state("", "db-0", 4, "FailingOver", "False", noon), after, "Warning FailedOver db-1 took over from db-0; no instance took writes for some 12 s"},
+		"planned":            {state("db-0", "", 4, "SwitchingOver", "True", noon), after, "Normal SwitchedOver db-0 handed over to db-1"},
+		"planned, and seen":  {state("", "db-0", 4, "SwitchingOver", "False", noon.Add(11500*time.Millisecond)), after, "Normal SwitchedOver db-0 handed over to db-1; no instance took writes for some 1 s"},
+		"one that was to go": {state("db-3", "", 4, "Scaling", "True", noon), after, "Normal SwitchedOver db-3 handed over to db-1"},
+		"the first primary":  {state("", "", 0, "Creating", "False", noon), after, ""},
+		"told already":       {after, after, ""},
+		"the same again":     {state("", "db-1", 5, "FailingOver", "False", noon), state("db-1", "db-0", 6, "Settled", "True", noon), ""},
 	} {
 		got := ""
 		for _, event := range Tell(test.before, test.after) {
@@ -161,6 +164,9 @@ func TestSwitchingOver(t *testing.T) {
 		}
 		return db
 	}
+	endless := switching(time.Minute)
+	fewer := asked(0)
+	fewer.Spec.Replicas, fewer.Status.Primary = 2, "db-2"
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed Observed
@@ -171,10 +177,16 @@ func TestSwitchingOver(t *testing.T) {
 		"its pod ends": {asked(0), ends, Decision{Replicas: 3}, "SwitchingOver db-0 hands over, because its pod ends", "SwitchingOver"},
 		"on request": {asked(4), aged(running(asked(4), 3)), Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"},
 			"SwitchingOver db-0 hands over to db-1 on request", "SwitchingOver"},
-		"in between": {switching(time.Second), none, Decision{Replicas: 3}, "SwitchingOver no instance takes writes while the primary changes", "SwitchingOver"},
-		"too long":   {switching(time.Minute), none, Decision{Replicas: 3}, "FailingOver no instance takes writes", "FailingOver"},
+		"in between":            {switching(time.Second), none, Decision{Replicas: 3}, "SwitchingOver no instance takes writes while the primary changes", "SwitchingOver"},
+		"its pod ends for ever": {endless, ends, Decision{Replicas: 3}, "FailingOver no instance takes writes", "FailingOver"},
+		"one that is to go": {fewer, aged(says(running(asked(0), 3), 0, contract.Report{State: "Stopping"})), Decision{Replicas: 3},
+			"SwitchingOver no instance takes writes while the primary changes", "SwitchingOver"},
+		"too long": {switching(time.Minute), none, Decision{Replicas: 3}, "FailingOver no instance takes writes", "FailingOver"},
 	} {
-		status, _ := Status(test.db, test.observed, test.decided, plan.Result{})
+		status, after := Status(test.db, test.observed, test.decided, plan.Result{})
+		if test.phase == databasev1.PhaseSwitchingOver && (after == 0 || after > switchesFor) {
+			t.Errorf("%s: nobody looks whether it takes too long: %s", name, after)
+		}
 		ready := condition(status, "Ready")
 		if got := ready.Reason + " " + ready.Message; !strings.HasPrefix(got, test.want) || status.Phase != test.phase {
 			t.Errorf("%s: got %s %q, want %q", name, status.Phase, got, test.want)
