@@ -57,6 +57,8 @@ const (
 	// the former one handed over, or without that.
 	ReasonSwitchedOver = "SwitchedOver"
 	ReasonFailedOver   = "FailedOver"
+	// ReasonWaiting (Progressing): spec.switchoverAt waits for what the message says.
+	ReasonWaiting = "Waiting"
 	// ReasonPrimary (Writable): there is a primary.
 	ReasonPrimary = "Primary"
 	// ReasonInstanceNotReady: an instance takes no connections. The message says what it waits for.
@@ -97,6 +99,9 @@ const (
 	PhaseCreating PostgreSQLPhase = "Creating"
 	// PhaseUpdating: there is a primary, and instances are being added, removed or replaced.
 	PhaseUpdating PostgreSQLPhase = "Updating"
+	// PhaseUpgrading: there is a primary, and instances are replaced by those of another image of the
+	// server.
+	PhaseUpgrading PostgreSQLPhase = "Upgrading"
 	// PhaseRunning: the database works as its spec says.
 	PhaseRunning PostgreSQLPhase = "Running"
 	// PhaseSwitchingOver: the primary hands over, because its pod ends or it was asked to.

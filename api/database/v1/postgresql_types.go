@@ -273,7 +273,7 @@ type PostgreSQLStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Creating, Running, Updating, SwitchingOver,
+	// Phase is a one-word summary: Pending, Creating, Running, Updating, Upgrading, SwitchingOver,
 	// FailingOver, Degraded, Failed or Paused. Programs should read the conditions.
 	// +optional
 	Phase PostgreSQLPhase `json:"phase,omitempty"`

@@ -25,6 +25,8 @@ type Decision struct {
 	SwitchTo   string
 	// Switchover is what the status is to remember of spec.switchoverAt; nil is what it does.
 	Switchover *Switchover
+	// Notice says what a handover on request waits for; "" if none waits.
+	Notice string
 	// Waits says what keeps pods from being replaced or removed; "" if nothing does.
 	Waits string
 	// Window says for which window pods that could be replaced wait; "" if for none.

@@ -2,6 +2,7 @@ package postgresql
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,6 +115,16 @@ func (s *subject) evidence() workload.Evidence {
 // wasReady reports whether the database has ever been ready.
 func (s *subject) wasReady() bool { return s.db.Status.FirstReadyTime != nil }
 
+// isUpgrading reports whether an instance has another image of the server than it is to have.
+func (s *subject) isUpgrading() bool {
+	wanted := image(s.db, s.observed)
+	return wanted != "" && slices.ContainsFunc(s.instances, func(instance Instance) bool {
+		return slices.ContainsFunc(instance.Pod.Spec.Containers, func(container corev1.Container) bool {
+			return container.Name == ContainerName && container.Image != wanted
+		})
+	})
+}
+
 func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
 	switch {
 	case s.db.Spec.Paused:
@@ -132,6 +143,8 @@ func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
 		return databasev1.PhasePending
 	case one.IsProblem():
 		return databasev1.PhaseDegraded
+	case s.wasReady() && s.isUpgrading():
+		return databasev1.PhaseUpgrading
 	case s.wasReady():
 		return databasev1.PhaseUpdating
 	default:

@@ -226,8 +226,11 @@ func available(s *subject) string {
 // conditions returns the conditions of the summary, and those of this kind.
 func (s *subject) conditions(one summary.Summary) []metav1.Condition {
 	progressing := conditions.False(databasev1.ConditionProgressing, databasev1.ReasonSettled, "nothing is in progress")
-	if one.Severity == summary.UnderWay {
+	switch {
+	case one.Severity == summary.UnderWay:
 		progressing = conditions.True(databasev1.ConditionProgressing, one.Reason, one.Message)
+	case s.decided.Notice != "":
+		progressing = conditions.True(databasev1.ConditionProgressing, databasev1.ReasonWaiting, s.decided.Notice)
 	}
 	paused := conditions.False(databasev1.ConditionPaused, databasev1.ReasonActive, "Mainstay keeps the database as its spec says")
 	if s.db.Spec.Paused {

@@ -28,12 +28,15 @@ type Switchover struct {
 
 // switchover lets the primary hand over, once for each spec.switchoverAt:
 //
-//	situation                                        what is done
-//	it was carried out                               nothing, unless another primary is preferred
-//	the database was never ready                     the time counts as carried out
-//	no term is noted, and a replica could take over  the primary's term is noted
-//	the noted term is the primary's                  it is told to hand over
-//	the primary's term is later                      the time counts as carried out
+//	situation                                       what is done
+//	it was carried out                              nothing, unless another primary is preferred
+//	the database was never ready                    the time counts as carried out
+//	there is no primary, or pods are replaced       it waits
+//	no term is noted, and no replica is ready       it waits
+//	no term is noted                                the primary's term is noted
+//	the primary's term is later                     the time counts as carried out
+//	only the preferred one was to lead, and can't   it is called off
+//	the noted term is the primary's                 it is told to hand over
 //
 // The term is noted in the status before the primary is told, so that after a crash between any two
 // writes nobody hands over twice.
@@ -49,18 +52,37 @@ func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instan
 		decided.Switchover = &note
 	case primary == nil || decided.Evict != nil || decided.Waits != "":
 		// Another handover may do what is asked for: what that leaves is looked at again.
+		decided.Notice = waits(db, primary)
+	case from == 0 && successor(db, instances, *primary) == "":
+		decided.Notice = waits(db, primary)
 	case from == 0:
-		if successor(db, instances, *primary) != "" {
-			note.From = int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
-			decided.Switchover, decided.RequeueAfter = &note, lookAgain
-		}
+		note.From = int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
+		decided.Switchover, decided.RequeueAfter = &note, lookAgain
 	case int64(primary.Report.Term) > from: //nolint:gosec // terms are below 2^62
 		note.At, note.From = wanted, 0
+		decided.Switchover = &note
+	case wanted.Equal(db.Status.SwitchoverAt) && successor(db, instances, *primary) != db.Spec.PreferredPrimary:
+		note.From = 0
 		decided.Switchover = &note
 	default:
 		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(db, instances, *primary)
 	}
 	return decided
+}
+
+// waits says what a new spec.switchoverAt waits for, unless what is under way says so anyway; "" if
+// there is none.
+func waits(db *databasev1.PostgreSQL, primary *Instance) string {
+	wanted := db.Spec.SwitchoverAt
+	switch {
+	case wanted.Equal(db.Status.SwitchoverAt):
+		return ""
+	case db.Spec.Replicas == 1:
+		return "spec.switchoverAt waits: there is one instance, which can hand over to nobody"
+	case primary == nil:
+		return "spec.switchoverAt waits: no instance takes writes"
+	}
+	return "spec.switchoverAt waits: no replica receives from " + primary.Pod.Name
 }
 
 // prefersEvery is how often a handover to the preferred primary is tried at most: one that fails

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -93,6 +94,7 @@ func TestPreferredPrimary(t *testing.T) {
 	}{
 		"another leads":        {wants(unchanged), all, true, 0},
 		"it is begun":          {wants(func(db *databasev1.PostgreSQL) { db.Status.SwitchoverFrom = 4 }), all, false, 4},
+		"it can't any more":    {wants(func(db *databasev1.PostgreSQL) { db.Status.SwitchoverFrom = 4 }), lags, false, 0},
 		"it leads":             {wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-0" }), all, false, 0},
 		"tried a moment ago":   {wants(tried(time.Minute)), all, false, 0},
 		"tried long ago":       {wants(tried(time.Hour)), all, true, 0},
@@ -108,6 +110,44 @@ func TestPreferredPrimary(t *testing.T) {
 	wrong := wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-3" })
 	if problems := Validate(wrong); len(problems) != 1 || problems[0].Field != "spec.preferredPrimary" {
 		t.Errorf("got %v", problems)
+	}
+}
+
+// TestSwitchoverWaits: the status says what a handover on request waits for.
+func TestSwitchoverWaits(t *testing.T) {
+	single := asked(0)
+	single.Spec.Replicas = 1
+	done := asked(0)
+	done.Status.SwitchoverAt = later
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		want     string
+	}{
+		"no replica":   {asked(0), aged(away(away(all(asked(0)), 1), 2)), "Waiting spec.switchoverAt waits: no replica receives from db-0"},
+		"one instance": {single, aged(running(single, 1)), "Waiting spec.switchoverAt waits: there is one instance, which can hand over to nobody"},
+		"no primary":   {asked(0), aged(away(all(asked(0)), 0)), "Waiting spec.switchoverAt waits: no instance takes writes"},
+		"a rollout":    {asked(0), outdated(aged(all(asked(0))), 1), "Updating db-1 is being replaced"},
+		"done":         {done, aged(all(done)), "Settled nothing is in progress"},
+	} {
+		status, _ := Status(test.db, test.observed, Decide(test.db, test.observed), plan.Result{})
+		if got := condition(status, "Progressing"); got.Reason+" "+got.Message != test.want {
+			t.Errorf("%s: got %s %s, want %s", name, got.Reason, got.Message, test.want)
+		}
+	}
+}
+
+// TestUpgrading: another image of the server is an upgrade, another template is not.
+func TestUpgrading(t *testing.T) {
+	db := asked(0)
+	for image, want := range map[string]databasev1.PostgreSQLPhase{
+		"registry.example.com/postgresql:17.11": databasev1.PhaseUpdating, "registry.example.com/postgresql:17.10": databasev1.PhaseUpgrading,
+	} {
+		observed := aged(outdated(all(db), 0))
+		observed.Pods[0].Spec.Containers = []corev1.Container{{Name: ContainerName, Image: image}}
+		if status, _ := Status(db, observed, Decide(db, observed), plan.Result{}); status.Phase != want {
+			t.Errorf("%s: got %s, want %s", image, status.Phase, want)
+		}
 	}
 }
 
