@@ -90,11 +90,14 @@ func (d *database) begin() *scene {
 }
 
 // isWhole reports whether the PostgreSQL is Ready, and says so of pods that really are: while no
-// manager runs, its status may be older.
+// manager runs, its status may be older. Commits wait for one of all replicas then.
 func (d *database) isWhole() bool {
 	found := d.postgreSQL()
 	record, known := d.record()
 	if !known || found.Status.Primary != record.Holder.Member.Name || !d.isReady() {
+		return false
+	}
+	if len(record.Rules) != 1 || len(record.Rules[0].Set) != int(found.Spec.Replicas)-1 {
 		return false
 	}
 	for _, pod := range d.pods() {
