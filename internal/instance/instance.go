@@ -270,9 +270,12 @@ func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 
 // heard lets the loop do what was posted, and what else waits, before it decides.
 func (i *Instance) heard(ctx context.Context, do func()) {
-	for range maxTurns {
+	for turns := 1; ; turns++ {
 		i.observe(ctx) // What is answered says how it is now.
 		do()
+		if turns == maxTurns {
+			return // What is taken out of the inbox must be done.
+		}
 		select {
 		case do = <-i.inbox:
 		default:
