@@ -47,18 +47,36 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 		add(plan.Child{Object: podMonitor(db, observed)})
 	}
 	if image(db, observed) == "" {
+		addVolumes(&wanted, db, observed, 0)
 		// There is nothing to run; what runs goes on.
 		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
 		return wanted
 	}
-	for ordinal := range int(decided.Replicas) {
-		add(plan.Child{Object: volume(db, ordinal), Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
-	}
+	addVolumes(&wanted, db, observed, int(decided.Replicas))
 	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: volumesOf(db, decided)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: budget(db)})
 	}
 	return wanted
+}
+
+// addVolumes adds the claims of so many instances, and those that there are already of others: what
+// is no child would be deleted, and spec.deletionPolicy is about the deletion of the PostgreSQL. A
+// claim that no instance uses keeps its size.
+func addVolumes(to *plan.Plan, db *databasev1.PostgreSQL, observed Observed, used int) {
+	for ordinal := range MaxReplicas {
+		claim, found := volume(db, ordinal), observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal))]
+		if ordinal >= used {
+			unused, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
+			if !isClaim || found.Ownership != plan.Ours || unused.DeletionTimestamp != nil {
+				continue
+			}
+			claim.Spec.Resources.Requests = unused.Spec.Resources.Requests
+		}
+		to.Children = append(to.Children, plan.Child{
+			Object: claim, Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true,
+		})
+	}
 }
 
 // volumesOf are the claims without which no pod may start: with another's, it would find data of

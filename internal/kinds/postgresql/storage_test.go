@@ -48,3 +48,56 @@ func TestStorageGrows(t *testing.T) {
 func storageOf(size string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 }
+
+// TestNoVolumeGoes: a claim of the database stays a child, although no instance uses it: what is
+// none would be deleted, because with deletionPolicy Delete it belongs to the PostgreSQL as any
+// other child does. It follows the policy, and keeps its size.
+func TestNoVolumeGoes(t *testing.T) {
+	db := newDatabase(replicas(3), func(spec *databasev1.PostgreSQLSpec) {
+		spec.DeletionPolicy, spec.Storage = databasev1.DeletionDelete, resource.MustParse("2Gi")
+	})
+	one, kept := db.DeepCopy(), db.DeepCopy()
+	one.Spec.Replicas, kept.Spec.Replicas, kept.Spec.DeletionPolicy = 1, 1, databasev1.DeletionRetain
+	for name, test := range map[string]struct {
+		db        *databasev1.PostgreSQL
+		catalogue bool
+		used      int32
+		sizes     string
+	}{
+		"all are used":               {db, true, 3, "2Gi 2Gi 2Gi"},
+		"instances went":             {one, true, 1, "2Gi 1Gi 1Gi"},
+		"instances wait to go":       {one, true, 3, "2Gi 2Gi 2Gi"},
+		"the policy is another now":  {kept, true, 1, "2Gi 1Gi 1Gi"},
+		"there is no image any more": {db, false, 3, "1Gi 1Gi 1Gi"},
+	} {
+		observed := running(test.db, 3)
+		if !test.catalogue {
+			observed.Catalogue = nil
+		}
+		for ordinal := range 4 {
+			whose := plan.Ours
+			if ordinal == 3 {
+				whose = plan.Consenting // It was retained by an earlier PostgreSQL of the name.
+			}
+			observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName("db", ordinal))] = plan.Found{
+				Ownership: whose, Object: &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+					Resources: corev1.VolumeResourceRequirements{Requests: storageOf("1Gi")},
+				}},
+			}
+		}
+		var sizes []string
+		for _, child := range Desired(test.db, observed, Decision{Replicas: test.used}).Children {
+			claim, isClaim := child.Object.(*corev1.PersistentVolumeClaim)
+			if !isClaim {
+				continue
+			}
+			sizes = append(sizes, claim.Spec.Resources.Requests.Storage().String())
+			if retains := test.db.Spec.DeletionPolicy == databasev1.DeletionRetain; child.Retain != retains {
+				t.Errorf("%s: %s is retained: %t, want %t", name, claim.Name, child.Retain, retains)
+			}
+		}
+		if got := strings.Join(sizes, " "); got != test.sizes {
+			t.Errorf("%s: claims of %s are written: want %s", name, got, test.sizes)
+		}
+	}
+}
