@@ -55,6 +55,9 @@ func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresq
 			return observed, err
 		}
 	}
+	if err := k.observeVolumesLive(ctx, db, found); err != nil {
+		return observed, err
+	}
 	if observed.Pods, err = k.observePods(ctx, db); err != nil {
 		return observed, err
 	}
@@ -66,6 +69,22 @@ func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresq
 	}
 	observed.Certificates, observed.CertificatesChange, err = certificates(db, stored, observed.Now)
 	return observed, err
+}
+
+// observeVolumesLive reads the claims from the API server while there is no Lease: the one that is
+// made then allows new data only if there are none. The cache lacks claims without our labels, such
+// as those that a user restored.
+func (k kind) observeVolumesLive(ctx context.Context, db *databasev1.PostgreSQL, found plan.Children) error {
+	if found[postgresql.Ref(db, "Lease", db.Name)].Ownership != plan.Absent {
+		return nil
+	}
+	for ordinal := range postgresql.MaxReplicas {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: postgresql.VolumeName(db.Name, ordinal)}}
+		if err := k.children.FindLive(ctx, db, claim, found); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cachedChildren are all objects in the cache that a PostgreSQL of this name can own.

@@ -2,8 +2,11 @@ package postgresqlcontroller
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
@@ -48,4 +52,50 @@ func TestUnreadableSecret(t *testing.T) {
 			t.Errorf("%s: got %v, and certificates: %t", name, err, observed.Certificates != nil)
 		}
 	}
+}
+
+// TestUnknownVolume: a claim that the cache lacks, because it has none of our labels, keeps the
+// Lease from allowing new data. With a Lease, nothing is read.
+func TestUnknownVolume(t *testing.T) {
+	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "1"}}
+	postgresql.Default(db)
+	initialises := func(t *testing.T, live ...client.Object) bool {
+		t.Helper()
+		observed, err := observer(t, live...).Observe(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range postgresql.Desired(db, observed, postgresql.Decision{Replicas: 1}).Children {
+			if lease, isLease := child.Object.(*coordinationv1.Lease); isLease {
+				return strings.Contains(lease.Annotations[api.AnnotationRecord], `"initialise":"db-0"`)
+			}
+		}
+		t.Fatal("there is no Lease")
+		return false
+	}
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
+	if !initialises(t, &corev1.PersistentVolumeClaim{ObjectMeta: named("data-other-0")}) {
+		t.Error("without a volume, new data are not allowed")
+	}
+	if initialises(t, &corev1.PersistentVolumeClaim{ObjectMeta: named("data-db-1")}) {
+		t.Error("new data are allowed beside a volume that was restored")
+	}
+	observed, err := observer(t, &coordinationv1.Lease{ObjectMeta: named("db")}).Observe(t.Context(), db)
+	if _, known := observed.Children[postgresql.Ref(db, "PersistentVolumeClaim", "data-db-1")]; err != nil || known {
+		t.Errorf("with a Lease, the claims are read: %v", err)
+	}
+}
+
+// observer observes with a cache that is empty.
+func observer(t *testing.T, live ...client.Object) kind {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), databasev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	index := func(client.Object) []string { return nil }
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, podOwnerIndex, index).Build()
+	return kind{client: cached, monitors: &optionalapi.API{}, clock: clock.RealClock{}, children: children.Reader{
+		Cached: cached, Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live...).Build(), Scheme: scheme,
+	}}
 }
