@@ -147,7 +147,7 @@ func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Ins
 	if victim == nil {
 		victim = primary
 	}
-	isAlone := len(instances) == 1
+	isAlone := db.Spec.Replicas == 1
 	closed, opens := rollout.Closed(db.Spec.Rollout.Window, now)
 	switch {
 	case victim == nil:

@@ -47,12 +47,13 @@ func TestReplace(t *testing.T) {
 		"the one to replace is not ready":      {observed: away(outdated(running(db, 3), 1, 2), 1), evict: "db-1"},
 		"a pod ends already":                   {observed: ending(outdated(running(db, 3), 0, 1), 2), waits: "a pod is being replaced"},
 		"the only one":                         {observed: outdated(running(newDatabase(), 1), 0), evict: "db-0"},
+		"the only one that there is":           {observed: gone(outdated(running(db, 3), 0), 2), waits: "1 of 3 are"},
 		"the StatefulSet was not looked at":    {observed: unseen(db, outdated(running(db, 3), 0, 1, 2))},
 		"a foreign pod with a name of our own": {observed: foreign(running(db, 3))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := db
-			if len(test.observed.Pods) == 1 {
+			if name == "the only one" {
 				of = newDatabase()
 			}
 			decided := Decide(of, test.observed)
@@ -69,6 +70,12 @@ func TestReplace(t *testing.T) {
 
 func ending(observed Observed, ordinal int) Observed {
 	observed.Pods[ordinal].DeletionTimestamp = new(metav1.Now())
+	return observed
+}
+
+// gone takes the last pods away, which nobody has made again yet.
+func gone(observed Observed, count int) Observed {
+	observed.Pods = observed.Pods[:len(observed.Pods)-count]
 	return observed
 }
 
