@@ -19,6 +19,9 @@ type Decision struct {
 	Replicas int32
 	// Evict is a pod to replace; nil if none is.
 	Evict *Victim
+	// Pods are the instances that elect the primary among themselves, where these are more than the
+	// spec says.
+	Pods []string
 	// SwitchFrom is the term whose leader shall hand over, and SwitchTo to whom; 0 and "" if none
 	// shall.
 	SwitchFrom uint64
@@ -53,8 +56,10 @@ const lookAgain = 2 * time.Second
 //
 //	situation                                               what is done
 //	paused                                                  nothing
-//	there is no StatefulSet                                 as many pods as the spec says are made
-//	fewer instances are wanted, and the primary is to go    it hands over to one that stays
+//	there is no StatefulSet                                 as many pods as the spec says are made, or as
+//	                                                        there are volumes of an earlier PostgreSQL
+//	fewer instances are wanted, and there is no primary     all of them elect one
+//	fewer are wanted, and the primary is to go              it hands over to one that stays
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
 //	fewer are wanted                                        they are removed; their volumes stay
 //	the StatefulSet has not been looked at yet              nothing
@@ -67,7 +72,7 @@ func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	decided := Decision{Replicas: db.Spec.Replicas}
 	set := observed.statefulSet(db)
 	if set == nil || set.Spec.Replicas == nil {
-		return decided
+		return begin(db, observed, decided)
 	}
 	instances := observed.Instances(db)
 	if db.Spec.Paused {
@@ -83,6 +88,22 @@ func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
 	return switchover(db, observed, instances, replace(db, set, instances, observed.Now))
 }
 
+// begin decides how many pods are made at first. Of the volumes that an earlier PostgreSQL of the
+// name has left, each one may have what the others lack. Until a record says which counts, all of
+// them have to answer, however few instances are wanted.
+func begin(db *databasev1.PostgreSQL, observed Observed, decided Decision) Decision {
+	if record, known := observed.record(db); known && record.System != "" {
+		return decided
+	}
+	for ordinal := range MaxReplicas {
+		if observed.volume(db, ordinal) != nil && ordinal >= int(decided.Replicas) {
+			decided.Replicas = int32(ordinal) + 1 //nolint:gosec // it is at most MaxReplicas
+			decided.Pods = podNames(db.Name, decided.Replicas)
+		}
+	}
+	return decided
+}
+
 // scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.
 func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance, present int32) Decision {
 	decided := Decision{Replicas: present, RequeueAfter: lookAgain}
@@ -92,7 +113,15 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 		return decided
 	}
 	goes := func(pod string) bool { return ordinalOf(db.Name, pod) >= int(db.Spec.Replicas) }
-	if holder := record.Holder.Member.Name; goes(holder) {
+	holder, primary := record.Holder.Member.Name, primaryOf(instances)
+	if !record.Open || primary == nil || primary.Pod.Name != holder || !primary.IsReady() {
+		// Those that are to go may be needed to elect one.
+		decided.Waits, decided.Pods = "there is no primary", podNames(db.Name, present)
+		return decided
+	}
+	if goes(holder) {
+		// While it leads, those that stay have to be ones that it can hand over to.
+		decided.Pods = append(podNames(db.Name, db.Spec.Replicas), holder)
 		decided.SwitchFrom = record.Term
 		for _, instance := range instances {
 			if !goes(instance.Pod.Name) && instance.IsReady() {
@@ -110,10 +139,6 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 				return decided
 			}
 		}
-	}
-	if record.Holder.Member.Name == "" {
-		decided.Waits = "there is no primary"
-		return decided
 	}
 	return Decision{Replicas: db.Spec.Replicas}
 }

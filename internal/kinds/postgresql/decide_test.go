@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // outdated are pods of an earlier template.
@@ -105,17 +107,25 @@ func TestScaleIn(t *testing.T) {
 		return made
 	}
 	released := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: member("db-0")}}}
+	stands, all := record("db-0"), []string{"db-0", "db-1", "db-2"}
+	stands.Open = false
 	for name, test := range map[string]struct {
 		observed Observed
 		want     Decision
 	}{
 		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Waits: "the Lease can't be read: whether the instances that are to go hold what the others lack is not known"}},
-		"one that is to go leads": {running(db, 3).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
-			SwitchFrom: 4, SwitchTo: "db-0", Waits: "db-2, which is to go, hands over to another instance"}},
+		"one that is to go leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+			Pods: []string{"db-0", "db-2"}, SwitchFrom: 4, SwitchTo: "db-0", Waits: "db-2, which is to go, hands over to another instance"}},
+		"one that is to go leads, and nobody can take over": {away(led(running(db, 3), 2), 0).with(db, record("db-2", "db-0")),
+			Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: []string{"db-0", "db-2"}, SwitchFrom: 4,
+				Waits: "db-2, which is to go, hands over to another instance"}},
 		"a rule names one that is to go": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Waits: "commits may still rest on db-1, which is to go"}},
-		"nobody leads":   {running(db, 3).with(db, released), Decision{Replicas: 3, RequeueAfter: lookAgain, Waits: "there is no primary"}},
+		"nobody leads": {running(db, 3).with(db, released), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}},
+		"one stands":   {running(db, 3).with(db, stands), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}},
+		"the primary is away": {away(running(db, 3), 0).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all,
+			Waits: "there is no primary"}},
 		"none is needed": {running(db, 3).with(db, record("db-0")), Decision{Replicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +134,53 @@ func TestScaleIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEarlierVolumes: of the volumes that an earlier database left, each one may have what the
+// others lack. So all of their instances are made and elect, until a record says which data count.
+func TestEarlierVolumes(t *testing.T) {
+	db := newDatabase()
+	elect := func(decided Decision) []string {
+		told, err := contract.ParseSettings(settings(db, decided).Data[contract.SettingsKey])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told.Pods
+	}
+	left := func(observed Observed) Observed {
+		for _, ordinal := range []int{0, 2} {
+			observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName("db", ordinal))] = plan.Found{
+				Ownership: plan.Consenting, Object: &corev1.PersistentVolumeClaim{},
+			}
+		}
+		return observed
+	}
+	led := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: election.Member{Name: "db-0", Incarnation: "1"}}}}
+	made := running(db, 3).with(db, election.Record{})
+	made.Pods = nil
+	for name, test := range map[string]struct {
+		observed Observed
+		replicas int32
+		pods     []string
+	}{
+		"there is none":               {empty(), 1, []string{"db-0"}},
+		"nothing was made":            {left(empty()), 3, []string{"db-0", "db-1", "db-2"}},
+		"the Lease was made":          {left(empty()).with(db, election.Record{}), 3, []string{"db-0", "db-1", "db-2"}},
+		"the StatefulSet was made":    {left(made), 3, []string{"db-0", "db-1", "db-2"}},
+		"the StatefulSet was deleted": {left(empty()).with(db, led), 1, []string{"db-0"}},
+	} {
+		decided := Decide(db, test.observed)
+		if pods := elect(decided); decided.Replicas != test.replicas || !slices.Equal(pods, test.pods) {
+			t.Errorf("%s: %d pods are made, and %v elect: want %d, %v", name, decided.Replicas, pods, test.replicas, test.pods)
+		}
+	}
+}
+
+// led lets another instance than the first one lead.
+func led(observed Observed, ordinal int) Observed {
+	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Replica, State: "Following", Term: 4})
+	observed.Pods[ordinal] = newPod(PodName("db", ordinal), contract.Report{Role: contract.Primary, State: "Leading", Term: 4})
+	return observed
 }
 
 // TestPaused: what is paused is left as it is.

@@ -129,8 +129,8 @@ func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
 		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, Parameters: parameters(db),
 	}
-	for ordinal := range int(db.Spec.Replicas) {
-		told.Pods = append(told.Pods, PodName(db.Name, ordinal))
+	if told.Pods = decided.Pods; len(told.Pods) == 0 {
+		told.Pods = podNames(db.Name, db.Spec.Replicas)
 	}
 	text, _ := json.Marshal(told) // It consists of strings and numbers.
 	return &corev1.ConfigMap{
