@@ -73,8 +73,8 @@ const (
 	CertificatePrefix = "mainstay:"
 )
 
-// Access returns the text of pg_hba.conf. The socket is in a directory that only our own user may
-// enter. Others need TLS: users by password or certificate, instances by certificate. Nobody
+// Access returns the text of pg_hba.conf. The socket has a mode with which only our own user may
+// connect. Others need TLS: users by password or certificate, instances by certificate. Nobody
 // receives from a server that does not lead. While clients is false, only the socket is served.
 func Access(clients, leads bool) string {
 	lines := []string{"local all postgres trust"}

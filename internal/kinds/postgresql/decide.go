@@ -2,6 +2,7 @@ package postgresql
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,7 @@ const lookAgain = 2 * time.Second
 //	there is no StatefulSet                                 as many pods as the spec says are made, or as
 //	                                                        there are volumes of an earlier PostgreSQL
 //	fewer instances are wanted, and there is no primary     all of them elect one
-//	fewer are wanted, and the primary is to go              it hands over to one that stays
+//	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
 //	fewer are wanted                                        they are removed; their volumes stay
 //	the StatefulSet has not been looked at yet              nothing
@@ -122,13 +123,12 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 	if goes(holder) {
 		// While it leads, those that stay have to be ones that it can hand over to.
 		decided.Pods = append(podNames(db.Name, db.Spec.Replicas), holder)
-		decided.SwitchFrom = record.Term
-		for _, instance := range instances {
-			if !goes(instance.Pod.Name) && instance.IsReady() {
-				decided.SwitchTo = instance.Pod.Name
-				break
-			}
+		staying := slices.DeleteFunc(slices.Clone(instances), func(i Instance) bool { return goes(i.Pod.Name) })
+		if decided.SwitchTo = successor(db, staying, *primary); decided.SwitchTo == "" {
+			decided.Waits = fmt.Sprintf("%s, which is to go, waits for a replica that stays and receives", holder)
+			return decided
 		}
+		decided.SwitchFrom = record.Term
 		decided.Waits = fmt.Sprintf("%s, which is to go, hands over to another instance", holder)
 		return decided
 	}

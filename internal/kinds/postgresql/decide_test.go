@@ -109,6 +109,7 @@ func TestScaleIn(t *testing.T) {
 	released := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: member("db-0")}}}
 	stands, all := record("db-0"), []string{"db-0", "db-1", "db-2"}
 	stands.Open = false
+	nobody := Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}
 	for name, test := range map[string]struct {
 		observed Observed
 		want     Decision
@@ -118,15 +119,14 @@ func TestScaleIn(t *testing.T) {
 		"one that is to go leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Pods: []string{"db-0", "db-2"}, SwitchFrom: 4, SwitchTo: "db-0", Waits: "db-2, which is to go, hands over to another instance"}},
 		"one that is to go leads, and nobody can take over": {away(led(running(db, 3), 2), 0).with(db, record("db-2", "db-0")),
-			Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: []string{"db-0", "db-2"}, SwitchFrom: 4,
-				Waits: "db-2, which is to go, hands over to another instance"}},
+			Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: []string{"db-0", "db-2"},
+				Waits: "db-2, which is to go, waits for a replica that stays and receives"}},
 		"a rule names one that is to go": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Waits: "commits may still rest on db-1, which is to go"}},
-		"nobody leads": {running(db, 3).with(db, released), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}},
-		"one stands":   {running(db, 3).with(db, stands), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}},
-		"the primary is away": {away(running(db, 3), 0).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all,
-			Waits: "there is no primary"}},
-		"none is needed": {running(db, 3).with(db, record("db-0")), Decision{Replicas: 1}},
+		"nobody leads":        {running(db, 3).with(db, released), nobody},
+		"one stands":          {running(db, 3).with(db, stands), nobody},
+		"the primary is away": {away(running(db, 3), 0).with(db, record("db-0", "db-1")), nobody},
+		"none is needed":      {running(db, 3).with(db, record("db-0")), Decision{Replicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Decide(db, test.observed)); diff != "" {

@@ -1,0 +1,58 @@
+package instance
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// TestLeavingLeader: a leader that is to go can hand over to the one that stays, although that is
+// away for a while, as long as both are told of each other. A leader that was told that there is to
+// be one instance would never wait for another again.
+func TestLeavingLeader(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		leader, stays := d.leader(), pods[0]
+		if stays == leader {
+			stays = pods[1]
+		}
+		d.crash(stays)
+		two := Config{Election: election.Config{Instances: 2, Durability: election.Required, After: 5 * time.Second}}
+		d.tell(two, leader, stays)
+		time.Sleep(time.Minute)
+		d.mu.Lock()
+		delete(d.reports, stays)
+		d.mu.Unlock()
+		d.start(stays)
+		d.await("replica that stays", time.Minute, func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.reports[stays].Role == contract.Replica
+		})
+		time.Sleep(5 * time.Second) // It joins those that commits wait for.
+		two.SwitchFrom, two.SwitchTo = d.term(), stays
+		d.tell(two, leader, stays)
+		d.await("leader that stays", time.Minute, func() bool { return d.leader() == stays })
+	})
+}
+
+// tell tells all programs that run of the settings, and of the pods that there are to be.
+func (d *database) tell(config Config, named ...string) {
+	for _, pod := range pods {
+		p, err := d.program(pod, pod)
+		if err != nil {
+			continue
+		}
+		config.Others = nil
+		for _, other := range named {
+			if other != pod {
+				config.Others = append(config.Others, other)
+			}
+		}
+		p.instance.Configure(context.Background(), config)
+	}
+	synctest.Wait()
+}
