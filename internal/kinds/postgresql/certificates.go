@@ -25,8 +25,10 @@ const (
 // Lifetimes of certificates.
 const (
 	// CertificateLifetime is for how long certificates are valid, and renewAfter when they are
-	// replaced.
-	CertificateLifetime = 90 * 24 * time.Hour
+	// replaced. A database whose PostgreSQL is paused, or whose Mainstay was uninstalled, gets no
+	// others: once they have expired, no instance connects to another. So they last much longer than
+	// they are used.
+	CertificateLifetime = 365 * 24 * time.Hour
 	renewAfter          = 60 * 24 * time.Hour
 	// trustAfter is how long a new authority is published before certificates of it are used. The
 	// kubelet takes up to two minutes to write a changed Secret into pods.
