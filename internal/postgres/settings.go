@@ -74,8 +74,9 @@ const (
 )
 
 // Access returns the text of pg_hba.conf. The socket has a mode with which only our own user may
-// connect. Others need TLS: users by password or certificate, instances by certificate. Nobody
-// receives from a server that does not lead. While clients is false, only the socket is served.
+// connect, as every role. Others need TLS: users by password or certificate, instances by
+// certificate. Nobody receives from a server that does not lead. While clients is false, only the
+// superuser connects, over the socket.
 func Access(clients, leads bool) string {
 	lines := []string{"local all postgres trust"}
 	if leads {
@@ -83,7 +84,7 @@ func Access(clients, leads bool) string {
 	}
 	lines = append(lines, "host replication all all reject", "host all postgres all reject", "host all "+ReplicationRole+" all reject")
 	if clients {
-		lines = append(lines, "hostssl all +"+CertificateRole+" all cert", "hostssl all all all scram-sha-256")
+		lines = append(lines, "local all all trust", "hostssl all +"+CertificateRole+" all cert", "hostssl all all all scram-sha-256")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

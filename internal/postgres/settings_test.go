@@ -51,8 +51,8 @@ func TestAccess(t *testing.T) {
 		want           []string
 		not            []string
 	}{
-		{false, false, []string{"local all postgres trust", "reject"}, []string{"hostssl", "scram"}},
-		{true, false, []string{"hostssl all all all scram-sha-256"}, []string{"hostssl replication"}},
+		{false, false, []string{"local all postgres trust", "reject"}, []string{"hostssl", "scram", "local all all"}},
+		{true, false, []string{"local all all trust\n", "hostssl all all all scram-sha-256"}, []string{"hostssl replication"}},
 		{true, true, []string{"hostssl replication mainstay_replication all cert map=mainstay"}, []string{"host all all all", "md5"}},
 	} {
 		got := Access(test.clients, test.leads)

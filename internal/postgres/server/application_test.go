@@ -3,6 +3,7 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,13 @@ func TestProvide(t *testing.T) {
 		if _, err := a.dial(t, own, login+"wrong"); err == nil || !strings.Contains(err.Error(), "password authentication failed") {
 			t.Errorf("a wrong password: got %v", err)
 		}
+	}
+	local, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=%s dbname=%s", a.socket, testPort,
+		connectionValue(app.User), connectionValue(app.Database)))
+	if err != nil {
+		t.Errorf("over the socket, without a password: %v", err)
+	} else {
+		disconnect(local)
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("while commits wait it took %s", took)
