@@ -97,7 +97,9 @@ func newCluster(t *testing.T) *cluster {
 
 // prepareRoot gives the root what a container's has: /proc and an entry for the user.
 func prepareRoot(t *testing.T, root string) {
-	check(t, os.MkdirAll(filepath.Join(root, "proc"), 0o755))
+	for _, directory := range []string{"proc", "dev", "tmp"} { // An image need not have them.
+		check(t, os.MkdirAll(filepath.Join(root, directory), 0o755)) //nolint:gosec // It is the image's root, not ours.
+	}
 	if _, err := os.Stat(filepath.Join(root, "proc", "self")); err != nil {
 		check(t, syscall.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""))
 		t.Cleanup(func() { _ = syscall.Unmount(filepath.Join(root, "proc"), syscall.MNT_DETACH) })
