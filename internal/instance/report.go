@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -85,13 +86,14 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	return report
 }
 
-// doubtAfter is how long a record must not be believed before that is said: one that is about to be
-// read again is nobody's problem.
+// doubtAfter is how long a record must not be believed, or too few must answer, before that is
+// said: one that is about to be read again is nobody's problem.
 const doubtAfter = 5 * time.Second
 
-// lastingDoubt returns why the record is not believed; "" if it is, or was a moment ago.
+// lastingDoubt returns why the record is not believed, or else whose answer is lacking; "" if that
+// is not so, or was not a moment ago.
 func (i *Instance) lastingDoubt() string {
-	doubt := i.core.Doubt()
+	doubt := cmp.Or(i.core.Doubt(), i.core.Lacking())
 	if doubt != i.doubt {
 		i.doubt, i.doubtSince = doubt, time.Now()
 	}

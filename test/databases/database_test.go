@@ -156,5 +156,11 @@ func (d *database) pods() []corev1.Pod {
 // sql runs statements as the superuser, in a pod.
 func (d *database) sql(pod, database, statements string) {
 	d.t.Helper()
-	kubectl(d.t, "-n", d.namespace, "exec", pod, "--", "psql", "-Atd", database, "-c", statements)
+	_, err := d.trySQL(pod, database, statements)
+	d.must(err)
+}
+
+// trySQL runs statements as the superuser, in a pod, and returns the answer.
+func (d *database) trySQL(pod, database, statements string) (string, error) {
+	return command(d.t.Context(), "", os.Getenv("KUBECTL"), "-n", d.namespace, "exec", pod, "--", "psql", "-Atd", database, "-c", statements)
 }

@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 	gaps, chosen := map[string][]time.Duration{}, regexp.MustCompile(*only)
 	for range *rounds {
 		for _, f := range faults {
-			if chosen.MatchString(f.name) {
+			if chosen.MatchString(f.name) && !(*alone && f.managed) {
 				gaps[f.name] = append(gaps[f.name], happen(d, w, f))
 			}
 		}
@@ -43,6 +43,9 @@ func TestFaults(t *testing.T) {
 func happen(d *database, w *writer, f fault) time.Duration {
 	t := d.t
 	t.Helper()
+	if *alone {
+		d.managers(0)
+	}
 	s := d.begin()
 	f.hurt(s)
 	if f.noticed != nil {
@@ -52,6 +55,9 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	gap := w.Ledger.LongestGap(s.begun).Round(10 * time.Millisecond)
 	if f.mend != nil {
 		f.mend(s)
+	}
+	if *alone {
+		d.managers(2)
 	}
 	mended := time.Now()
 	eventually(t, f.name+": whole again", d.isWhole)
@@ -84,6 +90,9 @@ func (d *database) begin() *scene {
 		} else {
 			s.replicas = append(s.replicas, pod.Name)
 		}
+	}
+	if len(s.replicas) > 0 {
+		s.data = d.dataOf(s.replicas[0])
 	}
 	s.begun = time.Now()
 	return s

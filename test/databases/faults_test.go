@@ -4,6 +4,7 @@ package databases
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -12,6 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // fault is something that happens to a database that works.
@@ -27,6 +31,8 @@ type fault struct {
 	mend func(*scene)
 	// stays is true if the primary must stay the primary.
 	stays bool
+	// managed is true if it is the manager that carries it out, or to which it happens.
+	managed bool
 }
 
 // scene is a database to which something happens.
@@ -36,8 +42,9 @@ type scene struct {
 	// record.
 	primary, node string
 	term          uint64
-	// replicas are the other pods.
+	// replicas are the other pods, and data is which data the first one has.
 	replicas []string
+	data     string
 	begun    time.Time
 }
 
@@ -62,9 +69,9 @@ func rewritten(s *scene) bool {
 const failoverAfter = 11 * time.Second
 
 var faults = []fault{
-	{name: "the primary is asked to hand over", limit: 2 * time.Second, noticed: anotherLeads,
+	{name: "the primary is asked to hand over", limit: 2 * time.Second, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) { s.patch(`{"switchoverAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
-	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced,
+	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced, managed: true,
 		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "the primary's node is drained", limit: 2 * time.Second, noticed: anotherLeads,
 		hurt: func(s *scene) {
@@ -75,7 +82,7 @@ var faults = []fault{
 	{name: "the primary's pod is deleted with a grace of 1 s", limit: 3 * time.Second, noticed: anotherLeads,
 		hurt: deletes("--grace-period=1")},
 	{name: "the primary's pod is deleted by force", limit: 3 * time.Second, noticed: anotherLeads, hurt: deletes("--force")},
-	{name: "the primary's pod is deleted while no manager runs", limit: 3 * time.Second, noticed: anotherLeads,
+	{name: "the primary's pod is deleted while no manager runs", limit: 3 * time.Second, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) { s.managers(0); deletes()(s) },
 		mend: func(s *scene) { s.managers(2) }},
 	{name: "the postmaster is killed", limit: 3 * time.Second, noticed: anotherLeads,
@@ -122,10 +129,14 @@ var faults = []fault{
 		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0])) }},
 	{name: "a replica's volume is deleted", limit: time.Second, stays: true,
 		hurt: func(s *scene) { s.wipe(s.replicas[0]) }},
+	{name: "a replica's data are damaged", limit: time.Second, stays: true, noticed: remade,
+		hurt: func(s *scene) { s.damage(s.replicas[0]) }},
+	{name: "a replica is promoted by hand", limit: time.Second, stays: true, noticed: remade,
+		hurt: func(s *scene) { s.sql(s.replicas[0], "postgres", "SELECT pg_promote(wait => false)") }},
 	// It may be the only one that has everything: then the others wait for it.
 	{name: "a replica's volume is deleted, then the primary is killed", limit: 15 * time.Second,
 		hurt: func(s *scene) { s.wipe(s.replicas[0]); signal(syscall.SIGKILL, s.program(s.primary)) }},
-	{name: "the primary and the managers are killed", limit: 8 * time.Second, noticed: anotherLeads,
+	{name: "the primary and the managers are killed", limit: 8 * time.Second, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) {
 			kubectl(s.t, "-n", system, "delete", "pods", "-l", "app.kubernetes.io/component=manager", "--force", "--wait=false")
 			signal(syscall.SIGKILL, s.program(s.primary))
@@ -144,6 +155,12 @@ func replaced(s *scene) bool {
 	pods := s.pods()
 	old := func(pod corev1.Pod) bool { return pod.CreationTimestamp.Time.Before(s.begun.Truncate(time.Second)) }
 	return len(pods) == 3 && !slices.ContainsFunc(pods, old) && s.isReady()
+}
+
+// remade is whether the first replica has other data than when the scene began.
+func remade(s *scene) bool {
+	now := s.dataOf(s.replicas[0])
+	return now != "" && now != s.data
 }
 
 // goOn continues all processes of a pod that were stopped, as far as they still exist.
@@ -167,13 +184,30 @@ func (s *scene) wipe(pod string) {
 	})
 }
 
-// managers sets how many managers there are.
-func (s *scene) managers(count int) {
+// damage makes an instance's data useless, and kills its server, which would not read them again.
+func (s *scene) damage(pod string) {
 	s.t.Helper()
-	kubectl(s.t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas", []string{"0", "1", "2"}[count])
-	eventually(s.t, "managers", func() bool {
+	postmaster := s.postmaster(pod)
+	control := fmt.Sprintf("/proc/%d/root/var/lib/mainstay/data/server/global/pg_control", postmaster.pid)
+	s.must(os.WriteFile(control, make([]byte, 8192), 0o600))
+	signal(syscall.SIGKILL, postmaster)
+}
+
+// dataOf returns the incarnation of an instance's data; "" without data.
+func (d *database) dataOf(pod string) string {
+	d.t.Helper()
+	report, err := contract.ParseReport(d.pod(pod).Annotations[api.AnnotationInstance])
+	d.must(err)
+	return report.Incarnation
+}
+
+// managers sets how many managers there are.
+func (d *database) managers(count int) {
+	d.t.Helper()
+	kubectl(d.t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas", []string{"0", "1", "2"}[count])
+	eventually(d.t, "managers", func() bool {
 		var pods corev1.PodList
-		s.must(cluster.List(s.t.Context(), &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "manager"}))
+		d.must(cluster.List(d.t.Context(), &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "manager"}))
 		return len(pods.Items) == count
 	})
 }

@@ -28,6 +28,7 @@ var (
 	only   = flag.String("only", "", "a regular expression for the names of the faults that happen")
 	away   = flag.Duration("away", 20*time.Second, "for how long the control plane is away")
 	image  = flag.String("version", "17", "the major version of PostgreSQL")
+	alone  = flag.Bool("alone", false, "let the faults happen while no manager runs")
 )
 
 const (
@@ -84,7 +85,7 @@ func install() error {
 	}
 	arguments := []string{"upgrade", "--install", "mainstay", filepath.Join(repository, "charts", "mainstay"), "-n", system, "--create-namespace",
 		"--set", "image.tag=0.0.0-dev", "--set", "kinds.postgresql.enabled=true", "--wait", "--timeout", "4m"}
-	for version := 14; version <= 18; version++ {
+	for version := 12; version <= 18; version++ {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
 	}
 	_, err = command(context.Background(), "", os.Getenv("HELM"), arguments...)
@@ -141,6 +142,16 @@ func testbed(t *testing.T, arguments ...string) {
 	t.Helper()
 	if _, err := command(t.Context(), "", os.Getenv("MAINSTAY_TESTBED"), arguments...); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testbedAnyway runs the tool in a cleanup.
+func testbedAnyway(t *testing.T, arguments ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
+	defer cancel()
+	if _, err := command(ctx, "", os.Getenv("MAINSTAY_TESTBED"), arguments...); err != nil {
+		t.Error(err)
 	}
 }
 

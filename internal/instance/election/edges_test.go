@@ -177,3 +177,24 @@ func TestAFullVolume(t *testing.T) {
 		t.Error("what was saved counts as failed")
 	}
 }
+
+// TestLacking: who asks and may not lead says whose answer it needs; who follows needs none.
+func TestLacking(t *testing.T) {
+	o := following()
+	if said := o.Lacking(); said != "" {
+		t.Errorf("a member that follows: %s", said)
+	}
+	o.Now += time.Minute
+	o.Asked, o.AskedAt = 3, o.Now
+	if said := o.Lacking(); !strings.Contains(said, "the answer of db-0, or of 1 of db-2 ") {
+		t.Errorf("alone: %s", said)
+	}
+	o.Record.Record.Rules = []Rule{{Leader: a}}
+	if said := o.Lacking(); !strings.Contains(said, "the answer of db-0 ") {
+		t.Errorf("while the leader was alone: %s", said)
+	}
+	o.Record.Record.Rules = []Rule{{Leader: b}}
+	if said := o.Lacking(); said != "" {
+		t.Errorf("with all writes: %s", said)
+	}
+}

@@ -1,6 +1,10 @@
 package election
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Member is the data of one instance: its pod's name, and the incarnation of its volume, a random
 // id that is written when the data are made (initialised, cloned, restored). A volume that was
@@ -86,6 +90,20 @@ func (r Rule) names(member Member) bool { return r.Leader == member || slices.Co
 
 // alone reports whether the rule names nobody else, so that only its leader may lead next.
 func (r Rule) alone() bool { return len(r.Set) == 0 && r.Acks == 0 }
+
+// others names those whose answer would cover the rule beside those that there are.
+func (r Rule) others(answers []Member) string {
+	var names []string
+	for _, member := range r.Set {
+		if !slices.Contains(answers, member) {
+			names = append(names, member.Name)
+		}
+	}
+	if len(names) == 0 || r.Async {
+		return r.Leader.Name
+	}
+	return fmt.Sprintf("%s, or of %d of %s", r.Leader.Name, len(r.Set)-r.Acks+1-r.counts(answers), strings.Join(names, ", "))
+}
 
 // cover reports whether the answers cover every rule. No rule at all is covered by nobody: a record
 // without rules says nothing about where the writes are.

@@ -280,6 +280,25 @@ func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 	return willing, someAhead, all
 }
 
+// Lacking returns why a member that would lead does not: without whose answer acknowledged writes
+// could be lost. It is "" for one that lacks none, or does not ask for them.
+func (o *Observed) Lacking() string {
+	if o.leads() || o.AskedAt == 0 || o.Now-o.AskedAt > silent {
+		return ""
+	}
+	record, complete := o.base()
+	willing, _, _ := o.poll()
+	for _, rule := range record.Rules {
+		if !rule.CoveredBy(willing) {
+			return "may lack acknowledged writes, and needs the answer of " + rule.others(willing) + " to lead"
+		}
+	}
+	if !complete {
+		return "needs the answers of all instances to lead, because the Lease does not say where the acknowledged writes are"
+	}
+	return ""
+}
+
 // claim takes the record for a new term, on a new timeline, with our own rule beside all others
 // (R10).
 func (o *Observed) claim(base Record, forced bool) Action {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -29,6 +30,18 @@ func aged(observed Observed) Observed {
 		observed.Pods[i].CreationTimestamp = metav1.NewTime(observed.Now.Add(-10 * startsFor))
 	}
 	return observed
+}
+
+// TestWritable: a primary whose node is gone goes on saying what it said last; nobody takes writes.
+func TestWritable(t *testing.T) {
+	db := newDatabase(replicas(2))
+	observed := says(aged(running(db, 2)), 1, contract.Report{State: "Standby", Problem: "needs the answer of db-0"})
+	observed.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
+	status, _ := Status(db, observed, Decision{Replicas: 2}, plan.Result{})
+	writable := meta.FindStatusCondition(status.Conditions, databasev1.ConditionWritable)
+	if writable.Status != metav1.ConditionFalse || !strings.Contains(writable.Message, "needs the answer of db-0") {
+		t.Errorf("Writable is %s: %s", writable.Status, writable.Message)
+	}
 }
 
 // TestSummary: the first thing that is true and matters is what is said.

@@ -248,6 +248,10 @@ func (s *subject) writable() metav1.Condition {
 		}
 		return conditions.False(databasev1.ConditionWritable, reason, s.withAcceptance("no instance takes writes: "+s.states()))
 	}
+	if !s.primary.IsReady() {
+		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonInstanceNotReady, s.withAcceptance(fmt.Sprintf(
+			"%s is the primary, and not ready, and no other instance leads: %s", s.primary.Pod.Name, s.states())))
+	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.primary.Pod.Name+" takes writes")
 }
 

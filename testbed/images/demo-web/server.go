@@ -21,6 +21,7 @@ const maxBurn = 10 * time.Minute
 //	/crash?code=N            ends the process with that exit code, default 1
 //	/burn?seconds=N          keeps one processor busy for N seconds (at most 600), default 1
 //	/env?name=X              the environment variable X, 404 when it is not set
+//	/visits                  stores a visit in the database, and answers how many there are
 func newServer(options settings, crash chan<- int) http.Handler {
 	var unready atomic.Bool
 	mux := http.NewServeMux()
@@ -47,6 +48,7 @@ func newServer(options settings, crash chan<- int) http.Handler {
 	mux.HandleFunc("/crash", func(w http.ResponseWriter, r *http.Request) { serveCrash(w, r, crash) })
 	mux.HandleFunc("/burn", serveBurn)
 	mux.HandleFunc("/env", serveEnv)
+	mux.Handle("/visits", visits{url: options.databaseURL})
 	return mux
 }
 

@@ -30,6 +30,17 @@ func newTestServer(t *testing.T) (*httptest.Server, chan int) {
 	return server, crash
 }
 
+// TestVisits: without a database, and with one that does not answer, a visitor is told so.
+func TestVisits(t *testing.T) {
+	for url, want := range map[string]int{"": http.StatusNotFound, "postgresql://app@127.0.0.1:1/app": http.StatusServiceUnavailable} {
+		server := httptest.NewServer(newServer(settings{databaseURL: url}, nil))
+		t.Cleanup(server.Close)
+		if status, body := get(t, server, "/visits"); status != want {
+			t.Errorf("%q: %d %s, want %d", url, status, body, want)
+		}
+	}
+}
+
 func TestServer(t *testing.T) {
 	t.Setenv("DEMO_WEB_TEST", "value")
 	server, _ := newTestServer(t)

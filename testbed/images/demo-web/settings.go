@@ -14,15 +14,17 @@ import (
 //	START_DELAY       Go duration to wait before listening, default 0
 //	CRASH_AFTER       Go duration after which the process exits with EXIT_CODE, default never
 //	EXIT_CODE         exit code of CRASH_AFTER, default 1
+//	DATABASE_URL      PostgreSQL that counts visits, default none
 //	DEMO_WEB_VERSION  set by the image
 type settings struct {
-	port       string
-	message    string
-	version    string
-	hostname   string
-	startDelay time.Duration
-	crashAfter time.Duration // 0: never
-	exitCode   int
+	port        string
+	message     string
+	version     string
+	hostname    string
+	databaseURL string // "": none
+	startDelay  time.Duration
+	crashAfter  time.Duration // 0: never
+	exitCode    int
 }
 
 // parseSettings refuses values that it cannot use: a typing error in a duration must
@@ -38,6 +40,7 @@ func parseSettings(getenv func(string) string) (settings, error) {
 	var err error
 	parsed.version = value("DEMO_WEB_VERSION", "dev")
 	parsed.message = value("MESSAGE", "Hello from demo-web "+parsed.version)
+	parsed.databaseURL = value("DATABASE_URL", "")
 	parsed.port = value("PORT", "8080")
 	if port, err := strconv.Atoi(parsed.port); err != nil || port < 0 || port > 65535 {
 		return settings{}, fmt.Errorf("PORT=%q is not a port number", parsed.port)
