@@ -265,7 +265,7 @@ test-e2e: ## run the tests against a real cluster with real pods
 	go run ./hack/testrun testbed e2e testbed-down
 
 .PHONY: test-databases
-test-databases: ## let things happen to a PostgreSQL on a real cluster of three nodes
+test-databases: ## let things happen to a PostgreSQL on a real cluster of three nodes; not part of `make test`
 	go run ./hack/testrun testbed databases testbed-down
 
 .PHONY: faults-databases

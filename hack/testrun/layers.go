@@ -60,7 +60,6 @@ var layers = []layer{
 		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms"))},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
-	{name: "databases", lane: clusterLane, budget: 6 * time.Minute, prepare: databases, runs: commands(databaseFaults()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
@@ -72,7 +71,9 @@ var layers = []layer{
 	// On request: the same faults again and again, with their distribution.
 	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
-	// On request: the same faults on the cluster, with their distribution, and a long outage.
+	// On request: what can happen to a database on a cluster, each once; again and again, with their
+	// distribution and a long outage.
+	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute, prepare: databases, runs: commands(databaseFaults()...)},
 	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute, prepare: databases,
 		runs: commands(databaseFaults("-args", "-rounds=20", "-away=60s")...)},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
