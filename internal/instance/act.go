@@ -89,9 +89,11 @@ func (i *Instance) publish(ctx context.Context, term uint64) {
 	i.beside(ctx, requestTime, func(ctx context.Context) func() {
 		err := i.Cluster.Publish(ctx, term)
 		return func() {
-			if err == nil {
-				i.core.PublishedAddress(term)
+			if i.unpublished = ""; err != nil {
+				i.unpublished = bound("the write Service does not lead to this instance: " + err.Error())
+				return
 			}
+			i.core.PublishedAddress(term)
 		}
 	})
 }

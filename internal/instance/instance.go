@@ -107,6 +107,8 @@ type Instance struct {
 	requests map[string]chan<- election.PromiseReply
 	// unsaved is why the volume did not take what was promised when that was last tried.
 	unsaved string
+	// unpublished is why the address could not be published when that was last tried.
+	unpublished string
 	// wroteFor is why the record was written last.
 	wroteFor string
 	// farewells counts the pings that say that this instance has resigned and have no answer yet.

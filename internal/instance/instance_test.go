@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,10 @@ type database struct {
 	away      bool
 	calls     int
 	published string
-	reports   map[string]contract.Report
-	writes    int
+	// unpublishable is why nobody may publish an address; nil if all may.
+	unpublishable error
+	reports       map[string]contract.Report
+	writes        int
 	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
 	frozen string
 	knocks int
@@ -508,7 +511,7 @@ func (c *cluster) Write(_ context.Context, write election.WriteRecord) (election
 func (c *cluster) Publish(_ context.Context, _ uint64) error {
 	err := c.call()
 	defer c.d.mu.Unlock()
-	if err != nil {
+	if err = cmp.Or(err, c.d.unpublishable); err != nil {
 		return err
 	}
 	c.d.published = c.pod

@@ -75,6 +75,8 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	switch {
 	case i.unsaved != "":
 		report.Problem = i.unsaved
+	case report.Role == contract.NoRole && i.unpublished != "" && i.core.Leads():
+		report.Problem = i.unpublished
 	case report.Role == contract.NoRole && i.failed != "":
 		report.Problem = i.failed
 	case report.Role == contract.NoRole && report.Problem == "":

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,33 @@ func TestLeavingLeader(t *testing.T) {
 		two.SwitchFrom, two.SwitchTo = d.term(), stays
 		d.tell(two, leader, stays)
 		d.await("leader that stays", time.Minute, func() bool { return d.leader() == stays })
+	})
+}
+
+// TestUnpublished: a leader to which the write Service can't lead says so, and why.
+func TestUnpublished(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		refuse := func(err error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.unpublishable = err
+		}
+		said := func() contract.Report {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.reports[d.record.Holder.Member.Name]
+		}
+		refuse(errors.New("it is forbidden"))
+		first := d.leader()
+		d.crash(first)
+		const want = "the write Service does not lead to this instance: it is forbidden"
+		d.await("leader that says what is wrong", time.Minute, func() bool {
+			return d.leader() != first && said().Problem == want && said().Role == contract.NoRole
+		})
+		refuse(nil)
+		d.await("primary that complains of nothing", time.Minute, func() bool {
+			return said().Role == contract.Primary && said().Problem == ""
+		})
 	})
 }
 
