@@ -56,6 +56,8 @@ type Config struct {
 	// none.
 	SwitchFrom uint64
 	SwitchTo   string
+	// SwitchOnly is true if nobody else may get it.
+	SwitchOnly bool
 	// Parameters are the user's parameters of the server.
 	Parameters map[string]string
 }
@@ -306,7 +308,7 @@ func (i *Instance) observe(ctx context.Context) {
 		}
 	}
 	i.core.Intent.SwitchTo = i.Config.SwitchFrom != 0 && i.Config.SwitchFrom == i.core.Held.Term
-	i.core.Intent.Preferred = i.Config.SwitchTo
+	i.core.Intent.Preferred, i.core.Intent.Only = i.Config.SwitchTo, i.Config.SwitchOnly
 	i.endOldClone()
 	i.dropOld(ctx, seen)
 }

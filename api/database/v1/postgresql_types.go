@@ -183,8 +183,9 @@ type PostgreSQLSpec struct {
 	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
 
 	// PreferredPrimary is the instance that should take writes, for example shop-db-1: when it and all
-	// others are ready, the primary hands over to it, within rollout.window and at most once in ten
-	// minutes. A failover does not wait for it. Default: whichever leads goes on.
+	// others are ready, the primary hands over to it, within rollout.window. That is tried once after
+	// each failover and each change of the spec. A failover does not wait for it, and a primary by
+	// spec.switchoverAt stays. Default: whichever leads goes on.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	PreferredPrimary string `json:"preferredPrimary,omitempty"`
@@ -290,9 +291,16 @@ type PostgreSQLStatus struct {
 	// SwitchoverFrom is the term whose primary is handing over on request; absent if none is.
 	// +optional
 	SwitchoverFrom int64 `json:"switchoverFrom,omitempty"`
-	// PreferredAt is when a handover to spec.preferredPrimary was last begun.
+	// SwitchoverFor is the spec.switchoverAt that is being carried out; absent if none is.
 	// +optional
-	PreferredAt *metav1.Time `json:"preferredAt,omitempty"`
+	SwitchoverFor *metav1.Time `json:"switchoverFor,omitempty"`
+	// PreferredTerm is the last term whose primary is not asked again to hand over to
+	// spec.preferredPrimary: it was asked, or another instance leads since then on request.
+	// +optional
+	PreferredTerm int64 `json:"preferredTerm,omitempty"`
+	// PreferredGeneration is the generation of the spec for which PreferredTerm counts.
+	// +optional
+	PreferredGeneration int64 `json:"preferredGeneration,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`

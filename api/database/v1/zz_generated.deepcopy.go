@@ -222,8 +222,8 @@ func (in *PostgreSQLStatus) DeepCopyInto(out *PostgreSQLStatus) {
 		in, out := &in.SwitchoverAt, &out.SwitchoverAt
 		*out = (*in).DeepCopy()
 	}
-	if in.PreferredAt != nil {
-		in, out := &in.PreferredAt, &out.PreferredAt
+	if in.SwitchoverFor != nil {
+		in, out := &in.SwitchoverFor, &out.SwitchoverFor
 		*out = (*in).DeepCopy()
 	}
 	if in.FirstReadyTime != nil {

@@ -206,9 +206,10 @@ type Intent struct {
 	// Stop is true after SIGTERM: the leader hands over, and the program ends.
 	Stop bool
 	// SwitchTo is true if the leader shall hand over and stay as a standby; Preferred is the name
-	// of the successor, or "".
+	// of the successor, or "". If Only is true, nobody else may get it, unless the leader has to stop.
 	SwitchTo  bool
 	Preferred string
+	Only      bool
 }
 
 // Observed is all that an instance knows when it decides. Only the methods in inputs.go change it.

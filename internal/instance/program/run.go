@@ -139,7 +139,7 @@ func configOf(settings contract.Settings, pod string) instance.Config {
 	return instance.Config{
 		Election:   settings.Election(),
 		Others:     slices.DeleteFunc(slices.Clone(settings.Pods), func(name string) bool { return name == pod }),
-		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, Parameters: settings.Parameters,
+		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, SwitchOnly: settings.SwitchOnly, Parameters: settings.Parameters,
 	}
 }
 

@@ -20,9 +20,10 @@ type Decision struct {
 	// Evict is a pod to replace; nil if none is.
 	Evict *Victim
 	// SwitchFrom is the term whose leader shall hand over, and SwitchTo to whom; 0 and "" if none
-	// shall.
+	// shall. If SwitchOnly is true, nobody else may get it.
 	SwitchFrom uint64
 	SwitchTo   string
+	SwitchOnly bool
 	// Switchover is what the status is to remember of spec.switchoverAt; nil is what it does.
 	Switchover *Switchover
 	// Notice says what a handover on request waits for; "" if none waits.

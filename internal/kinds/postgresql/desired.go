@@ -109,7 +109,7 @@ func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 	told := contract.Settings{
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, Parameters: parameters(db),
+		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, SwitchOnly: decided.SwitchOnly, Parameters: parameters(db),
 	}
 	for ordinal := range int(db.Spec.Replicas) {
 		told.Pods = append(told.Pods, PodName(db.Name, ordinal))

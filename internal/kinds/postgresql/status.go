@@ -61,10 +61,11 @@ func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
 	if before.Primary != "" && (s.primary == nil || s.primary.Pod.Name != before.Primary) {
 		status.FormerPrimary = before.Primary
 	}
-	status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = before.SwitchoverAt, before.SwitchoverFrom, before.PreferredAt
-	if noted := s.decided.Switchover; noted != nil {
-		status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = noted.At, noted.From, noted.PreferredAt
+	switched := noted(s.db)
+	if s.decided.Switchover != nil {
+		switched = *s.decided.Switchover
 	}
+	switched.note(status)
 }
 
 // subject is a PostgreSQL to summarize.
