@@ -96,6 +96,9 @@ type Instance struct {
 	failures  int
 	// failed is what failed last on the server, and why; "" once something has succeeded since.
 	failed string
+	// lost is why this instance leads no more in lostTerm; "" and 0 if it did not lead.
+	lost     string
+	lostTerm uint64
 	// reloadsAt is when the server is to use new certificates or parameters; never if zero.
 	reloadsAt time.Time
 	// led is the history of the server while it led last.

@@ -79,6 +79,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case report.Role == contract.NoRole && report.Problem == "":
 		report.Problem = i.lastingDoubt()
 	}
+	i.describeTerm(&report)
 	if i.operation != nil && i.operation.total > 0 {
 		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
 	}

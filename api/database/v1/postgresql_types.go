@@ -269,6 +269,24 @@ const (
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
+// PrimaryChange is a change of the primary.
+type PrimaryChange struct {
+	// From and To are the former and the next primary.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Term is that of the next primary.
+	Term int64 `json:"term"`
+	// Planned is true if the former primary handed over, false for a failover.
+	// +optional
+	Planned bool `json:"planned,omitempty"`
+	// Cause says why the former primary leads no more, as far as the instances know.
+	// +optional
+	Cause string `json:"cause,omitempty"`
+	// Seconds is for how long no instance was seen to take writes; absent if that was not noticed.
+	// +optional
+	Seconds int32 `json:"seconds,omitempty"`
+}
+
 // PostgreSQLStatus is the observed state of a PostgreSQL.
 type PostgreSQLStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
@@ -285,6 +303,9 @@ type PostgreSQLStatus struct {
 	// none, the last one.
 	// +optional
 	FormerPrimary string `json:"formerPrimary,omitempty"`
+	// PrimaryChange is the last change of the primary; absent if there was none.
+	// +optional
+	PrimaryChange *PrimaryChange `json:"primaryChange,omitempty"`
 	// SwitchoverAt is the last spec.switchoverAt that was carried out.
 	// +optional
 	SwitchoverAt *metav1.Time `json:"switchoverAt,omitempty"`

@@ -29,6 +29,13 @@ type Report struct {
 	// Term is that of the leader, and Timeline that of the data.
 	Term     uint64 `json:"term,omitempty"`
 	Timeline uint32 `json:"timeline,omitempty"`
+	// Cause is, of a primary, why the one before it leads no more, as election.Cause has it; "" if it
+	// does not know. Gap is for how many seconds there was none, as far as it noticed, rounded up.
+	Cause string `json:"cause,omitempty"`
+	Gap   int    `json:"gap,omitempty"`
+	// Lost says, of an instance that led in the term LostTerm and leads no more, why.
+	Lost     string `json:"lost,omitempty"`
+	LostTerm uint64 `json:"lostTerm,omitempty"`
 	// Incarnation is that of the data; "" without data.
 	Incarnation string `json:"incarnation,omitempty"`
 	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.

@@ -188,6 +188,11 @@ type Held struct {
 	Forced bool
 	// Vacant is true if nobody led by the record that the claim replaced.
 	Vacant bool
+	// Cause is why the leader before leads no more, and Heard when it was last heard; 0 if it never
+	// was. Gap is the time from then until the address of this term was published.
+	Cause Cause
+	Heard time.Duration
+	Gap   time.Duration
 	// RequestedAt is when the promises were last asked for.
 	RequestedAt time.Duration
 	// Published is true once the address of this term is in the EndpointSlice, PublishAt when that

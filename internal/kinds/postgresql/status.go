@@ -66,6 +66,9 @@ func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
 		switched = *s.decided.Switchover
 	}
 	switched.note(status)
+	if status.PrimaryChange = s.changed(); status.PrimaryChange == nil {
+		status.PrimaryChange = before.PrimaryChange
+	}
 }
 
 // subject is a PostgreSQL to summarize.

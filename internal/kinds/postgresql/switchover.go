@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
@@ -210,24 +208,4 @@ func wasSwitching(db *databasev1.PostgreSQL) bool {
 	}
 	progressing := meta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == databasev1.ReasonSwitchingOver
-}
-
-// Tell returns the event for a change of the primary. Its seconds are those for which the status
-// said that no instance takes writes; none if it never did.
-func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
-	from, to := cmp.Or(before.Status.Primary, before.Status.FormerPrimary), after.Status.Primary
-	if from == "" || to == "" || from == to || after.Status.Term <= before.Status.Term {
-		return nil
-	}
-	event := conditions.Event{Type: corev1.EventTypeWarning, Reason: databasev1.ReasonFailedOver, Note: to + " took over from " + from}
-	if wasSwitching(before) {
-		event.Type, event.Reason, event.Note = corev1.EventTypeNormal, databasev1.ReasonSwitchedOver, from+" handed over to "+to
-	}
-	was := meta.FindStatusCondition(before.Status.Conditions, databasev1.ConditionWritable)
-	is := meta.FindStatusCondition(after.Status.Conditions, databasev1.ConditionWritable)
-	if was != nil && is != nil && was.Status == metav1.ConditionFalse {
-		gap := is.LastTransitionTime.Sub(was.LastTransitionTime.Time)
-		event.Note += fmt.Sprintf("; no instance took writes for some %d s", max(int(gap.Seconds()), 1))
-	}
-	return []conditions.Event{event}
 }

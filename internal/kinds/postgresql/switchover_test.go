@@ -240,42 +240,6 @@ func TestUpgrading(t *testing.T) {
 // all are three instances that work.
 func all(db *databasev1.PostgreSQL) Observed { return running(db, 3) }
 
-// TestTell: a planned handover and a failover are told apart, once, with the seconds for which it
-// was said that nobody takes writes.
-func TestTell(t *testing.T) {
-	state := func(primary, former string, term int64, reason string, writable metav1.ConditionStatus, since time.Time) *databasev1.PostgreSQL {
-		db := newDatabase(replicas(3))
-		db.Status = databasev1.PostgreSQLStatus{Primary: primary, FormerPrimary: former, Term: term, Conditions: []metav1.Condition{
-			{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason},
-			{Type: databasev1.ConditionWritable, Status: writable, LastTransitionTime: metav1.NewTime(since)},
-		}}
-		return db
-	}
-	works := state("db-0", "", 4, "Settled", "True", noon)
-	after := state("db-1", "db-0", 5, "Settled", "True", noon.Add(12*time.Second))
-	for name, test := range map[string]struct {
-		before, after *databasev1.PostgreSQL
-		want          string
-	}{
-		"unnoticed":          {works, after, "Warning FailedOver db-1 took over from db-0"},
-		"noticed":            {state("", "db-0", 4, "FailingOver", "False", noon), after, "Warning FailedOver db-1 took over from db-0; no instance took writes for some 12 s"},
-		"planned":            {state("db-0", "", 4, "SwitchingOver", "True", noon), after, "Normal SwitchedOver db-0 handed over to db-1"},
-		"planned, and seen":  {state("", "db-0", 4, "SwitchingOver", "False", noon.Add(11500*time.Millisecond)), after, "Normal SwitchedOver db-0 handed over to db-1; no instance took writes for some 1 s"},
-		"one that was to go": {state("db-3", "", 4, "Scaling", "True", noon), after, "Normal SwitchedOver db-3 handed over to db-1"},
-		"the first primary":  {state("", "", 0, "Creating", "False", noon), after, ""},
-		"told already":       {after, after, ""},
-		"the same again":     {state("", "db-1", 5, "FailingOver", "False", noon), state("db-1", "db-0", 6, "Settled", "True", noon), ""},
-	} {
-		got := ""
-		for _, event := range Tell(test.before, test.after) {
-			got += event.Type + " " + event.Reason + " " + event.Note
-		}
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
-	}
-}
-
 // TestSwitchingOver: a primary that hands over is no failover, unless it takes too long.
 func TestSwitchingOver(t *testing.T) {
 	ends := aged(running(asked(0), 3))
