@@ -291,6 +291,9 @@ func TestFailovers(t *testing.T) {
 				d.mu.Lock()
 				now, former := d.reports[d.record.Holder.Member.Name], d.reports[leader]
 				d.mu.Unlock()
+				if now.Quorum != "1/2" || former.Quorum != "" && c.other {
+					t.Errorf("the leader says that commits wait for %q, the former one %q", now.Quorum, former.Quorum)
+				}
 				if why := now.Cause + " " + former.Lost; c.other && (why != c.why || now.Gap < 1 || now.Gap > int(gap/time.Second)+12) {
 					t.Errorf("the next leader and the former say %q, and %d s", why, now.Gap)
 				}

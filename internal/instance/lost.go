@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
@@ -34,6 +35,8 @@ func (i *Instance) noteLoss(action election.Action) {
 func (i *Instance) describeTerm(report *contract.Report) {
 	held := &i.core.Held
 	if report.Role == contract.Primary {
+		acks, of := held.Record.Quorum()
+		report.Quorum = fmt.Sprintf("%d/%d", acks, of)
 		report.Cause, report.Gap = string(held.Cause), int((held.Gap+time.Second-1)/time.Second)
 	}
 	if !i.core.Leads() {

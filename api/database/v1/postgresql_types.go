@@ -217,8 +217,9 @@ type Failover struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
 	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
-	// writes: status.term, as it is while nobody can be elected. It counts for that term alone. Use
-	// it when the other instances' volumes are lost for good.
+	// writes: the term of the record in the Lease, which is status.term while there is no primary. It
+	// counts for that term alone; the conditions name both terms if it is another. Use it when the
+	// other instances' volumes are lost for good.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`
@@ -331,7 +332,8 @@ type PostgreSQLStatus struct {
 	// InstanceSummary is ready/desired, for display.
 	// +optional
 	InstanceSummary string `json:"instanceSummary,omitempty"`
-	// Term counts the elections.
+	// Term counts the elections. It is the primary's; while there is none, that of the record in the
+	// Lease.
 	// +optional
 	Term int64 `json:"term,omitempty"`
 	// Timeline is that of the primary's data.

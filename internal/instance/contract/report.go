@@ -29,6 +29,9 @@ type Report struct {
 	// Term is that of the leader, and Timeline that of the data.
 	Term     uint64 `json:"term,omitempty"`
 	Timeline uint32 `json:"timeline,omitempty"`
+	// Quorum is, of a primary, what its commits wait for, as 1/2: one of a set of two. The record says
+	// it too; a change of it here tells the manager to look there.
+	Quorum string `json:"quorum,omitempty"`
 	// Cause is, of a primary, why the one before it leads no more, as election.Cause has it; "" if it
 	// does not know. Gap is for how many seconds there was none, as far as it noticed, rounded up.
 	Cause string `json:"cause,omitempty"`

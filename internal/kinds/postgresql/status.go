@@ -38,6 +38,8 @@ func Status(
 		status.Primary = about.primary.Pod.Name
 		status.Term = int64(about.primary.Report.Term) //nolint:gosec // terms are below 2^62
 		status.Timeline = int64(about.primary.Report.Timeline)
+	} else if record, known := observed.record(db); known {
+		status.Term = max(status.Term, int64(record.Term)) //nolint:gosec // terms are below 2^62
 	}
 	status.Phase = about.phase(one)
 	after := decided.RequeueAfter
@@ -49,9 +51,14 @@ func Status(
 		after = requeue.Sooner(after, startsFor/2)
 	case databasev1.ReasonSwitchingOver:
 		after = requeue.Sooner(after, switchesFor)
+	case databasev1.ReasonFailingOver:
+		after = requeue.Sooner(after, readAgain)
 	}
 	return status, requeue.Sooner(after, about.evidence().RequeueAfter())
 }
+
+// readAgain is how often the Lease is read while no instance leads: no watch tells of its term.
+const readAgain = 10 * time.Second
 
 // remember keeps of the previous status what nothing else knows: who led before, in which term, and
 // what became of spec.switchoverAt.
