@@ -72,6 +72,8 @@ type Options struct {
 	Peers        Peers
 	// Full returns how full the volume is, in percent; nil is Volume.Full.
 	Full func() int
+	// FullLog is that of the volume of the log, 0 without one; nil is Volume.FullLog.
+	FullLog func() int
 	// Address is the pod's IP address.
 	Address string
 	// Host returns where the server of a pod listens.
@@ -134,8 +136,9 @@ type Instance struct {
 	member    atomic.Pointer[election.Member]
 	members   atomic.Pointer[[]election.Member]
 	addresses atomic.Pointer[map[string]string]
-	// full is how full the volume was when that was last measured, in percent.
+	// full and fullLog are how full the volumes were when that was last measured, in percent.
 	full       int
+	fullLog    int
 	measuring  bool
 	measuresAt time.Time
 	// hasOld is true while older data are set aside.
@@ -161,6 +164,9 @@ func New(options Options) (*Instance, error) {
 	}
 	if i.Full == nil {
 		i.Full = options.Volume.Full
+	}
+	if i.FullLog == nil {
+		i.FullLog = options.Volume.FullLog
 	}
 	i.core = &election.Observed{
 		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID, Address: options.Address,

@@ -81,7 +81,7 @@ func run(t *testing.T, use func(t *testing.T, d *database)) {
 // start starts the program of a pod.
 func (d *database) start(pod string) {
 	d.t.Helper()
-	v, err := volume.Open(d.paths[pod])
+	v, err := volume.Open(d.paths[pod], "")
 	if err != nil {
 		d.t.Fatal(err)
 	}

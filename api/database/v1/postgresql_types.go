@@ -53,6 +53,7 @@ type PostgreSQLList struct {
 // +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version can't change: another major version needs a dump and a restore into a new PostgreSQL",fieldPath=".version"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
 // +kubebuilder:validation:XValidation:rule="(has(self.runAsUser) ? self.runAsUser : 1000) == (has(oldSelf.runAsUser) ? oldSelf.runAsUser : 1000)",message="spec.runAsUser can't change: the data belong to that user",fieldPath=".runAsUser"
+// +kubebuilder:validation:XValidation:rule="has(self.walStorage) == has(oldSelf.walStorage)",message="spec.walStorage can't be added or removed: the log is where it was made. Restore a dump into a new PostgreSQL",fieldPath=".walStorage"
 // +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage)) >= 0",message="spec.storage can't shrink: volumes only grow",fieldPath=".storage"
 type PostgreSQLSpec struct {
 	// Version is the major version of the server: "12" to "18". 12, 13 and 14 get no more fixes
@@ -94,6 +95,12 @@ type PostgreSQLSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// WALStorage puts the server's log (pg_wal) on a volume of its own, so that log and data don't share
+	// a disk's speed, and neither fills the other's. It can't be added or removed. Default: the log is
+	// with the data.
+	// +optional
+	WALStorage *WALStorage `json:"walStorage,omitempty"`
 
 	// Resources are the requests and limits of the server's container.
 	// +optional
@@ -201,6 +208,22 @@ type PostgreSQLSpec struct {
 	// running and failing over.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+}
+
+// WALStorage is a volume of its own for the server's log.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",message="spec.walStorage.size can't shrink: volumes only grow",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.walStorage.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
+type WALStorage struct {
+	// Size of each instance's volume for the log, at least 512Mi, for example 5Gi. It can grow, if the
+	// storage class allows it, and never shrinks.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least 512Mi, for example 5Gi"
+	Size resource.Quantity `json:"size"`
+	// StorageClassName is the class of these volumes. Default: the cluster's. It can't be changed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
 // ParameterValue is the value of a parameter of the server.

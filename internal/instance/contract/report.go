@@ -46,6 +46,8 @@ type Report struct {
 	// Percent is how far a clone is, and Full how full the volume is, both in steps of five.
 	Percent int `json:"percent,omitempty"`
 	Full    int `json:"full,omitempty"`
+	// FullLog is how full the volume of the log is, in such steps too; 0 without one.
+	FullLog int `json:"fullLog,omitempty"`
 	// Provided is true for a primary that has made the application's role and database.
 	Provided bool `json:"provided,omitempty"`
 	// PendingRestart is true if a parameter takes effect only when the server is started anew.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -51,8 +50,8 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
 		return wanted
 	}
-	for ordinal := range int(decided.Replicas) {
-		add(plan.Child{Object: volume(db, ordinal), Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
+	for _, claim := range claims(db, decided) {
+		add(plan.Child{Object: claim, Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
 	}
 	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: volumesOf(db, decided)})
 	if decided.Replicas > 1 {
@@ -65,8 +64,8 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 // another database.
 func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
 	var refs []plan.Ref
-	for ordinal := range int(decided.Replicas) {
-		refs = append(refs, Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal)))
+	for _, claim := range claims(db, decided) {
+		refs = append(refs, Ref(db, "PersistentVolumeClaim", claim.Name))
 	}
 	return refs
 }
@@ -160,27 +159,6 @@ func desiredServices(db *databasev1.PostgreSQL) []*corev1.Service {
 	return all
 }
 
-// volume is the claim of an instance. It consents to be taken over by a later PostgreSQL of the
-// name, so that retained data are taken up again.
-func volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
-	meta := childMeta(db, VolumeName(db.Name, ordinal))
-	meta.Annotations = naming.Merged(meta.Annotations, consent(db))
-	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(db, db.Spec.Storage)}
-}
-
-// consent allows the PostgreSQL to take over the claim that has it as annotations.
-func consent(db *databasev1.PostgreSQL) map[string]string {
-	return map[string]string{api.AnnotationAdopt: "PostgreSQL/" + db.Name}
-}
-
-func claimOf(db *databasev1.PostgreSQL, size resource.Quantity) corev1.PersistentVolumeClaimSpec {
-	return corev1.PersistentVolumeClaimSpec{
-		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		StorageClassName: db.Spec.StorageClassName,
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
-	}
-}
-
 // budget lets a drain evict one instance at a time.
 func budget(db *databasev1.PostgreSQL) *policyv1.PodDisruptionBudget {
 	most, always := intstr.FromInt32(1), policyv1.AlwaysAllow
@@ -199,18 +177,11 @@ func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision)
 	live, template := observed.statefulSet(db), podTemplate(db, observed)
 	meta := childMeta(db, db.Name)
 	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: keepProgram(&template, live)})
-	claims := []corev1.PersistentVolumeClaim{{
-		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Annotations: consent(db)}, Spec: claimOf(db, db.Spec.Storage),
-	}}
-	if live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
-		claims[0].Annotations = live.Spec.VolumeClaimTemplates[0].Annotations
-		claims[0].Spec = claimOf(db, *live.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage())
-	}
 	return &appsv1.StatefulSet{
 		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &decided.Replicas, ServiceName: contract.PeerServiceName(db.Name),
-			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claims,
+			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claimTemplates(db, live),
 			// All start at once: they elect who leads. None is replaced but by Decide.
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
@@ -257,10 +228,14 @@ func keepProgram(template *corev1.PodTemplateSpec, live *appsv1.StatefulSet) str
 
 // arguments of the program in the pod.
 func arguments(db *databasev1.PostgreSQL) []string {
-	return []string{
+	all := []string{
 		"run", "--database=" + db.Name, "--namespace=" + db.Namespace, "--pod=$(POD_NAME)", "--pod-uid=$(POD_UID)", "--advertise=$(POD_IP)",
 		"--volume=" + dataPath, "--run=" + runPath, "--certificates=" + certificatesPath + "/$(POD_NAME)",
 		fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--peer-port=%d", peerPort), fmt.Sprintf("--probes=:%d", probePort),
 		fmt.Sprintf("--metrics=:%d", metricsPort), "--metrics-credentials=" + metricsPath,
 	}
+	if db.Spec.WALStorage != nil {
+		all = append(all, "--wal-volume="+walPath)
+	}
+	return all
 }

@@ -157,7 +157,9 @@ func TestPreferredPrimary(t *testing.T) {
 	}
 	unchanged := func(*databasev1.PostgreSQL) {}
 	tried := func(term, generation int64) func(*databasev1.PostgreSQL) {
-		return func(db *databasev1.PostgreSQL) { db.Status.PreferredTerm, db.Status.PreferredGeneration = term, generation }
+		return func(db *databasev1.PostgreSQL) {
+			db.Status.PreferredTerm, db.Status.PreferredGeneration = term, generation
+		}
 	}
 	begun := func(db *databasev1.PostgreSQL) {
 		tried(4, 3)(db)

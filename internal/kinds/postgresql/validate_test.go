@@ -14,10 +14,13 @@ import (
 // TestValidate: each rule, refused once; what is accepted is in the golden files.
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
-		`spec.version: Unsupported value: "11": supported values: "12"`:                    func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
-		`spec.image: Invalid value: "A:b:c"`:                                               func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
-		`spec.replicas: Invalid value: 6: must be from 1 to 5`:                             replicas(6),
-		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`:                    func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.version: Unsupported value: "11": supported values: "12"`: func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
+		`spec.image: Invalid value: "A:b:c"`:                            func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
+		`spec.replicas: Invalid value: 6: must be from 1 to 5`:          replicas(6),
+		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`: func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.walStorage.size: Invalid value: "1Mi": must be from 512Mi to 1Pi`: func(s *databasev1.PostgreSQLSpec) {
+			s.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("1Mi")}
+		},
 		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:                  func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
 		`spec.parameters[fsync]: Invalid value: "off": must not be set`:                    parameter("fsync", "off"),
 		`spec.parameters[workmem]: Invalid value: "1MB": is no parameter of PostgreSQL 17`: parameter("workmem", "1MB"),
@@ -112,7 +115,7 @@ func TestWarnOfTheStartUpRace(t *testing.T) {
 	}{
 		"before the fix":         {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica: 17.5 is free of that"},
 		"with a suffix":          {of("15", "example.com/pg:15.12-bookworm", 2), "PostgreSQL 15.12 may"},
-		"with a v and a digest":  {of("13", "example.com/pg:v13.20@sha256:" + strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
+		"with a v and a digest":  {of("13", "example.com/pg:v13.20@sha256:"+strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
 		"of the installation":    {of("16", "", 3), "PostgreSQL 16.8 may"},
 		"never fixed":            {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica: no release of it is free of that"},
 		"with the fix":           {of("17", "docker.io/library/postgres:17.5", 3), ""},

@@ -99,7 +99,7 @@ func serveInstance(content string) error {
 	i.readMember()
 	i.engine = New(Options{
 		Data: filepath.Join(s.Volume, "data"), Run: s.Run, Listen: s.Listen, Port: s.Port, Certificates: s.Certificates,
-		Me: i.member, Members: i.members,
+		Me: i.member, Members: i.members, NewLog: i.newLog,
 		Environment: []string{"PATH=" + s.Path, "LD_LIBRARY_PATH=" + s.Libraries, "LC_ALL=C"}, Log: os.Stderr,
 		Supervisor: supervisor, Clock: clock.RealClock{},
 	})
@@ -113,6 +113,19 @@ func serveInstance(content string) error {
 	}{os.Stdin, os.Stdout})
 	i.engine.Kill()
 	return nil
+}
+
+// newLog lets all instances but the last have their log elsewhere: what is made and cloned then is
+// used by all tests.
+func (i *Instance) newLog() string {
+	if i.Pod == "db-2" {
+		return ""
+	}
+	logs := filepath.Join(i.Volume, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return logs // It can't be used, which the test finds.
+	}
+	return filepath.Join(logs, fmt.Sprintf("log-%d", time.Now().UnixNano()))
 }
 
 func (i *Instance) member() election.Member {

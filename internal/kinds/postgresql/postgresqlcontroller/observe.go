@@ -85,7 +85,8 @@ func cachedChildren(name string) []plan.Object {
 		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
 	}
 	for ordinal := range postgresql.MaxReplicas {
-		possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.VolumeName(name, ordinal))})
+		possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.VolumeName(name, ordinal))},
+			&corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.WALVolumeName(name, ordinal))})
 	}
 	return possible
 }
