@@ -29,6 +29,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	wanted := plan.Plan{Withhold: db.Spec.Paused}
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	add(plan.Child{Object: certificates(db, observed), Uncached: true})
+	add(plan.Child{Object: authority(db, observed)})
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: metricsSecret(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: settings(db, decided)})
@@ -73,6 +74,14 @@ func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
 func certificates(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: childMeta(db, CertificatesName(db.Name)), Type: corev1.SecretTypeOpaque, Data: observed.Certificates,
+	}
+}
+
+// authority is what a client needs to know that it talks to this database: public, for those that may
+// not read Secrets. It is no part of the application's Secret, which is made once: authorities change.
+func authority(db *databasev1.PostgreSQL, observed Observed) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: childMeta(db, AuthorityName(db.Name)), Data: map[string]string{AuthorityKey: string(observed.Certificates[AuthorityKey])},
 	}
 }
 

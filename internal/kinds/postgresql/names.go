@@ -62,6 +62,9 @@ func WALVolumeName(database string, ordinal int) string { return "wal-" + PodNam
 // CertificatesName is the name of the Secret with the certificates of all instances.
 func CertificatesName(database string) string { return database + "-certificates" }
 
+// AuthorityName is the name of the ConfigMap with the authorities that sign the servers' certificates.
+func AuthorityName(database string) string { return database + "-ca" }
+
 // ApplicationName is the name of the Secret with which an application connects.
 func ApplicationName(database string) string { return database + "-app" }
 

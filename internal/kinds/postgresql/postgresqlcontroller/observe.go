@@ -73,6 +73,7 @@ func cachedChildren(name string) []plan.Object {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	possible := []plan.Object{
 		&corev1.ConfigMap{ObjectMeta: named(contract.SettingsName(name))},
+		&corev1.ConfigMap{ObjectMeta: named(postgresql.AuthorityName(name))},
 		&corev1.ServiceAccount{ObjectMeta: named(postgresql.AccountName(name))},
 		&rbacv1.Role{ObjectMeta: named(postgresql.AccountName(name))},
 		&rbacv1.RoleBinding{ObjectMeta: named(postgresql.AccountName(name))},
