@@ -54,17 +54,24 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	for _, claim := range claims(db, decided) {
 		add(plan.Child{Object: claim, Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
 	}
-	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: volumesOf(db, decided)})
+	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: neededByPods(db, decided)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: budget(db)})
 	}
 	return wanted
 }
 
-// volumesOf are the claims without which no pod may start: with another's, it would find data of
-// another database.
-func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
-	var refs []plan.Ref
+// neededByPods are the children without which no pod may start: with another's volume, it would find
+// data of another database; with another's Lease, Secret or account, it would write, serve or use
+// what is not its own.
+func neededByPods(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
+	account := AccountName(db.Name)
+	refs := []plan.Ref{
+		Ref(db, "Secret", CertificatesName(db.Name)), Ref(db, "Secret", ApplicationName(db.Name)), Ref(db, "Secret", MetricsName(db.Name)),
+		Ref(db, "ConfigMap", contract.SettingsName(db.Name)), Ref(db, "ServiceAccount", account), Ref(db, "Role", account),
+		Ref(db, "RoleBinding", account), Ref(db, "Lease", db.Name), Ref(db, "EndpointSlice", contract.WriteServiceName(db.Name)),
+		Ref(db, "Service", contract.PeerServiceName(db.Name)),
+	}
 	for _, claim := range claims(db, decided) {
 		refs = append(refs, Ref(db, "PersistentVolumeClaim", claim.Name))
 	}

@@ -218,3 +218,25 @@ func TestParameters(t *testing.T) {
 		t.Errorf("got %q, %q, %q", plain, more, fewer)
 	}
 }
+
+// TestPodsNeedWhatIsOurs: a foreign object under the name of anything that pods use keeps them from
+// being made.
+func TestPodsNeedWhatIsOurs(t *testing.T) {
+	db := newDatabase(withWAL)
+	var needs []plan.Ref
+	wanted := Desired(db, empty(), Decision{Replicas: 1})
+	for _, one := range wanted.Children {
+		if _, is := one.Object.(*appsv1.StatefulSet); is {
+			needs = one.Needs
+		}
+	}
+	// What pods do without.
+	others := []string{"ConfigMap db-ca", "Service db-rw", "Service db-ro", "Service db-r", "NetworkPolicy db", "StatefulSet db"}
+	for _, one := range wanted.Children {
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", one.Object), "*v1.")
+		name := kind + " " + one.Object.GetName()
+		if slices.Contains(needs, Ref(db, kind, one.Object.GetName())) == slices.Contains(others, name) {
+			t.Errorf("%s: pods need it: %t", name, !slices.Contains(others, name))
+		}
+	}
+}

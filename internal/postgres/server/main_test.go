@@ -51,6 +51,8 @@ func TestMain(m *testing.M) {
 type Instance struct {
 	settings
 	engine *Engine
+	// apart is true if new data have their log elsewhere.
+	apart bool
 
 	mu sync.Mutex
 	me election.Member
@@ -115,10 +117,9 @@ func serveInstance(content string) error {
 	return nil
 }
 
-// newLog lets all instances but the last have their log elsewhere: what is made and cloned then is
-// used by all tests.
+// newLog returns where the log of new data is to be, if that is not with them.
 func (i *Instance) newLog() string {
-	if i.Pod == "db-2" {
+	if !i.apart {
 		return ""
 	}
 	logs := filepath.Join(i.Volume, "logs")
@@ -193,6 +194,8 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		}
 	case "kill":
 		i.engine.Kill()
+	case "apart":
+		i.apart = true
 	case "know":
 		i.mu.Lock()
 		defer i.mu.Unlock()
