@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // storageKind is one of the volumes that each instance has.
@@ -47,6 +48,17 @@ func claims(db *databasev1.PostgreSQL, decided Decision) []*corev1.PersistentVol
 		}
 	}
 	return all
+}
+
+// keptClaims are those from that instance on: they stay until the PostgreSQL is deleted, whatever its
+// deletion policy, and are used again when it is scaled out.
+func keptClaims(db *databasev1.PostgreSQL, from int) []plan.Ref {
+	var refs []plan.Ref
+	for ordinal := from; ordinal < MaxReplicas; ordinal++ {
+		refs = append(refs, Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal)),
+			Ref(db, "PersistentVolumeClaim", WALVolumeName(db.Name, ordinal)))
+	}
+	return refs
 }
 
 // claimTemplates are those of the StatefulSet. They can't be changed: each keeps the size that it was

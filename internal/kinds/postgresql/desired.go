@@ -48,9 +48,10 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	}
 	if image(db, observed) == "" {
 		// There is nothing to run; what runs goes on.
-		wanted.Keep = append(wanted.Keep, Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
+		wanted.Keep = append(keptClaims(db, 0), Ref(db, "StatefulSet", db.Name), Ref(db, "PodDisruptionBudget", db.Name))
 		return wanted
 	}
+	wanted.Keep = keptClaims(db, int(decided.Replicas))
 	for _, claim := range claims(db, decided) {
 		add(plan.Child{Object: claim, Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true})
 	}

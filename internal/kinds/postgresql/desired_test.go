@@ -240,3 +240,22 @@ func TestPodsNeedWhatIsOurs(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumesStay: no volume is deleted because fewer instances are wanted, or none can be made,
+// whatever becomes of volumes with the PostgreSQL.
+func TestVolumesStay(t *testing.T) {
+	db := newDatabase(replicas(2), withWAL, func(s *databasev1.PostgreSQLSpec) { s.DeletionPolicy = databasev1.DeletionDelete })
+	without := empty()
+	without.Catalogue = nil
+	for name, observed := range map[string]Observed{"fewer are wanted": empty(), "there is no image": without} {
+		wanted := Desired(db, observed, Decision{Replicas: 2})
+		for ordinal := range MaxReplicas {
+			for _, claim := range []string{VolumeName("db", ordinal), WALVolumeName("db", ordinal)} {
+				isWanted := slices.ContainsFunc(wanted.Children, func(one plan.Child) bool { return one.Object.GetName() == claim })
+				if slices.Contains(wanted.Keep, Ref(db, "PersistentVolumeClaim", claim)) == isWanted {
+					t.Errorf("%s: %s is wanted: %t, and kept: %t", name, claim, isWanted, !isWanted)
+				}
+			}
+		}
+	}
+}
