@@ -14,6 +14,7 @@ const requestTime = 3 * time.Second
 
 // act carries an action out, or begins to.
 func (i *Instance) act(ctx context.Context, action election.Action) {
+	i.noteLoss(action)
 	switch action := action.(type) {
 	case election.Save:
 		i.save(ctx, action.Local)

@@ -56,6 +56,8 @@ type Config struct {
 	// none.
 	SwitchFrom uint64
 	SwitchTo   string
+	// SwitchOnly is true if nobody else may get it.
+	SwitchOnly bool
 	// Parameters are the user's parameters of the server.
 	Parameters map[string]string
 }
@@ -70,6 +72,8 @@ type Options struct {
 	Peers        Peers
 	// Full returns how full the volume is, in percent; nil is Volume.Full.
 	Full func() int
+	// FullLog is that of the volume of the log, 0 without one; nil is Volume.FullLog.
+	FullLog func() int
 	// Address is the pod's IP address.
 	Address string
 	// Host returns where the server of a pod listens.
@@ -94,6 +98,9 @@ type Instance struct {
 	failures  int
 	// failed is what failed last on the server, and why; "" once something has succeeded since.
 	failed string
+	// lost is why this instance leads no more in lostTerm; "" and 0 if it did not lead.
+	lost     string
+	lostTerm uint64
 	// reloadsAt is when the server is to use new certificates or parameters; never if zero.
 	reloadsAt time.Time
 	// led is the history of the server while it led last.
@@ -131,8 +138,9 @@ type Instance struct {
 	member    atomic.Pointer[election.Member]
 	members   atomic.Pointer[[]election.Member]
 	addresses atomic.Pointer[map[string]string]
-	// full is how full the volume was when that was last measured, in percent.
+	// full and fullLog are how full the volumes were when that was last measured, in percent.
 	full       int
+	fullLog    int
 	measuring  bool
 	measuresAt time.Time
 	// hasOld is true while older data are set aside.
@@ -158,6 +166,9 @@ func New(options Options) (*Instance, error) {
 	}
 	if i.Full == nil {
 		i.Full = options.Volume.Full
+	}
+	if i.FullLog == nil {
+		i.FullLog = options.Volume.FullLog
 	}
 	i.core = &election.Observed{
 		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID, Address: options.Address,
@@ -311,7 +322,7 @@ func (i *Instance) observe(ctx context.Context) {
 		}
 	}
 	i.core.Intent.SwitchTo = i.Config.SwitchFrom != 0 && i.Config.SwitchFrom == i.core.Held.Term
-	i.core.Intent.Preferred = i.Config.SwitchTo
+	i.core.Intent.Preferred, i.core.Intent.Only = i.Config.SwitchTo, i.Config.SwitchOnly
 	i.endOldClone()
 	i.dropOld(ctx, seen)
 }

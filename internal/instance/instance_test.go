@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +83,7 @@ func run(t *testing.T, use func(t *testing.T, d *database)) {
 // start starts the program of a pod.
 func (d *database) start(pod string) {
 	d.t.Helper()
-	v, err := volume.Open(d.paths[pod])
+	v, err := volume.Open(d.paths[pod], "")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -246,26 +245,35 @@ func TestFailovers(t *testing.T) {
 		hurt  func(d *database, leader string)
 		limit time.Duration
 		other bool
+		// why is what the next leader and the former one say in the end.
+		why string
 	}{
-		"the server dies": {func(d *database, leader string) { d.servers.Crash(leader) }, 1500 * time.Millisecond, true},
+		"the server dies": {func(d *database, leader string) { d.servers.Crash(leader) }, 1500 * time.Millisecond, true,
+			"Released the server died, and others can lead"},
 		"the program dies": {func(d *database, leader string) {
 			d.crash(leader)
 			time.AfterFunc(20*time.Second, func() { d.start(leader) })
-		}, 2500 * time.Millisecond, true},
+		}, 2500 * time.Millisecond, true, "Gone "},
 		"the pod is asked to end": {func(d *database, leader string) {
 			p, _ := d.program(leader, leader)
 			p.instance.Stop(context.Background())
 			time.AfterFunc(20*time.Second, func() { d.start(leader) })
-		}, 1500 * time.Millisecond, true},
+		}, 1500 * time.Millisecond, true, "HandedOver "},
+		"it is asked to hand over": {func(d *database, leader string) {
+			config := d.config(leader)
+			config.SwitchFrom = 1
+			p, _ := d.program(leader, leader)
+			p.instance.Configure(context.Background(), config)
+		}, 1500 * time.Millisecond, true, "HandedOver it was asked to hand over"},
 		"the leader is cut off": {func(d *database, leader string) {
 			d.servers.Cut(leader, true)
 			time.AfterFunc(20*time.Second, func() { d.servers.Cut(leader, false) })
-		}, 9 * time.Second, true},
+		}, 9 * time.Second, true, "Silent neither the Lease could be renewed nor did enough members answer for longer than spec.failover.after allows"},
 		"a replica dies": {func(d *database, leader string) {
 			replica := pods[(slices.Index(pods, leader)+1)%3]
 			d.crash(replica)
 			time.AfterFunc(5*time.Second, func() { d.start(replica) })
-		}, 200 * time.Millisecond, false},
+		}, 200 * time.Millisecond, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T, d *database) {
@@ -282,6 +290,15 @@ func TestFailovers(t *testing.T) {
 				}
 				time.Sleep(25 * time.Second)
 				d.settle()
+				d.mu.Lock()
+				now, former := d.reports[d.record.Holder.Member.Name], d.reports[leader]
+				d.mu.Unlock()
+				if now.Quorum != "1/2" || former.Quorum != "" && c.other {
+					t.Errorf("the leader says that commits wait for %q, the former one %q", now.Quorum, former.Quorum)
+				}
+				if why := now.Cause + " " + former.Lost; c.other && (why != c.why || now.Gap < 1 || now.Gap > int(gap/time.Second)+12) {
+					t.Errorf("the next leader and the former say %q, and %d s", why, now.Gap)
+				}
 			})
 		})
 	}
@@ -528,6 +545,9 @@ func (c *cluster) Report(_ context.Context, report contract.Report) error {
 	return nil
 }
 
+// refused is the answer of a program that did or did not take a message.
+var refused = map[bool]error{false: errors.New("refused")}
+
 // peers are the other programs, as one pod reaches them.
 type peers struct {
 	d    *database
@@ -540,7 +560,7 @@ func (p *peers) Ping(ctx context.Context, to string, ping election.Ping) (electi
 		return election.Pong{}, err
 	}
 	pong, ok := other.instance.HandlePing(ctx, ping)
-	return pong, refused(ok)
+	return pong, refused[ok]
 }
 
 func (p *peers) Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error) {
@@ -549,14 +569,7 @@ func (p *peers) Ask(ctx context.Context, to string, ask election.Ask) (election.
 		return election.AskReply{}, err
 	}
 	reply, ok := other.instance.HandleAsk(ctx, ask)
-	return reply, refused(ok)
-}
-
-func refused(ok bool) error {
-	if !ok {
-		return fmt.Errorf("refused")
-	}
-	return nil
+	return reply, refused[ok]
 }
 
 func (p *peers) Promise(ctx context.Context, to string, request election.PromiseRequest) (election.PromiseReply, error) {

@@ -61,7 +61,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
 		State: i.state(seen), Timeline: server.Timeline, Incarnation: i.core.Me.Incarnation,
-		Full: i.full, Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
+		Full: i.full, FullLog: i.fullLog, Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
 	}
 	switch {
 	case i.core.Leads():
@@ -82,6 +82,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case report.Role == contract.NoRole && report.Problem == "":
 		report.Problem = i.lastingDoubt()
 	}
+	i.describeTerm(&report)
 	if i.operation != nil && i.operation.total > 0 {
 		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
 	}
@@ -135,8 +136,8 @@ func (i *Instance) measure(ctx context.Context) {
 	}
 	i.measuring, i.measuresAt = true, time.Now().Add(measureEvery)
 	go func() {
-		full := i.Full()
-		i.post(ctx, func() { i.measuring, i.full = false, step(i.full, full) })
+		full, fullLog := i.Full(), i.FullLog()
+		i.post(ctx, func() { i.measuring, i.full, i.fullLog = false, step(i.full, full), step(i.fullLog, fullLog) })
 	}()
 }
 

@@ -47,6 +47,47 @@ func recordOf(term uint64) election.Record {
 	return election.Record{System: "7", Term: term, Seq: term, Holder: holder, Rules: []election.Rule{{Leader: me}}}
 }
 
+// TestInstanceMakesWhatGoesWithTheDatabase: a Lease and an EndpointSlice that an instance makes
+// anew belong to the owner of the settings, with their labels; so does a Lease that was replaced.
+func TestInstanceMakesWhatGoesWithTheDatabase(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	namespace := cluster.Namespace(t)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
+	create(t, owner)
+	reference := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: contract.SettingsName("db"), Labels: map[string]string{"team": "shop"},
+		OwnerReferences: []metav1.OwnerReference{reference},
+	}}
+	settings.OwnerReferences[0].BlockOwnerDeletion = new(true)
+	create(t, settings)
+	a, _ := instanceOf(t, namespace, "db-0", "10.0.0.1")
+	_, err := a.Settings(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	goes := func(name string, object client.Object) {
+		t.Helper()
+		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)).To(gomega.Succeed())
+		g.Expect(object.GetOwnerReferences()).To(gomega.Equal([]metav1.OwnerReference{reference}))
+		g.Expect(object.GetLabels()).To(gomega.HaveKeyWithValue("team", "shop"))
+	}
+	outcome, version := a.Write(t.Context(), election.WriteRecord{Record: recordOf(1)})
+	g.Expect(outcome).To(gomega.Equal(election.Done))
+	lease := &coordinationv1.Lease{}
+	goes("db", lease)
+	for term := uint64(1); term < 3; term++ { // It is made, then written again.
+		g.Expect(a.Publish(t.Context(), term)).To(gomega.Succeed())
+		goes("db-rw", &discoveryv1.EndpointSlice{})
+	}
+
+	lease.OwnerReferences, lease.Labels = nil, nil
+	g.Expect(cluster.Client.Update(t.Context(), lease)).To(gomega.Succeed())
+	g.Expect(a.Read(t.Context()).Version).NotTo(gomega.Equal(version))
+	outcome, _ = a.Write(t.Context(), election.WriteRecord{Record: recordOf(2), Version: lease.ResourceVersion})
+	g.Expect(outcome).To(gomega.Equal(election.Done))
+	goes("db", lease)
+}
+
 // TestInstanceRecords: a record is written only over what was read, and one that was changed by
 // hand is said to be damaged, not missing.
 func TestInstanceRecords(t *testing.T) {

@@ -34,6 +34,9 @@ var databaseInputs = map[string]databaseInput{
 	"a size that is a word": {`storage: large`, `storage: 1Ti`, "spec.storage", "must be a quantity of at least 512Mi, for example 10Gi"},
 	"a size below the least": {`storage: 511Mi`, `storage: 512Mi`, "spec.storage",
 		"must be a quantity of at least 512Mi, for example 10Gi"},
+	"a small log": {`walStorage: {size: 1Mi}`, `walStorage: {size: 512Mi}`, "spec.walStorage.size", "must be a quantity of at least 512Mi, for example 5Gi"},
+	"a log without a size": {`walStorage: {storageClassName: fast}`, `walStorage: {size: 5Gi, storageClassName: fast}`, "spec.walStorage.size",
+		"Required value"},
 	"no instances":       {`replicas: 0`, `replicas: 1`, "spec.replicas", "must be from 1 to 5"},
 	"too many instances": {`replicas: 6`, `replicas: 5`, "spec.replicas", "must be from 1 to 5"},
 	"too short a failover": {`failover: {after: 4s}`, `failover: {after: 5s}`, "spec.failover.after",
@@ -112,15 +115,31 @@ func TestDatabaseInput(t *testing.T) {
 // TestDatabaseChange: what can't be changed is refused, and what can is not.
 func TestDatabaseChange(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(namespace(t))
+	db, apart := newDatabase(namespace(t)), newDatabase(namespace(t))
+	apart.Spec.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("5Gi")}
 	create(t, db)
+	create(t, apart)
+	for want, change := range map[string]func(*databasev1.PostgreSQL){
+		"spec.walStorage can't be added or removed: the log is where it was made": func(db *databasev1.PostgreSQL) { db.Spec.WALStorage = nil },
+		"spec.walStorage.size can't shrink":                                       func(db *databasev1.PostgreSQL) { db.Spec.WALStorage.Size = resource.MustParse("4Gi") },
+		"spec.walStorage.storageClassName can't change":                           func(db *databasev1.PostgreSQL) { db.Spec.WALStorage.StorageClassName = new("fast") },
+	} {
+		changed := apart.DeepCopy()
+		change(changed)
+		if err := cluster.Client.Update(t.Context(), changed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
 	for want, change := range map[string]func(*databasev1.PostgreSQL){
 		"spec.version can't change: another major version needs a dump": func(db *databasev1.PostgreSQL) { db.Spec.Version = "18" },
 		"spec.storage can't shrink": func(db *databasev1.PostgreSQL) {
 			db.Spec.Storage = resource.MustParse("600Mi")
 		},
 		"spec.storageClassName can't change": func(db *databasev1.PostgreSQL) { db.Spec.StorageClassName = new("fast") },
-		"spec.runAsUser can't change":        func(db *databasev1.PostgreSQL) { db.Spec.RunAsUser = 70 },
+		"spec.walStorage can't be added or removed": func(db *databasev1.PostgreSQL) {
+			db.Spec.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("5Gi")}
+		},
+		"spec.runAsUser can't change": func(db *databasev1.PostgreSQL) { db.Spec.RunAsUser = 70 },
 	} {
 		changed := db.DeepCopy()
 		change(changed)
@@ -130,6 +149,11 @@ func TestDatabaseChange(t *testing.T) {
 	}
 	grown := db.DeepCopy()
 	grown.Spec.Storage = resource.MustParse("2Gi")
+	if err := cluster.Client.Update(t.Context(), grown); err != nil {
+		t.Error(err)
+	}
+	grown = apart.DeepCopy()
+	grown.Spec.WALStorage.Size = resource.MustParse("6Gi")
 	if err := cluster.Client.Update(t.Context(), grown); err != nil {
 		t.Error(err)
 	}

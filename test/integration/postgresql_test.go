@@ -70,7 +70,7 @@ func TestDatabaseIsMade(t *testing.T) {
 	set := &appsv1.StatefulSet{}
 	g.Eventually(known(db, "db", set, always)).WithContext(t.Context()).Should(gomega.Succeed())
 	for name, object := range map[string]client.Object{
-		"db-certificates": &corev1.Secret{}, "db-app": &corev1.Secret{}, "db-metrics": &corev1.Secret{}, "db-config": &corev1.ConfigMap{},
+		"db-certificates": &corev1.Secret{}, "db-app": &corev1.Secret{}, "db-metrics": &corev1.Secret{}, "db-config": &corev1.ConfigMap{}, "db-ca": &corev1.ConfigMap{},
 		"db-instance": &rbacv1.Role{}, "db": &coordinationv1.Lease{}, "db-rw": &discoveryv1.EndpointSlice{}, "db-ro": &corev1.Service{},
 		"data-db-2": &corev1.PersistentVolumeClaim{},
 	} {

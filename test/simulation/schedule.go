@@ -316,8 +316,11 @@ func (w *world) request(n *node) {
 	} else {
 		w.log("%s is asked to hand over", n.name())
 		n.core.Intent.SwitchTo = true
+		n.core.Intent.Preferred, n.core.Intent.Only = w.nodes[w.random.IntN(len(w.nodes))].name(), w.chance(3)
 		life := n.life
-		w.after(3*time.Second, func() { n.resume(life, func() { n.core.Intent.SwitchTo = false }) })
+		w.after(3*time.Second, func() {
+			n.resume(life, func() { n.core.Intent.SwitchTo, n.core.Intent.Only = false, false })
+		})
 	}
 	n.wake()
 }

@@ -19,7 +19,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionWritable is True while there is a primary that takes writes.
 	ConditionWritable = "Writable"
-	// ConditionDurable is True while as many instances receive as spec.durability asks for.
+	// ConditionDurable is True while commits wait for as many instances as spec.durability needs, by
+	// the record in the Lease, and as many receive.
 	ConditionDurable = "Durable"
 	// ConditionStorageHealthy is True while no volume is nearly full, and all have the desired size.
 	ConditionStorageHealthy = "StorageHealthy"
@@ -68,9 +69,18 @@ const (
 	// ReasonImageNotConfigured: spec.image is left out, and the installation has no image for the
 	// version.
 	ReasonImageNotConfigured = "ImageNotConfigured"
-	// ReasonQuorum (Durable): enough instances receive.
+	// ReasonQuorum (Durable): commits wait for as many instances as spec.durability needs, and those
+	// receive.
 	ReasonQuorum = "Quorum"
-	// ReasonTooFewInstances (Durable): fewer instances receive than a commit should wait for.
+	// ReasonQuorumReduced (Durable): commits wait for fewer instances than spec.durability needs,
+	// because too few receive.
+	ReasonQuorumReduced = "QuorumReduced"
+	// ReasonLossAccepted (Durable): spec.failover.acceptLoss allows a failover that loses acknowledged
+	// writes.
+	ReasonLossAccepted = "LossAccepted"
+	// ReasonRecordUnreadable (Durable): the Lease can't be read.
+	ReasonRecordUnreadable = "RecordUnreadable"
+	// ReasonTooFewInstances (Durable): fewer instances receive than a commit waits for: writes wait.
 	ReasonTooFewInstances = "TooFewInstances"
 	// ReasonOneInstance (Durable): the database has one instance: what its volume loses is lost.
 	ReasonOneInstance = "OneInstance"

@@ -53,6 +53,7 @@ type PostgreSQLList struct {
 // +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version can't change: another major version needs a dump and a restore into a new PostgreSQL",fieldPath=".version"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
 // +kubebuilder:validation:XValidation:rule="(has(self.runAsUser) ? self.runAsUser : 1000) == (has(oldSelf.runAsUser) ? oldSelf.runAsUser : 1000)",message="spec.runAsUser can't change: the data belong to that user",fieldPath=".runAsUser"
+// +kubebuilder:validation:XValidation:rule="has(self.walStorage) == has(oldSelf.walStorage)",message="spec.walStorage can't be added or removed: the log is where it was made. Restore a dump into a new PostgreSQL",fieldPath=".walStorage"
 // +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage)) >= 0",message="spec.storage can't shrink: volumes only grow",fieldPath=".storage"
 type PostgreSQLSpec struct {
 	// Version is the major version of the server: "12" to "18". 12, 13 and 14 get no more fixes
@@ -94,6 +95,12 @@ type PostgreSQLSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// WALStorage puts the server's log (pg_wal) on a volume of its own, so that log and data don't
+	// share a disk's speed, and neither fills the other's. It can't be added or removed. Default: the
+	// log is with the data.
+	// +optional
+	WALStorage *WALStorage `json:"walStorage,omitempty"`
 
 	// Resources are the requests and limits of the server's container.
 	// +optional
@@ -183,8 +190,9 @@ type PostgreSQLSpec struct {
 	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
 
 	// PreferredPrimary is the instance that should take writes, for example shop-db-1: when it and all
-	// others are ready, the primary hands over to it, within rollout.window and at most once in ten
-	// minutes. A failover does not wait for it. Default: whichever leads goes on.
+	// others are ready, the primary hands over to it, within rollout.window. That is tried once after
+	// each failover and each change of the spec. A failover does not wait for it, and a primary by
+	// spec.switchoverAt stays. Default: whichever leads goes on.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	PreferredPrimary string `json:"preferredPrimary,omitempty"`
@@ -202,6 +210,22 @@ type PostgreSQLSpec struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
+// WALStorage is a volume of its own for the server's log.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",message="spec.walStorage.size can't shrink: volumes only grow",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.walStorage.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
+type WALStorage struct {
+	// Size of each instance's volume for the log, at least 512Mi, for example 5Gi. It can grow, if the
+	// storage class allows it, and never shrinks.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least 512Mi, for example 5Gi"
+	Size resource.Quantity `json:"size"`
+	// StorageClassName is the class of these volumes. Default: the cluster's. It can't be changed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
 // ParameterValue is the value of a parameter of the server.
 //
 // +kubebuilder:validation:MaxLength=1024
@@ -216,8 +240,9 @@ type Failover struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
 	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
-	// writes: status.term, as it is while nobody can be elected. It counts for that term alone. Use
-	// it when the other instances' volumes are lost for good.
+	// writes: the term of the record in the Lease, which is status.term while there is no primary. It
+	// counts for that term alone; the conditions name both terms if it is another. Use it when the
+	// other instances' volumes are lost for good.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`
@@ -268,6 +293,24 @@ const (
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
+// PrimaryChange is a change of the primary.
+type PrimaryChange struct {
+	// From and To are the former and the next primary.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Term is that of the next primary.
+	Term int64 `json:"term"`
+	// Planned is true if the former primary handed over, false for a failover.
+	// +optional
+	Planned bool `json:"planned,omitempty"`
+	// Cause says why the former primary leads no more, as far as the instances know.
+	// +optional
+	Cause string `json:"cause,omitempty"`
+	// Seconds is for how long no instance was seen to take writes; absent if that was not noticed.
+	// +optional
+	Seconds int32 `json:"seconds,omitempty"`
+}
+
 // PostgreSQLStatus is the observed state of a PostgreSQL.
 type PostgreSQLStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
@@ -284,15 +327,25 @@ type PostgreSQLStatus struct {
 	// none, the last one.
 	// +optional
 	FormerPrimary string `json:"formerPrimary,omitempty"`
+	// PrimaryChange is the last change of the primary; absent if there was none.
+	// +optional
+	PrimaryChange *PrimaryChange `json:"primaryChange,omitempty"`
 	// SwitchoverAt is the last spec.switchoverAt that was carried out.
 	// +optional
 	SwitchoverAt *metav1.Time `json:"switchoverAt,omitempty"`
 	// SwitchoverFrom is the term whose primary is handing over on request; absent if none is.
 	// +optional
 	SwitchoverFrom int64 `json:"switchoverFrom,omitempty"`
-	// PreferredAt is when a handover to spec.preferredPrimary was last begun.
+	// SwitchoverFor is the spec.switchoverAt that is being carried out; absent if none is.
 	// +optional
-	PreferredAt *metav1.Time `json:"preferredAt,omitempty"`
+	SwitchoverFor *metav1.Time `json:"switchoverFor,omitempty"`
+	// PreferredTerm is the last term whose primary is not asked again to hand over to
+	// spec.preferredPrimary: it was asked, or another instance leads since then on request.
+	// +optional
+	PreferredTerm int64 `json:"preferredTerm,omitempty"`
+	// PreferredGeneration is the generation of the spec for which PreferredTerm counts.
+	// +optional
+	PreferredGeneration int64 `json:"preferredGeneration,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`
@@ -302,7 +355,8 @@ type PostgreSQLStatus struct {
 	// InstanceSummary is ready/desired, for display.
 	// +optional
 	InstanceSummary string `json:"instanceSummary,omitempty"`
-	// Term counts the elections.
+	// Term counts the elections. It is the primary's; while there is none, that of the record in the
+	// Lease.
 	// +optional
 	Term int64 `json:"term,omitempty"`
 	// Timeline is that of the primary's data.

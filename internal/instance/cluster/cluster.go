@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -46,6 +47,10 @@ type Cluster struct {
 	Options
 	clients
 
+	family atomic.Pointer[family]
+	// isOrphan is true if the Lease that was read last has no owner.
+	isOrphan atomic.Bool
+
 	mu   sync.Mutex
 	said map[string]string
 }
@@ -72,6 +77,7 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 		return election.ReadResult{Failed: true}
 	}
 	c.tell("reading the Lease", nil)
+	c.isOrphan.Store(len(lease.OwnerReferences) == 0)
 	result := election.ReadResult{Version: lease.ResourceVersion}
 	if result.Record, err = election.Decode(lease.Annotations[api.AnnotationRecord]); err != nil {
 		result.Record, result.Damaged = election.Record{}, true
@@ -87,6 +93,7 @@ func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (electi
 		return election.Unanswered, "" // It can't be written; the record is as it was.
 	}
 	if write.Version == "" {
+		c.join(lease)
 		lease, err = c.leases.Create(ctx, lease, metav1.CreateOptions{})
 	} else {
 		lease, err = c.update(ctx, lease, write.Version)
@@ -127,10 +134,12 @@ func (c *Cluster) tell(what string, err error) {
 // update patches the Lease, so that what others wrote there stays. The version makes it fail if the
 // Lease is not what was read.
 func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease, version string) (*coordinationv1.Lease, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": version, "annotations": lease.Annotations},
-		"spec":     lease.Spec,
-	})
+	metadata := map[string]any{"resourceVersion": version, "annotations": lease.Annotations}
+	if c.isOrphan.Load() {
+		c.join(lease)
+		metadata["ownerReferences"], metadata["labels"] = lease.OwnerReferences, lease.Labels
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": lease.Spec})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the Lease: %w", err)
 	}
@@ -168,6 +177,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	wanted := c.endpointSlice(term)
 	live, err := c.endpoints.Get(ctx, wanted.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		c.join(wanted)
 		_, err = c.endpoints.Create(ctx, wanted, metav1.CreateOptions{})
 		return err
 	}
@@ -178,6 +188,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 		return fmt.Errorf("the EndpointSlice %s is of term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
 	}
 	wanted.ResourceVersion, wanted.OwnerReferences = live.ResourceVersion, live.OwnerReferences
+	c.join(wanted)
 	_, err = c.endpoints.Update(ctx, wanted, metav1.UpdateOptions{})
 	return err
 }

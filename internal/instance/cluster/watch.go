@@ -40,7 +40,7 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 			return c.settings.Watch(ctx, options)
 		},
 	}, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { settings(dataOf(object)) }, UpdateFunc: func(_, object any) { settings(dataOf(object)) },
+		AddFunc: func(object any) { settings(c.dataOf(object)) }, UpdateFunc: func(_, object any) { settings(c.dataOf(object)) },
 	})
 	go leases.RunWithContext(ctx)
 	configs.RunWithContext(ctx)
@@ -53,9 +53,10 @@ func versionOf(object any) string {
 	return lease.GetResourceVersion()
 }
 
-// dataOf returns the data of a ConfigMap that was watched.
-func dataOf(object any) map[string]string {
+// dataOf returns the data of a ConfigMap that was watched, and notes whose it is.
+func (c *Cluster) dataOf(object any) map[string]string {
 	settings, _ := object.(*corev1.ConfigMap) // Nothing else is watched there.
+	c.noteFamily(settings)
 	return settings.Data
 }
 
@@ -65,6 +66,7 @@ func (c *Cluster) Settings(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the settings: %w", err)
 	}
+	c.noteFamily(found)
 	return found.Data, nil
 }
 

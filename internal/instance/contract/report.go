@@ -29,6 +29,16 @@ type Report struct {
 	// Term is that of the leader, and Timeline that of the data.
 	Term     uint64 `json:"term,omitempty"`
 	Timeline uint32 `json:"timeline,omitempty"`
+	// Quorum is, of a primary, what its commits wait for, as 1/2: one of a set of two. The record says
+	// it too; a change of it here tells the manager to look there.
+	Quorum string `json:"quorum,omitempty"`
+	// Cause is, of a primary, why the one before it leads no more, as election.Cause has it; "" if it
+	// does not know. Gap is for how many seconds there was none, as far as it noticed, rounded up.
+	Cause string `json:"cause,omitempty"`
+	Gap   int    `json:"gap,omitempty"`
+	// Lost says, of an instance that led in the term LostTerm and leads no more, why.
+	Lost     string `json:"lost,omitempty"`
+	LostTerm uint64 `json:"lostTerm,omitempty"`
 	// Incarnation is that of the data; "" without data.
 	Incarnation string `json:"incarnation,omitempty"`
 	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.
@@ -36,6 +46,8 @@ type Report struct {
 	// Percent is how far a clone is, and Full how full the volume is, both in steps of five.
 	Percent int `json:"percent,omitempty"`
 	Full    int `json:"full,omitempty"`
+	// FullLog is how full the volume of the log is, in such steps too; 0 without one.
+	FullLog int `json:"fullLog,omitempty"`
 	// Provided is true for a primary that has made the application's role and database.
 	Provided bool `json:"provided,omitempty"`
 	// PendingRestart is true if a parameter takes effect only when the server is started anew.

@@ -33,6 +33,8 @@ type Settings struct {
 	// none.
 	SwitchFrom uint64 `json:"switchFrom,omitempty"`
 	SwitchTo   string `json:"switchTo,omitempty"`
+	// SwitchOnly is true if nobody but SwitchTo may get it: if that can't be, the leader goes on.
+	SwitchOnly bool `json:"switchOnly,omitempty"`
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`

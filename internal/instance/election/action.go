@@ -66,6 +66,10 @@ type WriteRecord struct {
 	// Forced is true for a claim that only AcceptLoss allows, Vacant for one of a record by which
 	// nobody leads.
 	Forced, Vacant bool
+	// Cause is why the leader before a claim leads no more, and Heard when it was last heard; 0 if it
+	// never was.
+	Cause Cause
+	Heard time.Duration
 	// Why says what the write is for.
 	Why string
 }

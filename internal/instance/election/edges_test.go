@@ -198,3 +198,27 @@ func TestLacking(t *testing.T) {
 		t.Errorf("with all writes: %s", said)
 	}
 }
+
+// TestHandsOverToNobodyElse: a leader that may hand over to one member only goes on while that
+// can't take over; one that has to stop hands over to whom it can.
+func TestHandsOverToNobodyElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		preferred  string
+		only, stop bool
+		want       Member
+	}{
+		"to anybody":                {"", false, false, c},
+		"to the preferred one":      {b.Name, false, false, b},
+		"the preferred one is away": {"db-9", false, false, c},
+		"to the only one":           {b.Name, true, false, b},
+		"the only one is away":      {"db-9", true, false, Member{}},
+		"and it has to stop":        {"db-9", true, true, c},
+	} {
+		o := leading()
+		o.Intent = Intent{Stop: test.stop, SwitchTo: true, Preferred: test.preferred, Only: test.only}
+		stop, stops := Decide(o).(StopCleanly)
+		if stops != test.want.HasData() || stops && test.preferred != "" && test.preferred != "db-9" && stop.Successor != test.want {
+			t.Errorf("%s: got %+v", name, Decide(o))
+		}
+	}
+}

@@ -74,12 +74,13 @@ func (o *Observed) Writing(write WriteRecord) {
 		if o.Held.RenewedAt == 0 {
 			// The claim is tried again, perhaps for another reason.
 			o.Held.Claimed, o.Held.Forced, o.Held.Vacant = o.Now, write.Forced, write.Vacant
+			o.Held.Cause, o.Held.Heard = write.Cause, write.Heard
 		}
 		return
 	}
 	o.Held = Held{
 		Term: record.Term, FromSeq: record.Seq, Claimed: o.Now,
-		Promoted: record.Open, Forced: write.Forced, Vacant: write.Vacant,
+		Promoted: record.Open, Forced: write.Forced, Vacant: write.Vacant, Cause: write.Cause, Heard: write.Heard,
 	}
 }
 
@@ -300,8 +301,12 @@ func (o *Observed) Publishing() { o.Held.PublishAt = o.Now }
 
 // PublishedAddress notes that the address of our term is in the EndpointSlice.
 func (o *Observed) PublishedAddress(term uint64) {
-	if o.Held.Term == term {
-		o.Held.Published = true
+	if o.Held.Term != term {
+		return
+	}
+	o.Held.Published = true
+	if o.Held.Heard != 0 && o.Held.Gap == 0 {
+		o.Held.Gap = o.Now - o.Held.Heard
 	}
 }
 

@@ -149,7 +149,11 @@ func (o *Observed) successor() Member {
 		if !peer.Near || o.Now-peer.StreamedAt >= silent || !slices.Contains(record.newest().Set, member) {
 			continue
 		}
-		if !found.HasData() || member.Name == o.Intent.Preferred {
+		isPreferred := member.Name == o.Intent.Preferred
+		if o.Intent.Only && !o.Intent.Stop && !isPreferred {
+			continue
+		}
+		if !found.HasData() || isPreferred {
 			found = member
 		}
 	}

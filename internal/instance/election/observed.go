@@ -188,6 +188,11 @@ type Held struct {
 	Forced bool
 	// Vacant is true if nobody led by the record that the claim replaced.
 	Vacant bool
+	// Cause is why the leader before leads no more, and Heard when it was last heard; 0 if it never
+	// was. Gap is the time from then until the address of this term was published.
+	Cause Cause
+	Heard time.Duration
+	Gap   time.Duration
 	// RequestedAt is when the promises were last asked for.
 	RequestedAt time.Duration
 	// Published is true once the address of this term is in the EndpointSlice, PublishAt when that
@@ -206,9 +211,10 @@ type Intent struct {
 	// Stop is true after SIGTERM: the leader hands over, and the program ends.
 	Stop bool
 	// SwitchTo is true if the leader shall hand over and stay as a standby; Preferred is the name
-	// of the successor, or "".
+	// of the successor, or "". If Only is true, nobody else may get it, unless the leader has to stop.
 	SwitchTo  bool
 	Preferred string
+	Only      bool
 }
 
 // Observed is all that an instance knows when it decides. Only the methods in inputs.go change it.

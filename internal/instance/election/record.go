@@ -70,6 +70,21 @@ func (r Record) newest() Rule {
 	return r.Rules[len(r.Rules)-1]
 }
 
+// Quorum returns what a commit waits for: at least so many members of a set of that size. Of
+// several rules, the weakest counts: writes may be acknowledged under each. It is 0 of 0 if commits
+// wait for nobody.
+func (r Record) Quorum() (acks, of int) {
+	for i, rule := range r.Rules {
+		if rule.WaitsForNobody() {
+			return 0, 0
+		}
+		if i == 0 || rule.Acks < acks || rule.Acks == acks && len(rule.Set) > of {
+			acks, of = rule.Acks, len(rule.Set)
+		}
+	}
+	return acks, of
+}
+
 // olderThan reports whether the record is older than something that was seen.
 func (r Record) olderThan(seen Seen) bool {
 	return r.Term < seen.Term || r.Term == seen.Term && r.Seq < seen.Seq

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -103,4 +104,20 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("read and written again: %s, %v, was %s", written, err, text)
 		}
 	})
+}
+
+// TestQuorum: of several rules, the weakest says what a commit waits for.
+func TestQuorum(t *testing.T) {
+	one, two := Rule{a, []Member{b, c}, 1, false}, Rule{a, []Member{b, c}, 2, false}
+	for want, rules := range map[string][]Rule{
+		"0 of 0": {one, {Leader: a}}, "1 of 2": {two, one}, "2 of 2": {two}, "1 of 1": {{a, []Member{b}, 1, false}},
+	} {
+		acks, of := Record{Rules: rules}.Quorum()
+		if got := fmt.Sprintf("%d of %d", acks, of); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if acks, of := (Record{Rules: []Rule{{a, []Member{b, c}, 1, true}}}).Quorum(); acks != 0 || of != 0 {
+		t.Errorf("asynchronous: %d of %d", acks, of)
+	}
 }

@@ -313,8 +313,9 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	if base.Handover != nil && base.Handover.To != o.Me {
 		record.Handover = nil
 	}
+	cause, heard := o.cause(base, forced)
 	return WriteRecord{
-		Record: record, Version: o.Record.Version, Forced: forced,
+		Record: record, Version: o.Record.Version, Forced: forced, Cause: cause, Heard: heard,
 		Vacant: o.isVacant(), Why: "standing for a new term",
 	}
 }

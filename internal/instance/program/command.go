@@ -50,8 +50,9 @@ type options struct {
 	// database, namespace, pod and podUID say which instance this is.
 	database, namespace, pod, podUID string
 	engine                           string
-	volume, run, certificates        string
-	application                      string
+	// walVolume is "" if the data have their log with them.
+	volume, walVolume, run, certificates string
+	application                          string
 	// listen is the address of the server and of the peers, advertise the one that is published.
 	listen, advertise string
 	port, peerPort    int
@@ -94,6 +95,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.podUID, "pod-uid", "", "uid of this pod")
 	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL)
 	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
+	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a volume of its own for the server's log; with the data if empty")
 	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
 	flags.StringVar(&o.application, "application", "/etc/mainstay/application",

@@ -26,6 +26,7 @@ func isCounter(name string) bool { return strings.HasSuffix(name, "_total") }
 var (
 	databaseLabel = Label{"postgresql", "name of the PostgreSQL"}
 	memberLabel   = Label{"member", "pod of the replica"}
+	volumeLabel   = Label{"volume", "`data`, or `wal` for that of spec.walStorage"}
 	nameLabel     = Label{"datname", "database in the server: the first 100 that were made"}
 )
 
@@ -56,9 +57,9 @@ func instanceMetrics() []Metric {
 		{Name: "mainstay_instance_fences_total", Help: "How often the server was killed while it led, so that it could not take writes any more, since " +
 			"the program began.", Normal: "0. One after the primary was cut off from the other instances, or stopped."},
 		{Name: "mainstay_instance_volume_used_bytes", Help: "Used bytes of the volume's file system; missing while it does not answer.",
-			Normal: "At most 85 % of the size: then the server needs more."},
+			Normal: "At most 85 % of the size: then the server needs more.", Labels: []Label{volumeLabel}},
 		{Name: "mainstay_instance_volume_size_bytes", Help: "Bytes of the volume's file system that may be used in all; missing while it does not answer.",
-			Normal: "spec.storage, less what the file system needs."},
+			Normal: "spec.storage or spec.walStorage.size, less what the file system needs.", Labels: []Label{volumeLabel}},
 	}
 }
 

@@ -20,7 +20,9 @@ type measured struct {
 	// statistics asks the server, and usage the volume: each may take long.
 	statistics func(context.Context) (statistics postgres.Statistics, answers bool, err error)
 	usage      func() (used, size uint64, err error)
-	events     *events
+	// logUsage asks the volume of the log; it is 0 of 0 if there is none, and may be nil.
+	logUsage func() (used, size uint64, err error)
+	events   *events
 	// database is the name of the database's object.
 	database string
 	log      logr.Logger
@@ -87,30 +89,38 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 	c.collectServer(ctx, add)
 	select {
 	case found := <-measuring:
-		if found.err == nil {
-			add("mainstay_instance_volume_used_bytes", float64(found.used))
-			add("mainstay_instance_volume_size_bytes", float64(found.size))
+		for _, one := range found {
+			add("mainstay_instance_volume_used_bytes", float64(one.used), one.volume)
+			add("mainstay_instance_volume_size_bytes", float64(one.size), one.volume)
 		}
 	case <-ctx.Done():
 	}
 }
 
 type usage struct {
+	volume     string
 	used, size uint64
-	err        error
 }
 
-// measureVolume asks the volume, beside what else is collected. A volume that does not answer is
-// not asked by each scrape anew.
-func (c *collector) measureVolume() <-chan usage {
-	answer := make(chan usage, 1)
+// measureVolume asks the volumes, beside what else is collected. One that does not answer is not
+// asked by each scrape anew; what can't be measured is left out.
+func (c *collector) measureVolume() <-chan []usage {
+	answer := make(chan []usage, 1)
 	if c.usageBusy.Swap(true) {
 		return answer
 	}
 	go func() {
 		defer c.usageBusy.Store(false)
-		used, size, err := c.usage()
-		answer <- usage{used, size, err}
+		var all []usage
+		if used, size, err := c.usage(); err == nil {
+			all = append(all, usage{"data", used, size})
+		}
+		if c.logUsage != nil {
+			if used, size, err := c.logUsage(); err == nil && size > 0 {
+				all = append(all, usage{"wal", used, size})
+			}
+		}
+		answer <- all
 	}()
 	return answer
 }

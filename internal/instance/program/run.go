@@ -139,7 +139,7 @@ func configOf(settings contract.Settings, pod string) instance.Config {
 	return instance.Config{
 		Election:   settings.Election(),
 		Others:     slices.DeleteFunc(slices.Clone(settings.Pods), func(name string) bool { return name == pod }),
-		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, Parameters: settings.Parameters,
+		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, SwitchOnly: settings.SwitchOnly, Parameters: settings.Parameters,
 	}
 }
 
@@ -256,7 +256,7 @@ func (p *parts) measured(of observed, database string) measured {
 	return measured{
 		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
 		needed:     func() int { return int(p.needed.Load()) },
-		statistics: p.engine.Statistics, usage: p.volume.Usage, events: &p.events, database: database, log: p.log,
+		statistics: p.engine.Statistics, usage: p.volume.Usage, logUsage: p.volume.LogUsage, events: &p.events, database: database, log: p.log,
 	}
 }
 
@@ -290,7 +290,7 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 	if p.certificates, err = peers.LoadCertificates(o.certificates); err != nil {
 		return nil, err
 	}
-	if p.volume, err = volume.Open(o.volume); err != nil {
+	if p.volume, err = volume.Open(o.volume, o.walVolume); err != nil {
 		return nil, err
 	}
 	if p.supervisor, err = supervise.New(p.volume.Lock(), clock.RealClock{}); err != nil {
@@ -309,7 +309,7 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 	}
 	p.engine = server.New(server.Options{
 		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
-		Me: p.member, Members: p.members, Environment: o.environment, Log: os.Stdout,
+		Me: p.member, Members: p.members, NewLog: p.volume.NewLog, Environment: o.environment, Log: os.Stdout,
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return p, nil

@@ -9,6 +9,9 @@
 //	data/          the data that count: server/ is the server's, incarnation says whose they are
 //	new/           data that are being made; they count once incarnation is there
 //	old/           the data before those, until the new are healthy
+//
+// The server's log may have a volume of its own: then the log of each of these data is a directory
+// there, to which a symbolic link leads.
 package volume
 
 import (
@@ -49,6 +52,8 @@ const maxFileBytes = 64 << 10
 // Save by one at a time.
 type Volume struct {
 	path string
+	// log is the root of the volume of the log; "" if the data have it with them.
+	log  string
 	lock *os.File
 	// data is held while the directories of the data are changed. A Save does not wait for that.
 	data sync.Mutex
@@ -67,8 +72,8 @@ type Contents struct {
 
 // Open locks the volume, and finishes a change of the data that a crash interrupted. It fails if
 // another program has the volume, or if something is there that is not ours: nothing is changed
-// then.
-func Open(path string) (*Volume, error) {
+// then. log is the volume of the server's log, "" if there is none; the lock is for both.
+func Open(path, log string) (*Volume, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the volume: %w", err)
@@ -91,8 +96,12 @@ func Open(path string) (*Volume, error) {
 		}
 		return nil, fmt.Errorf("locking the volume: %w", err)
 	}
-	v := &Volume{path: path, lock: lock}
-	if err := errors.Join(v.finishSwitch(), v.Abandon()); err != nil {
+	v := &Volume{path: path, log: log, lock: lock}
+	if err := v.checkLog(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	if err := errors.Join(v.finishSwitch(), v.Abandon(), v.dropUnusedLogs()); err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
@@ -121,9 +130,19 @@ func (v *Volume) Server() string { return filepath.Join(v.path, dataDirectory, s
 
 // Full returns how full the file system is for this program, in percent; 0 if that can't be found
 // out.
-func (v *Volume) Full() int {
+func (v *Volume) Full() int { return full(v.path) }
+
+// FullLog is that of the volume of the log; 0 without one.
+func (v *Volume) FullLog() int {
+	if v.log == "" {
+		return 0
+	}
+	return full(v.log)
+}
+
+func full(path string) int {
 	var stat unix.Statfs_t
-	if err := unix.Statfs(v.path, &stat); err != nil || stat.Blocks == 0 {
+	if err := unix.Statfs(path, &stat); err != nil || stat.Blocks == 0 {
 		return 0
 	}
 	used := stat.Blocks - stat.Bfree
@@ -204,7 +223,7 @@ func (v *Volume) SaveSettings(text string) error {
 func (v *Volume) Prepare() (string, error) {
 	v.data.Lock()
 	defer v.data.Unlock()
-	if err := os.RemoveAll(filepath.Join(v.path, newDirectory)); err != nil {
+	if err := errors.Join(v.remove(newDirectory), v.dropUnusedLogs()); err != nil {
 		return "", fmt.Errorf("removing what an earlier attempt left: %w", err)
 	}
 	directory := filepath.Join(v.path, newDirectory, serverDirectory)
@@ -222,7 +241,7 @@ func (v *Volume) Abandon() error {
 	if !v.exists(dataDirectory) && v.exists(filepath.Join(newDirectory, incarnationFile)) {
 		return nil // They are the only ones, and complete.
 	}
-	if err := os.RemoveAll(filepath.Join(v.path, newDirectory)); err != nil {
+	if err := v.remove(newDirectory); err != nil {
 		return fmt.Errorf("removing new data that are not complete: %w", err)
 	}
 	return v.discard()
@@ -251,9 +270,16 @@ func (v *Volume) Adopt() (string, error) {
 	return incarnation, v.finishSwitch()
 }
 
-// flush writes all that the server's programs wrote to the disk.
+// flush writes all that the server's programs wrote to the disks.
 func (v *Volume) flush() error {
-	directory, err := os.Open(v.path)
+	if v.log == "" {
+		return flush(v.path)
+	}
+	return errors.Join(flush(v.log), flush(v.path))
+}
+
+func flush(path string) error {
+	directory, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("flushing the new data: %w", err)
 	}
@@ -311,7 +337,7 @@ func (v *Volume) DropOld() error {
 }
 
 func (v *Volume) discard() error {
-	if err := os.RemoveAll(filepath.Join(v.path, discarded)); err != nil {
+	if err := v.remove(discarded); err != nil {
 		return fmt.Errorf("removing data that count no more: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package volume
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 func open(t *testing.T, path string) *Volume {
 	t.Helper()
-	v, err := Open(path)
+	v, err := Open(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestWhatAVolumeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
 			c.spoil(t, path)
-			v, err := Open(path)
+			v, err := Open(path, "")
 			if err == nil {
 				_, err = v.Load()
 			}
@@ -230,5 +231,127 @@ func TestIncarnation(t *testing.T) {
 		if isIncarnation(wrong) {
 			t.Errorf("%q is taken for one", wrong)
 		}
+	}
+}
+
+// logsOf are the two volumes of an instance whose log is on one of its own.
+type logsOf struct {
+	*testing.T
+	data, logs string
+}
+
+func (l logsOf) open() *Volume {
+	l.Helper()
+	v, err := Open(l.data, l.logs)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return v
+}
+
+// prepare begins to make data, and returns their log.
+func (l logsOf) prepare(v *Volume) string {
+	l.Helper()
+	directory, err := v.Prepare()
+	if err != nil {
+		l.Fatal(err)
+	}
+	log := v.NewLog()
+	if err := os.Mkdir(log, 0o700); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.Symlink(log, filepath.Join(directory, "pg_wal")); err != nil {
+		l.Fatal(err)
+	}
+	return log
+}
+
+func (l logsOf) adopt(v *Volume) {
+	l.Helper()
+	if _, err := v.Adopt(); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// has checks which logs there are after what happened.
+func (l logsOf) has(what string, want ...string) {
+	l.Helper()
+	entries, err := filepath.Glob(filepath.Join(l.logs, "*"))
+	if slices.Sort(want); err != nil || !slices.Equal(entries, want) {
+		l.Errorf("%s: the volume has %v, want %v", what, entries, want)
+	}
+}
+
+// TestLogOfItsOwn: the log on a volume of its own lives and goes with its data, whatever was
+// interrupted.
+func TestLogOfItsOwn(t *testing.T) {
+	both := logsOf{t, t.TempDir(), t.TempDir()}
+	v := both.open()
+	first := both.prepare(v)
+	both.adopt(v)
+	write(t, filepath.Join(v.Server(), "pg_wal", "file"), "log")
+	half := both.prepare(v)
+	both.has("data are made anew", first, half)
+	_ = v.Close()
+	v = both.open()
+	both.has("that was interrupted", first)
+	if err := os.Mkdir(v.NewLog(), 0o700); err != nil { // and again, before it was linked
+		t.Fatal(err)
+	}
+	second := both.prepare(v)
+	both.has("and tried again", first, second)
+	both.adopt(v)
+	both.has("the data before stay", first, second)
+	if err := v.DropOld(); err != nil {
+		t.Fatal(err)
+	}
+	both.has("the new ones are healthy", second)
+	if used, size, err := v.LogUsage(); err != nil || size == 0 || used > size || v.FullLog() > 100 {
+		t.Errorf("%d of %d, %v", used, size, err)
+	}
+	_ = v.Close()
+}
+
+// TestForeignLogIsRefused: data are taken up with their own log only, and what is refused stays.
+func TestForeignLogIsRefused(t *testing.T) {
+	both := logsOf{t, t.TempDir(), t.TempDir()}
+	v := both.open()
+	log := both.prepare(v)
+	both.adopt(v)
+	_ = v.Close()
+	write(t, filepath.Join(log, "file"), "log")
+	for name, test := range map[string]struct{ log, want string }{
+		"without it":          {"", "set spec.walStorage as it was"},
+		"with another one":    {t.TempDir(), "is another's or was made anew"},
+		"with a foreign one":  {foreignLog(t), "is not Mainstay's"},
+		"with one that lacks": {filepath.Join(t.TempDir(), "lacks"), "reading the volume of the log"},
+	} {
+		if v, err := Open(both.data, test.log); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, %v", name, v, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(log, "file")); err != nil || string(text) != "log" {
+		t.Errorf("what was refused was changed: %v", err)
+	}
+}
+
+func foreignLog(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir()
+	write(t, filepath.Join(path, "mine"), "")
+	return path
+}
+
+// TestLogWithTheData: data that have their log with them are not taken up with a volume for it.
+func TestLogWithTheData(t *testing.T) {
+	path := t.TempDir()
+	v := open(t, path)
+	made(t, v, "data")
+	if v.NewLog() != "" || v.FullLog() != 0 {
+		t.Error("a volume without a log has one")
+	}
+	_ = v.Close()
+	if _, err := Open(path, t.TempDir()); err == nil || !strings.Contains(err.Error(), "leave spec.walStorage out") {
+		t.Errorf("got %v", err)
 	}
 }

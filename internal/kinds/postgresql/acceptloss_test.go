@@ -18,7 +18,10 @@ func TestAcceptLossOfAnotherTerm(t *testing.T) {
 		db := newDatabase(replicas(3), func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = accepted })
 		db.Status.FirstReadyTime = new(metav1.NewTime(noon))
 		observed := aged(says(running(db, 3), 0, contract.Report{State: "Waiting"})).with(db, election.Record{Term: 6})
-		status, _ := Status(db, observed, Decision{Replicas: 3}, plan.Result{})
+		status, after := Status(db, observed, Decision{Replicas: 3}, plan.Result{})
+		if after == 0 || after > readAgain || status.Term != 6 {
+			t.Errorf("%d: the term is %d, and the Lease is read again after %s", accepted, status.Term, after)
+		}
 		for _, kind := range []string{"Ready", "Writable"} {
 			said := condition(status, kind).Message
 			if strings.Contains(said, "spec.failover.acceptLoss is") != want || want && !strings.Contains(said, "the term is 6") {

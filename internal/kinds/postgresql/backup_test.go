@@ -62,7 +62,7 @@ func TestBackupUnavailable(t *testing.T) {
 	if ready := condition(status, "Ready"); ready.Status != "True" || status.Phase != databasev1.PhaseRunning {
 		t.Errorf("got %s, %+v", status.Phase, ready)
 	}
-	if got := Warn(wanted); len(got) != 1 || !strings.Contains(got[0], "nothing is backed up") {
+	if got := Warn(wanted, nil); len(got) != 1 || !strings.Contains(got[0], "nothing is backed up") {
 		t.Errorf("got %q", got)
 	}
 	status, _ = Status(unwanted, aged(running(unwanted, 1)), Decision{Replicas: 1}, plan.Result{})

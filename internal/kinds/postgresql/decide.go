@@ -24,9 +24,10 @@ type Decision struct {
 	// spec says.
 	Pods []string
 	// SwitchFrom is the term whose leader shall hand over, and SwitchTo to whom; 0 and "" if none
-	// shall.
+	// shall. If SwitchOnly is true, nobody else may get it.
 	SwitchFrom uint64
 	SwitchTo   string
+	SwitchOnly bool
 	// Switchover is what the status is to remember of spec.switchoverAt; nil is what it does.
 	Switchover *Switchover
 	// Notice says what a handover on request waits for; "" if none waits.
@@ -97,7 +98,7 @@ func begin(db *databasev1.PostgreSQL, observed Observed, decided Decision) Decis
 		return decided
 	}
 	for ordinal := range MaxReplicas {
-		if observed.volume(db, ordinal) != nil && ordinal >= int(decided.Replicas) {
+		if observed.claim(db, VolumeName(db.Name, ordinal)) != nil && ordinal >= int(decided.Replicas) {
 			decided.Replicas = int32(ordinal) + 1 //nolint:gosec // it is at most MaxReplicas
 			decided.Pods = podNames(db.Name, decided.Replicas)
 		}
@@ -128,7 +129,7 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 			decided.Waits = fmt.Sprintf("%s, which is to go, waits for a replica that stays and receives", holder)
 			return decided
 		}
-		decided.SwitchFrom = record.Term
+		decided.SwitchFrom, decided.SwitchOnly = record.Term, true
 		decided.Waits = fmt.Sprintf("%s, which is to go, hands over to another instance", holder)
 		return decided
 	}

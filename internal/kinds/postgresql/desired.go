@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -30,6 +29,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	wanted := plan.Plan{Withhold: db.Spec.Paused}
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	add(plan.Child{Object: certificates(db, observed), Uncached: true})
+	add(plan.Child{Object: authority(db, observed)})
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: metricsSecret(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: settings(db, decided)})
@@ -53,38 +53,26 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 		return wanted
 	}
 	addVolumes(&wanted, db, observed, int(decided.Replicas))
-	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: volumesOf(db, decided)})
+	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: neededByPods(db, decided)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: budget(db)})
 	}
 	return wanted
 }
 
-// addVolumes adds the claims of so many instances, and those that there are already of others: what
-// is no child would be deleted, and spec.deletionPolicy is about the deletion of the PostgreSQL. A
-// claim that no instance uses keeps its size.
-func addVolumes(to *plan.Plan, db *databasev1.PostgreSQL, observed Observed, used int) {
-	for ordinal := range MaxReplicas {
-		claim, found := volume(db, ordinal), observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal))]
-		if ordinal >= used {
-			unused, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
-			if !isClaim || found.Ownership != plan.Ours || unused.DeletionTimestamp != nil {
-				continue
-			}
-			claim.Spec.Resources.Requests = unused.Spec.Resources.Requests
-		}
-		to.Children = append(to.Children, plan.Child{
-			Object: claim, Retain: db.Spec.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true,
-		})
+// neededByPods are the children without which no pod may start: with another's volume, it would
+// find data of another database; with another's Lease, Secret or account, it would write, serve or
+// use what is not its own.
+func neededByPods(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
+	account := AccountName(db.Name)
+	refs := []plan.Ref{
+		Ref(db, "Secret", CertificatesName(db.Name)), Ref(db, "Secret", ApplicationName(db.Name)), Ref(db, "Secret", MetricsName(db.Name)),
+		Ref(db, "ConfigMap", contract.SettingsName(db.Name)), Ref(db, "ServiceAccount", account), Ref(db, "Role", account),
+		Ref(db, "RoleBinding", account), Ref(db, "Lease", db.Name), Ref(db, "EndpointSlice", contract.WriteServiceName(db.Name)),
+		Ref(db, "Service", contract.PeerServiceName(db.Name)),
 	}
-}
-
-// volumesOf are the claims without which no pod may start: with another's, it would find data of
-// another database.
-func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
-	var refs []plan.Ref
-	for ordinal := range int(decided.Replicas) {
-		refs = append(refs, Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal)))
+	for _, claim := range claims(db, decided) {
+		refs = append(refs, Ref(db, "PersistentVolumeClaim", claim.Name))
 	}
 	return refs
 }
@@ -92,6 +80,15 @@ func volumesOf(db *databasev1.PostgreSQL, decided Decision) []plan.Ref {
 func certificates(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: childMeta(db, CertificatesName(db.Name)), Type: corev1.SecretTypeOpaque, Data: observed.Certificates,
+	}
+}
+
+// authority is what a client needs to know that it talks to this database: public, for those that
+// may not read Secrets. It is no part of the application's Secret, which is made once: authorities
+// change.
+func authority(db *databasev1.PostgreSQL, observed Observed) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: childMeta(db, AuthorityName(db.Name)), Data: map[string]string{AuthorityKey: string(observed.Certificates[AuthorityKey])},
 	}
 }
 
@@ -127,7 +124,7 @@ func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 	told := contract.Settings{
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, Parameters: parameters(db),
+		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, SwitchOnly: decided.SwitchOnly, Parameters: parameters(db),
 	}
 	if told.Pods = decided.Pods; len(told.Pods) == 0 {
 		told.Pods = podNames(db.Name, db.Spec.Replicas)
@@ -178,27 +175,6 @@ func desiredServices(db *databasev1.PostgreSQL) []*corev1.Service {
 	return all
 }
 
-// volume is the claim of an instance. It consents to be taken over by a later PostgreSQL of the
-// name, so that retained data are taken up again.
-func volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
-	meta := childMeta(db, VolumeName(db.Name, ordinal))
-	meta.Annotations = naming.Merged(meta.Annotations, consent(db))
-	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(db, db.Spec.Storage)}
-}
-
-// consent allows the PostgreSQL to take over the claim that has it as annotations.
-func consent(db *databasev1.PostgreSQL) map[string]string {
-	return map[string]string{api.AnnotationAdopt: "PostgreSQL/" + db.Name}
-}
-
-func claimOf(db *databasev1.PostgreSQL, size resource.Quantity) corev1.PersistentVolumeClaimSpec {
-	return corev1.PersistentVolumeClaimSpec{
-		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		StorageClassName: db.Spec.StorageClassName,
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
-	}
-}
-
 // budget lets a drain evict one instance at a time.
 func budget(db *databasev1.PostgreSQL) *policyv1.PodDisruptionBudget {
 	most, always := intstr.FromInt32(1), policyv1.AlwaysAllow
@@ -217,18 +193,11 @@ func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision)
 	live, template := observed.statefulSet(db), podTemplate(db, observed)
 	meta := childMeta(db, db.Name)
 	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: keepProgram(&template, live)})
-	claims := []corev1.PersistentVolumeClaim{{
-		ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Annotations: consent(db)}, Spec: claimOf(db, db.Spec.Storage),
-	}}
-	if live != nil && len(live.Spec.VolumeClaimTemplates) > 0 {
-		claims[0].Annotations = live.Spec.VolumeClaimTemplates[0].Annotations
-		claims[0].Spec = claimOf(db, *live.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage())
-	}
 	return &appsv1.StatefulSet{
 		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &decided.Replicas, ServiceName: contract.PeerServiceName(db.Name),
-			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claims,
+			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claimTemplates(db, live),
 			// All start at once: they elect who leads. None is replaced but by Decide.
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
@@ -275,10 +244,14 @@ func keepProgram(template *corev1.PodTemplateSpec, live *appsv1.StatefulSet) str
 
 // arguments of the program in the pod.
 func arguments(db *databasev1.PostgreSQL) []string {
-	return []string{
+	all := []string{
 		"run", "--database=" + db.Name, "--namespace=" + db.Namespace, "--pod=$(POD_NAME)", "--pod-uid=$(POD_UID)", "--advertise=$(POD_IP)",
 		"--volume=" + dataPath, "--run=" + runPath, "--certificates=" + certificatesPath + "/$(POD_NAME)",
 		fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--peer-port=%d", peerPort), fmt.Sprintf("--probes=:%d", probePort),
 		fmt.Sprintf("--metrics=:%d", metricsPort), "--metrics-credentials=" + metricsPath,
 	}
+	if db.Spec.WALStorage != nil {
+		all = append(all, "--wal-volume="+walPath)
+	}
+	return all
 }

@@ -37,11 +37,17 @@ func everything(spec *databasev1.PostgreSQLSpec) {
 	spec.Labels, spec.Annotations = databasev1.Labels{"team": "shop"}, databasev1.Annotations{"example.com/owner": "the shop"}
 }
 
+// withWAL puts the log on a volume of its own.
+func withWAL(spec *databasev1.PostgreSQLSpec) {
+	spec.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("5Gi"), StorageClassName: new("fast")}
+}
+
 // TestDesired pins every byte of what is created: a change of a pod template replaces the pods of
 // all databases, so it must not happen unnoticed.
 func TestDesired(t *testing.T) {
 	goldens := map[string]*databasev1.PostgreSQL{
 		"minimal.yaml": newDatabase(), "everything.yaml": newDatabase(everything), "smallest-use.yaml": smallestUse(t),
+		"wal.yaml": newDatabase(withWAL),
 	}
 	for name, db := range goldens {
 		t.Run(name, func(t *testing.T) {
@@ -96,11 +102,18 @@ func child[T plan.Object](t *testing.T, wanted plan.Plan, name string) T {
 // TestInitialise: new data may be made only where there is no volume at all, not even another's.
 func TestInitialise(t *testing.T) {
 	db := newDatabase(replicas(3))
+	for _, claim := range []string{"data-db-2", "wal-db-2"} {
+		checkInitialise(t, db, claim)
+	}
+}
+
+func checkInitialise(t *testing.T, db *databasev1.PostgreSQL, claim string) {
+	t.Helper()
 	for name, ownership := range map[string]plan.Ownership{"none": plan.Absent, "ours": plan.Ours, "foreign": plan.Foreign,
 		"of an earlier one": plan.Consenting} {
 		observed := empty()
 		if ownership != plan.Absent {
-			observed.Children[Ref(db, "PersistentVolumeClaim", "data-db-2")] = plan.Found{
+			observed.Children[Ref(db, "PersistentVolumeClaim", claim)] = plan.Found{
 				Ownership: ownership, Object: &corev1.PersistentVolumeClaim{},
 			}
 		}
@@ -114,12 +127,12 @@ func TestInitialise(t *testing.T) {
 // TestWhatStays: an upgrade of Mainstay changes no pod, and growth does not change the template of
 // claims, which can't be changed.
 func TestWhatStays(t *testing.T) {
-	db := newDatabase()
+	db := newDatabase(withWAL)
 	first := child[*appsv1.StatefulSet](t, Desired(db, empty(), Decision{Replicas: 1}), "db")
 	observed := running(db, 1)
 	observed.Children[Ref(db, "StatefulSet", db.Name)] = plan.Found{Ownership: plan.Ours, Object: first}
 	observed.InstanceImage = "mainstay:2.0"
-	db.Spec.Storage = resource.MustParse("2Gi")
+	db.Spec.Storage, db.Spec.WALStorage = resource.MustParse("2Gi"), &databasev1.WALStorage{Size: resource.MustParse("9Gi"), StorageClassName: new("fast")}
 	wanted := Desired(db, observed, Decision{Replicas: 1})
 	later := child[*appsv1.StatefulSet](t, wanted, "db")
 	if image := later.Spec.Template.Spec.InitContainers[0].Image; image != "mainstay:1.0" {
@@ -127,6 +140,12 @@ func TestWhatStays(t *testing.T) {
 	}
 	if size := later.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage(); size.String() != "1Gi" {
 		t.Errorf("the template of claims has %s", size)
+	}
+	if size := later.Spec.VolumeClaimTemplates[1].Spec.Resources.Requests.Storage(); size.String() != "5Gi" {
+		t.Errorf("the template of claims for the log has %s", size)
+	}
+	if size := child[*corev1.PersistentVolumeClaim](t, wanted, "wal-db-0").Spec.Resources.Requests.Storage(); size.String() != "9Gi" {
+		t.Errorf("the claim for the log has %s", size)
 	}
 	if size := child[*corev1.PersistentVolumeClaim](t, wanted, "data-db-0").Spec.Resources.Requests.Storage(); size.String() != "2Gi" {
 		t.Errorf("the claim has %s", size)
@@ -197,5 +216,27 @@ func TestParameters(t *testing.T) {
 	plain, more, fewer := template(), template(set("max_connections", "50")), template(set("max_connections", "40"))
 	if plain != "" || template(set("work_mem", "5MB")) != "" || more == "" || more == fewer {
 		t.Errorf("got %q, %q, %q", plain, more, fewer)
+	}
+}
+
+// TestPodsNeedWhatIsOurs: a foreign object under the name of anything that pods use keeps them from
+// being made.
+func TestPodsNeedWhatIsOurs(t *testing.T) {
+	db := newDatabase(withWAL)
+	var needs []plan.Ref
+	wanted := Desired(db, empty(), Decision{Replicas: 1})
+	for _, one := range wanted.Children {
+		if _, is := one.Object.(*appsv1.StatefulSet); is {
+			needs = one.Needs
+		}
+	}
+	// What pods do without.
+	others := []string{"ConfigMap db-ca", "Service db-rw", "Service db-ro", "Service db-r", "NetworkPolicy db", "StatefulSet db"}
+	for _, one := range wanted.Children {
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", one.Object), "*v1.")
+		name := kind + " " + one.Object.GetName()
+		if slices.Contains(needs, Ref(db, kind, one.Object.GetName())) == slices.Contains(others, name) {
+			t.Errorf("%s: pods need it: %t", name, !slices.Contains(others, name))
+		}
 	}
 }

@@ -56,8 +56,15 @@ func podNames(database string, count int32) []string {
 // VolumeName is the name of the volume claim of an instance: what a StatefulSet calls it.
 func VolumeName(database string, ordinal int) string { return "data-" + PodName(database, ordinal) }
 
+// WALVolumeName is the name of the volume claim of an instance for the server's log.
+func WALVolumeName(database string, ordinal int) string { return "wal-" + PodName(database, ordinal) }
+
 // CertificatesName is the name of the Secret with the certificates of all instances.
 func CertificatesName(database string) string { return database + "-certificates" }
+
+// AuthorityName is the name of the ConfigMap with the authorities that sign the servers'
+// certificates.
+func AuthorityName(database string) string { return database + "-ca" }
 
 // ApplicationName is the name of the Secret with which an application connects.
 func ApplicationName(database string) string { return database + "-app" }

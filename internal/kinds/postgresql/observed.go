@@ -100,9 +100,9 @@ func (o Observed) statefulSet(db *databasev1.PostgreSQL) *appsv1.StatefulSet {
 	return set
 }
 
-// volume returns the volume claim of an instance; nil if there is none.
-func (o Observed) volume(db *databasev1.PostgreSQL, ordinal int) *corev1.PersistentVolumeClaim {
-	object, _ := o.Children.Get(Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal)))
+// claim returns a volume claim by its name; nil if there is none.
+func (o Observed) claim(db *databasev1.PostgreSQL, name string) *corev1.PersistentVolumeClaim {
+	object, _ := o.Children.Get(Ref(db, "PersistentVolumeClaim", name))
 	claim, _ := object.(*corev1.PersistentVolumeClaim)
 	return claim
 }
@@ -110,9 +110,11 @@ func (o Observed) volume(db *databasev1.PostgreSQL, ordinal int) *corev1.Persist
 // hasVolumes reports whether there is a claim under the name of any instance, whoever's it is.
 func (o Observed) hasVolumes(db *databasev1.PostgreSQL) bool {
 	for ordinal := range MaxReplicas {
-		found, known := o.Children[Ref(db, "PersistentVolumeClaim", VolumeName(db.Name, ordinal))]
-		if known && found.Object != nil && found.Ownership != plan.Absent {
-			return true
+		for _, name := range []string{VolumeName(db.Name, ordinal), WALVolumeName(db.Name, ordinal)} {
+			found, known := o.Children[Ref(db, "PersistentVolumeClaim", name)]
+			if known && found.Object != nil && found.Ownership != plan.Absent {
+				return true
+			}
 		}
 	}
 	return false

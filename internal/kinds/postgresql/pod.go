@@ -12,6 +12,7 @@ import (
 // Volumes of a pod, and where they are.
 const (
 	dataVolume, dataPath                 = "data", "/var/lib/mainstay"
+	walVolume, walPath                   = "wal", "/var/lib/mainstay-wal"
 	runVolume, runPath                   = "run", "/run/mainstay"
 	certificatesVolume, certificatesPath = "certificates", "/etc/mainstay/certificates"
 	applicationVolume, applicationPath   = "application", "/etc/mainstay/application"
@@ -93,7 +94,7 @@ func server(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
 		Resources:       db.Spec.Resources,
 		LivenessProbe:   probe("/livez", 10, 6),
 		ReadinessProbe:  probe("/readyz", 2, 3),
-		VolumeMounts:    mounts(),
+		VolumeMounts:    mounts(db),
 		SecurityContext: secure(),
 	}
 }
@@ -108,8 +109,8 @@ func probe(path string, every, failures int32) *corev1.Probe {
 	}
 }
 
-func mounts() []corev1.VolumeMount {
-	return []corev1.VolumeMount{
+func mounts(db *databasev1.PostgreSQL) []corev1.VolumeMount {
+	all := []corev1.VolumeMount{
 		{Name: dataVolume, MountPath: dataPath}, {Name: runVolume, MountPath: runPath},
 		{Name: certificatesVolume, MountPath: certificatesPath, ReadOnly: true},
 		{Name: applicationVolume, MountPath: applicationPath, ReadOnly: true},
@@ -119,6 +120,10 @@ func mounts() []corev1.VolumeMount {
 		{Name: programVolume, MountPath: "/etc/group", SubPath: "group", ReadOnly: true},
 		{Name: temporaryVolume, MountPath: temporaryPath}, {Name: sharedVolume, MountPath: sharedPath},
 	}
+	if db.Spec.WALStorage != nil {
+		all = append(all, corev1.VolumeMount{Name: walVolume, MountPath: walPath})
+	}
+	return all
 }
 
 func volumes(db *databasev1.PostgreSQL) []corev1.Volume {

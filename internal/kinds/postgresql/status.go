@@ -38,6 +38,8 @@ func Status(
 		status.Primary = about.primary.Pod.Name
 		status.Term = int64(about.primary.Report.Term) //nolint:gosec // terms are below 2^62
 		status.Timeline = int64(about.primary.Report.Timeline)
+	} else if record, known := observed.record(db); known {
+		status.Term = max(status.Term, int64(record.Term)) //nolint:gosec // terms are below 2^62
 	}
 	status.Phase = about.phase(one)
 	after := decided.RequeueAfter
@@ -49,9 +51,14 @@ func Status(
 		after = requeue.Sooner(after, startsFor/2)
 	case databasev1.ReasonSwitchingOver:
 		after = requeue.Sooner(after, switchesFor)
+	case databasev1.ReasonFailingOver:
+		after = requeue.Sooner(after, readAgain)
 	}
 	return status, requeue.Sooner(after, about.evidence().RequeueAfter())
 }
+
+// readAgain is how often the Lease is read while no instance leads: no watch tells of its term.
+const readAgain = 10 * time.Second
 
 // remember keeps of the previous status what nothing else knows: who led before, in which term, and
 // what became of spec.switchoverAt.
@@ -61,9 +68,13 @@ func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
 	if before.Primary != "" && (s.primary == nil || s.primary.Pod.Name != before.Primary) {
 		status.FormerPrimary = before.Primary
 	}
-	status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = before.SwitchoverAt, before.SwitchoverFrom, before.PreferredAt
-	if noted := s.decided.Switchover; noted != nil {
-		status.SwitchoverAt, status.SwitchoverFrom, status.PreferredAt = noted.At, noted.From, noted.PreferredAt
+	switched := noted(s.db)
+	if s.decided.Switchover != nil {
+		switched = *s.decided.Switchover
+	}
+	switched.note(status)
+	if status.PrimaryChange = s.changed(); status.PrimaryChange == nil {
+		status.PrimaryChange = before.PrimaryChange
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -123,21 +124,64 @@ func TestConditions(t *testing.T) {
 		t.Errorf("got %+v", status)
 	}
 	for kind, want := range map[string]string{
-		"Writable": "True Primary", "Durable": "False TooFewInstances", "StorageHealthy": "False NearlyFull", "Paused": "False Active",
+		"Writable": "True Primary", "Durable": "Unknown RecordUnreadable", "StorageHealthy": "False NearlyFull", "Paused": "False Active",
 	} {
 		if got := condition(status, kind); string(got.Status)+" "+got.Reason != want {
 			t.Errorf("%s: got %+v", kind, got)
 		}
 	}
-	db.Spec.Durability = databasev1.DurabilityAsynchronous
-	status, _ = Status(db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{})
-	if got := condition(status, "Durable"); got.Reason != databasev1.ReasonAsynchronous {
-		t.Errorf("asynchronous: %+v", got)
+}
+
+// quorum is a record by which commits wait for so many of the members, under each rule.
+func quorum(rules ...election.Rule) election.Record {
+	member := func(pod string) election.Member { return election.Member{Name: pod, Incarnation: "1"} }
+	record := election.Record{System: "1", Term: 4, Open: true, Holder: election.Holder{Member: member("db-0")}}
+	for _, rule := range rules {
+		made := election.Rule{Leader: member("db-0"), Acks: rule.Acks}
+		for i := range rule.Set {
+			made.Set = append(made.Set, member(PodName("db", i+1)))
+		}
+		record.Rules = append(record.Rules, made)
 	}
-	single := newDatabase()
-	status, _ = Status(single, aged(running(single, 1)), Decision{Replicas: 1}, plan.Result{})
-	if got := condition(status, "Durable"); got.Reason != databasev1.ReasonOneInstance {
-		t.Errorf("one instance: %+v", got)
+	return record
+}
+
+// TestDurable: what commits wait for is what the record says, not what the pods do; the weakest
+// rule counts, and fewer than the spec promises is said.
+func TestDurable(t *testing.T) {
+	set := make([]election.Member, 2)
+	one, alone := election.Rule{Set: set, Acks: 1}, election.Rule{}
+	preferred := func(s *databasev1.PostgreSQLSpec) { s.Durability = databasev1.DurabilityPreferred }
+	asynchronous := func(s *databasev1.PostgreSQLSpec) { s.Durability = databasev1.DurabilityAsynchronous }
+	accepts := func(term int64) func(*databasev1.PostgreSQLSpec) {
+		return func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = term }
+	}
+	whole := func(db *databasev1.PostgreSQL) Observed { return running(db, db.Spec.Replicas) }
+	lonely := func(db *databasev1.PostgreSQL) Observed { return away(away(running(db, 3), 1), 2) }
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed func(*databasev1.PostgreSQL) Observed
+		record   election.Record
+		want     string
+	}{
+		"well": {newDatabase(replicas(3)), whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive"},
+		"the primary alone acknowledges, and replicas say that they follow": {newDatabase(replicas(3), preferred), whole, quorum(alone),
+			"False QuorumReduced a commit waits for 0 of 0 replicas, and spec.durability needs 1"},
+		"it may still acknowledge alone": {newDatabase(replicas(3), preferred), whole, quorum(alone, one), "False QuorumReduced a commit waits for 0 of 0"},
+		"more instances are wanted":      {newDatabase(replicas(5)), whole, quorum(one), "False QuorumReduced a commit waits for 1 of 2 replicas, and spec.durability needs 2"},
+		"writes wait":                    {newDatabase(replicas(3)), lonely, quorum(one), "False TooFewInstances a commit waits for 1 of 2 replicas, and spec.durability needs 1: 0 receive"},
+		"nothing was written yet":        {newDatabase(replicas(3)), whole, election.Record{Initialise: "db-0"}, "False Creating"},
+		"a loss is accepted":             {newDatabase(replicas(3), accepts(4)), whole, quorum(one), "False LossAccepted spec.failover.acceptLoss is 4, which is the present term"},
+		"that of an earlier term":        {newDatabase(replicas(3), accepts(3)), whole, quorum(one), "True Quorum"},
+		"asynchronous":                   {newDatabase(replicas(3), asynchronous), whole, quorum(alone), "False Asynchronous of the replicas, 2 receive"},
+		"one instance":                   {newDatabase(), whole, quorum(alone), "False OneInstance"},
+	} {
+		decided := Decision{Replicas: test.db.Spec.Replicas}
+		status, _ := Status(test.db, aged(test.observed(test.db)).with(test.db, test.record), decided, plan.Result{})
+		got := condition(status, "Durable")
+		if said := string(got.Status) + " " + got.Reason + " " + got.Message; !strings.HasPrefix(said, test.want) {
+			t.Errorf("%s: got %q, want %q", name, said, test.want)
+		}
 	}
 }
 

@@ -19,27 +19,39 @@ func (s *subject) storage() metav1.Condition {
 	is := func(reason, format string, values ...any) metav1.Condition {
 		return conditions.False(databasev1.ConditionStorageHealthy, reason, fmt.Sprintf(format, values...))
 	}
+	kinds := storageKinds(s.db)
 	for _, instance := range s.instances {
-		if instance.Report.Full >= nearlyFull {
-			return is(databasev1.ReasonNearlyFull, "the volume of %s is %d %% full: increase spec.storage", instance.Pod.Name, instance.Report.Full)
+		for i, full := range []int{instance.Report.Full, instance.Report.FullLog} {
+			if i < len(kinds) && full >= nearlyFull {
+				return is(databasev1.ReasonNearlyFull, "%s%s is %d %% full: increase %s", kinds[i].what, instance.Pod.Name, full, kinds[i].field)
+			}
 		}
 	}
-	size := s.db.Spec.Storage
 	for ordinal := range int(s.db.Spec.Replicas) {
-		claim := s.observed.volume(s.db, ordinal)
-		if claim == nil {
-			continue
-		}
-		asked, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
-		if refusal := s.refusal(VolumeName(s.db.Name, ordinal)); refusal != "" && asked.Cmp(size) < 0 {
-			return is(databasev1.ReasonCantGrow, "the volume of %s can't grow from %s to %s: %s", PodName(s.db.Name, ordinal), asked, size.String(),
-				refusal)
-		}
-		if claim.Status.Phase == corev1.ClaimBound && has.Cmp(size) < 0 {
-			return is(databasev1.ReasonResizing, "the volume of %s has %s, and will have %s", PodName(s.db.Name, ordinal), has, size.String())
+		for _, kind := range kinds {
+			if reason, message := s.grows(kind, ordinal); reason != "" {
+				return is(reason, "%s", message)
+			}
 		}
 	}
 	return conditions.True(databasev1.ConditionStorageHealthy, databasev1.ReasonEnoughSpace, "no volume is nearly full")
+}
+
+// grows says that a volume does not have the desired size, and why; "" if it has.
+func (s *subject) grows(kind storageKind, ordinal int) (reason, message string) {
+	name := kind.claim(s.db.Name, ordinal)
+	claim := s.observed.claim(s.db, name)
+	if claim == nil {
+		return "", ""
+	}
+	asked, has, of := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage(), kind.what+PodName(s.db.Name, ordinal)
+	if refusal := s.refusal(name); refusal != "" && asked.Cmp(kind.size) < 0 {
+		return databasev1.ReasonCantGrow, fmt.Sprintf("%s can't grow from %s to %s: %s", of, asked, kind.size.String(), refusal)
+	}
+	if claim.Status.Phase == corev1.ClaimBound && has.Cmp(kind.size) < 0 {
+		return databasev1.ReasonResizing, fmt.Sprintf("%s has %s, and will have %s", of, has, kind.size.String())
+	}
+	return "", ""
 }
 
 // refusal returns why the API server has refused to change a claim; "" if it has not. The first

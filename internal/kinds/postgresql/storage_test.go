@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -98,6 +99,26 @@ func TestNoVolumeGoes(t *testing.T) {
 		}
 		if got := strings.Join(sizes, " "); got != test.sizes {
 			t.Errorf("%s: claims of %s are written: want %s", name, got, test.sizes)
+		}
+	}
+}
+
+// TestStorageOfTheLog: the volume of the log is told of as that of the data is.
+func TestStorageOfTheLog(t *testing.T) {
+	db := newDatabase(withWAL)
+	full := says(running(db, 1), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Full: 80, FullLog: 90})
+	grows := running(db, 1)
+	grows.Children[Ref(db, "PersistentVolumeClaim", "wal-db-0")] = plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{
+		Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: storageOf("5Gi")}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageOf("1Gi")},
+	}}
+	for want, observed := range map[string]Observed{
+		"NearlyFull the volume of the log of db-0 is 90 % full: increase spec.walStorage.size": full,
+		"Resizing the volume of the log of db-0 has 1Gi, and will have 5Gi":                    grows,
+	} {
+		status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		if got := condition(status, "StorageHealthy"); got.Reason+" "+got.Message != want {
+			t.Errorf("got %s %s, want %s", got.Reason, got.Message, want)
 		}
 	}
 }

@@ -254,26 +254,3 @@ func (s *subject) writable() metav1.Condition {
 	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.primary.Pod.Name+" takes writes")
 }
-
-// durable says whether what is acknowledged survives the loss of an instance.
-func (s *subject) durable() metav1.Condition {
-	receiving := 0
-	for _, instance := range s.instances {
-		if instance.IsReady() && s.primary != nil && instance.Pod != s.primary.Pod && instance.Report.Term == s.primary.Report.Term {
-			receiving++
-		}
-	}
-	needed := int(s.db.Spec.Replicas) / 2
-	message := fmt.Sprintf("of the replicas, %d receive what the primary writes; a commit waits for %d", receiving, needed)
-	switch {
-	case s.db.Spec.Replicas == 1:
-		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonOneInstance,
-			"there is one instance: what its volume loses is lost")
-	case s.db.Spec.Durability == databasev1.DurabilityAsynchronous:
-		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonAsynchronous, fmt.Sprintf(
-			"of the replicas, %d receive what the primary writes; a commit waits for none: what they lack is lost in a failover", receiving))
-	case receiving < max(needed, 1):
-		return conditions.False(databasev1.ConditionDurable, databasev1.ReasonTooFewInstances, message)
-	}
-	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, message)
-}

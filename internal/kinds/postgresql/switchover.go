@@ -5,25 +5,39 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
-// Switchover is what is known of handovers on request: the last spec.switchoverAt that was carried
-// out, the term whose primary is handing over, 0 if none is, and when one to spec.preferredPrimary
-// was last begun.
+// Switchover is what is known of handovers on request, as the status has it.
 type Switchover struct {
-	At          *metav1.Time
-	From        int64
-	PreferredAt *metav1.Time
+	// At is the last spec.switchoverAt that was carried out.
+	At *metav1.Time
+	// From is the term whose primary is handing over, 0 if none is, and For the spec.switchoverAt for
+	// which it does; nil for spec.preferredPrimary.
+	From int64
+	For  *metav1.Time
+	// PreferredTerm is up to which term the primary is not asked to hand over to
+	// spec.preferredPrimary again, for the spec of PreferredGeneration.
+	PreferredTerm, PreferredGeneration int64
+}
+
+// noted returns what the status says.
+func noted(db *databasev1.PostgreSQL) Switchover {
+	status := &db.Status
+	return Switchover{status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor, status.PreferredTerm, status.PreferredGeneration}
+}
+
+// note writes it into the status.
+func (s Switchover) note(status *databasev1.PostgreSQLStatus) {
+	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = s.At, s.From, s.For
+	status.PreferredTerm, status.PreferredGeneration = s.PreferredTerm, s.PreferredGeneration
 }
 
 // switchover lets the primary hand over, once for each spec.switchoverAt:
@@ -33,19 +47,19 @@ type Switchover struct {
 //	the database was never ready                    the time counts as carried out
 //	there is no primary, or pods are replaced       it waits
 //	no term is noted, and no replica is ready       it waits
-//	no term is noted                                the primary's term is noted
-//	the primary's term is later                     the time counts as carried out
+//	no term is noted                                the primary's term is noted, and the time
+//	the primary's term is later                     the noted time counts as carried out
 //	only the preferred one was to lead, and can't   it is called off
 //	the noted term is the primary's                 it is told to hand over
 //
-// The term is noted in the status before the primary is told, so that after a crash between any two
-// writes nobody hands over twice.
+// Term and time are noted in the status before the primary is told, so that after a crash between
+// any two writes nobody hands over twice. A time that comes while another is being carried out has
+// its turn after that.
 func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
-	wanted, from := db.Spec.SwitchoverAt, db.Status.SwitchoverFrom
-	primary := primaryOf(instances)
-	note := Switchover{db.Status.SwitchoverAt, from, db.Status.PreferredAt}
+	note := noted(db)
+	wanted, from, primary := db.Spec.SwitchoverAt, note.From, primaryOf(instances)
 	switch {
-	case wanted.Equal(db.Status.SwitchoverAt) && from == 0:
+	case wanted.Equal(note.At) && from == 0:
 		return prefer(db, observed, instances, decided)
 	case from == 0 && (wanted == nil || db.Status.FirstReadyTime == nil):
 		note.At = wanted
@@ -56,18 +70,39 @@ func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instan
 	case from == 0 && successor(db, instances, *primary) == "":
 		decided.Notice = waits(db, primary)
 	case from == 0:
-		note.From = int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
+		note.From, note.For = termOf(primary), wanted
 		decided.Switchover, decided.RequeueAfter = &note, lookAgain
-	case int64(primary.Report.Term) > from: //nolint:gosec // terms are below 2^62
-		note.At, note.From = wanted, 0
-		decided.Switchover = &note
-	case wanted.Equal(db.Status.SwitchoverAt) && successor(db, instances, *primary) != db.Spec.PreferredPrimary:
-		note.From = 0
+	case termOf(primary) > from:
+		decided.Switchover, decided.RequeueAfter = carriedOut(db, *primary), lookAgain
+	case note.For == nil && successor(db, instances, *primary) != db.Spec.PreferredPrimary:
+		// It was never asked for what it could do: when it can again, that is tried again.
+		note.From, note.PreferredTerm = 0, 0
 		decided.Switchover = &note
 	default:
 		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(db, instances, *primary)
+		decided.SwitchOnly = note.For == nil
 	}
 	return decided
+}
+
+// termOf returns the primary's term as the status has terms.
+func termOf(primary *Instance) int64 {
+	return int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
+}
+
+// carriedOut returns what the status is to remember once another term has followed that of a
+// handover. An instance that leads then although another one is preferred goes on: it was asked
+// for, or the preferred one could not.
+func carriedOut(db *databasev1.PostgreSQL, primary Instance) *Switchover {
+	note := noted(db)
+	if note.For != nil {
+		note.At = note.For
+	}
+	if primary.Pod.Name != db.Spec.PreferredPrimary {
+		note.PreferredTerm, note.PreferredGeneration = termOf(&primary), db.Generation
+	}
+	note.From, note.For = 0, nil
+	return &note
 }
 
 // waits says what a new spec.switchoverAt waits for, unless what is under way says so anyway; "" if
@@ -85,15 +120,15 @@ func waits(db *databasev1.PostgreSQL, primary *Instance) string {
 	return "spec.switchoverAt waits: no replica receives from " + primary.Pod.Name
 }
 
-// prefersEvery is how often a handover to the preferred primary is tried at most: one that fails
-// must not be repeated for ever.
-const prefersEvery = 10 * time.Minute
-
-// prefer begins a handover to spec.preferredPrimary, if all is well and that is worth it.
+// prefer begins a handover to spec.preferredPrimary, if all is well: once for each term in which
+// another instance leads, and again if the spec has changed since. Nothing is repeated by a clock.
 func prefer(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
-	primary, last := primaryOf(instances), db.Status.PreferredAt
+	primary, note := primaryOf(instances), noted(db)
 	if db.Spec.PreferredPrimary == "" || primary == nil || primary.Pod.Name == db.Spec.PreferredPrimary || db.Status.FirstReadyTime == nil ||
 		decided.Evict != nil || decided.Waits != "" || successor(db, instances, *primary) != db.Spec.PreferredPrimary {
+		return decided
+	}
+	if note.PreferredTerm >= termOf(primary) && note.PreferredGeneration == db.Generation {
 		return decided
 	}
 	for _, instance := range instances {
@@ -101,17 +136,12 @@ func prefer(db *databasev1.PostgreSQL, observed Observed, instances []Instance, 
 			return decided
 		}
 	}
-	_, wait := rollout.Closed(db.Spec.Rollout.Window, observed.Now)
-	if last != nil {
-		wait = max(wait, last.Add(prefersEvery).Sub(observed.Now))
-	}
-	if wait > 0 {
-		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, wait)
+	if _, opens := rollout.Closed(db.Spec.Rollout.Window, observed.Now); opens > 0 {
+		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, opens)
 		return decided
 	}
-	term := int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
-	decided.Switchover = &Switchover{db.Status.SwitchoverAt, term, new(metav1.NewTime(observed.Now))}
-	decided.RequeueAfter = lookAgain
+	note.From, note.For, note.PreferredTerm, note.PreferredGeneration = termOf(primary), nil, termOf(primary), db.Generation
+	decided.Switchover, decided.RequeueAfter = &note, lookAgain
 	return decided
 }
 
@@ -178,24 +208,4 @@ func wasSwitching(db *databasev1.PostgreSQL) bool {
 	}
 	progressing := meta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == databasev1.ReasonSwitchingOver
-}
-
-// Tell returns the event for a change of the primary. Its seconds are those for which the status
-// said that no instance takes writes; none if it never did.
-func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
-	from, to := cmp.Or(before.Status.Primary, before.Status.FormerPrimary), after.Status.Primary
-	if from == "" || to == "" || from == to || after.Status.Term <= before.Status.Term {
-		return nil
-	}
-	event := conditions.Event{Type: corev1.EventTypeWarning, Reason: databasev1.ReasonFailedOver, Note: to + " took over from " + from}
-	if wasSwitching(before) {
-		event.Type, event.Reason, event.Note = corev1.EventTypeNormal, databasev1.ReasonSwitchedOver, from+" handed over to "+to
-	}
-	was := meta.FindStatusCondition(before.Status.Conditions, databasev1.ConditionWritable)
-	is := meta.FindStatusCondition(after.Status.Conditions, databasev1.ConditionWritable)
-	if was != nil && is != nil && was.Status == metav1.ConditionFalse {
-		gap := is.LastTransitionTime.Sub(was.LastTransitionTime.Time)
-		event.Note += fmt.Sprintf("; no instance took writes for some %d s", max(int(gap.Seconds()), 1))
-	}
-	return []conditions.Event{event}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +21,9 @@ func asked(from int64) *databasev1.PostgreSQL {
 	db := newDatabase(replicas(3))
 	db.Spec.SwitchoverAt = later
 	db.Status = databasev1.PostgreSQLStatus{FirstReadyTime: earlier, Primary: "db-0", Term: 4, SwitchoverAt: earlier, SwitchoverFrom: from}
+	if from != 0 {
+		db.Status.SwitchoverFor = later
+	}
 	return db
 }
 
@@ -40,12 +44,12 @@ func TestSwitchover(t *testing.T) {
 		from     uint64
 		to       string
 	}{
-		"asked":                             {asked(0), running(asked(0), 3), &Switchover{earlier, 4, nil}, 0, ""},
+		"asked":                             {asked(0), running(asked(0), 3), &Switchover{At: earlier, From: 4, For: later}, 0, ""},
 		"noted":                             {asked(4), running(asked(4), 3), nil, 4, "db-1"},
 		"a replica lags":                    {asked(4), says(running(asked(4), 3), 1, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"}), nil, 4, "db-2"},
-		"another leads":                     {asked(4), elected, &Switchover{later, 0, nil}, 0, ""},
+		"another leads":                     {asked(4), elected, &Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0, ""},
 		"carried out":                       {done, running(done, 3), nil, 0, ""},
-		"there from the beginning":          {never, running(never, 3), &Switchover{later, 0, nil}, 0, ""},
+		"there from the beginning":          {never, running(never, 3), &Switchover{At: later}, 0, ""},
 		"the wish is gone":                  {gone, running(gone, 3), nil, 4, "db-1"},
 		"no primary":                        {asked(0), says(running(asked(0), 3), 0, contract.Report{}), nil, 0, ""},
 		"no replica":                        {asked(0), away(away(running(asked(0), 3), 1), 2), nil, 0, ""},
@@ -59,18 +63,91 @@ func TestSwitchover(t *testing.T) {
 			continue
 		}
 		status, _ := Status(test.db, test.observed, decided, plan.Result{})
-		want := Switchover{test.db.Status.SwitchoverAt, test.db.Status.SwitchoverFrom, nil}
+		want := noted(test.db)
 		if test.note != nil {
 			want = *test.note
 		}
-		if !status.SwitchoverAt.Equal(want.At) || status.SwitchoverFrom != want.From {
-			t.Errorf("%s: the status remembers %v, %d", name, status.SwitchoverAt, status.SwitchoverFrom)
+		if diff := cmp.Diff(want, noted(&databasev1.PostgreSQL{Status: status})); diff != "" {
+			t.Errorf("%s: the status remembers: %s", name, diff)
 		}
 	}
 }
 
-// TestPreferredPrimary: when all is well, the primary hands over to the preferred one, and not
-// again for a while.
+// handovers lets the manager and a primary that obeys it run for some time, and returns the
+// successive primaries. before is called before each step; a step's status is lost if it returns
+// false.
+func handovers(db *databasev1.PostgreSQL, before func(step int) bool) []string {
+	leader, term, lasts := 0, uint64(4), 0
+	leaders := []string{PodName(db.Name, leader)}
+	for step := range 40 {
+		observed := aged(running(db, 3))
+		for ordinal := range 3 {
+			report := contract.Report{Role: contract.Replica, State: "Following", Term: term}
+			if ordinal == leader {
+				report.Role, report.State = contract.Primary, "Leading"
+			}
+			observed = aged(says(observed, ordinal, report))
+		}
+		isStored := before(step)
+		decided := Decide(db, observed)
+		if status, _ := Status(db, observed, decided, plan.Result{}); isStored {
+			status.FirstReadyTime = db.Status.FirstReadyTime
+			db.Status = status
+		}
+		if decided.SwitchFrom != term {
+			continue
+		}
+		if lasts++; lasts%3 == 0 { // It takes a while.
+			leader, term = ordinalOf(db.Name, decided.SwitchTo), term+1
+			leaders = append(leaders, decided.SwitchTo)
+		}
+	}
+	return leaders
+}
+
+// TestEachTimeIsOneHandover: a time that comes while another is being carried out has its turn
+// after that, whichever writes are lost in between; a preferred primary is not fought over.
+func TestEachTimeIsOneHandover(t *testing.T) {
+	second := new(metav1.NewTime(noon.Add(2 * time.Hour)))
+	for lost := range 12 {
+		for name, test := range map[string]struct {
+			change func(db *databasev1.PostgreSQL, step int)
+			want   string
+		}{
+			"one": {func(*databasev1.PostgreSQL, int) {}, "db-0 db-1"},
+			"another during the handover": {func(db *databasev1.PostgreSQL, step int) {
+				if db.Status.SwitchoverFrom != 0 {
+					db.Spec.SwitchoverAt = second
+				}
+			}, "db-0 db-1 db-0"},
+			"another after it": {func(db *databasev1.PostgreSQL, step int) {
+				if step == 25 {
+					db.Spec.SwitchoverAt = second
+				}
+			}, "db-0 db-1 db-0"},
+			"away from the preferred one": {func(db *databasev1.PostgreSQL, step int) {
+				db.Spec.PreferredPrimary = "db-0"
+			}, "db-0 db-1"},
+			"another is preferred later": {func(db *databasev1.PostgreSQL, step int) {
+				if step == 25 {
+					db.Spec.PreferredPrimary, db.Generation = "db-2", db.Generation+1
+				}
+			}, "db-0 db-1 db-2"},
+		} {
+			db := asked(0)
+			got := handovers(db, func(step int) bool {
+				test.change(db, step)
+				return step != lost
+			})
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("%s, the status of step %d is lost: %v", name, lost, got)
+			}
+		}
+	}
+}
+
+// TestPreferredPrimary: when all is well, the primary hands over to the preferred one, once in its
+// term, and again if the spec has changed.
 func TestPreferredPrimary(t *testing.T) {
 	wants := func(change func(*databasev1.PostgreSQL)) *databasev1.PostgreSQL {
 		db := asked(0)
@@ -79,32 +156,43 @@ func TestPreferredPrimary(t *testing.T) {
 		return db
 	}
 	unchanged := func(*databasev1.PostgreSQL) {}
-	now := empty().Now
-	tried := func(ago time.Duration) func(*databasev1.PostgreSQL) {
-		return func(db *databasev1.PostgreSQL) { db.Status.PreferredAt = new(metav1.NewTime(now.Add(-ago))) }
+	tried := func(term, generation int64) func(*databasev1.PostgreSQL) {
+		return func(db *databasev1.PostgreSQL) {
+			db.Status.PreferredTerm, db.Status.PreferredGeneration = term, generation
+		}
+	}
+	begun := func(db *databasev1.PostgreSQL) {
+		tried(4, 3)(db)
+		db.Status.SwitchoverFrom = 4
 	}
 	lags := func(db *databasev1.PostgreSQL) Observed {
 		return says(all(db), 2, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"})
 	}
+	other := func(db *databasev1.PostgreSQL) Observed {
+		return says(all(db), 1, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
+	}
+	begins := &Switchover{At: later, From: 4, PreferredTerm: 4, PreferredGeneration: 3}
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed func(*databasev1.PostgreSQL) Observed
-		begins   bool
+		note     *Switchover
 		from     uint64
 	}{
-		"another leads":        {wants(unchanged), all, true, 0},
-		"it is begun":          {wants(func(db *databasev1.PostgreSQL) { db.Status.SwitchoverFrom = 4 }), all, false, 4},
-		"it can't any more":    {wants(func(db *databasev1.PostgreSQL) { db.Status.SwitchoverFrom = 4 }), lags, false, 0},
-		"it leads":             {wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-0" }), all, false, 0},
-		"tried a moment ago":   {wants(tried(time.Minute)), all, false, 0},
-		"tried long ago":       {wants(tried(time.Hour)), all, true, 0},
-		"it lags":              {wants(unchanged), lags, false, 0},
-		"another is not ready": {wants(unchanged), func(db *databasev1.PostgreSQL) Observed { return away(all(db), 1) }, false, 0},
+		"another leads":          {wants(unchanged), all, begins, 0},
+		"it is begun":            {wants(begun), all, nil, 4},
+		"it can't any more":      {wants(begun), lags, &Switchover{At: later, PreferredGeneration: 3}, 0},
+		"a third one got it":     {wants(begun), other, &Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0},
+		"it leads":               {wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-0" }), all, nil, 0},
+		"tried in this term":     {wants(tried(4, 3)), all, nil, 0},
+		"tried in an earlier":    {wants(tried(3, 3)), all, begins, 0},
+		"tried for another spec": {wants(tried(4, 2)), all, begins, 0},
+		"it lags":                {wants(unchanged), lags, nil, 0},
+		"another is not ready":   {wants(unchanged), func(db *databasev1.PostgreSQL) Observed { return away(all(db), 1) }, nil, 0},
 	} {
 		decided := Decide(test.db, test.observed(test.db))
-		begins := decided.Switchover != nil && decided.Switchover.From == 4 && decided.Switchover.PreferredAt.Equal(new(metav1.NewTime(now)))
-		if begins != test.begins || decided.SwitchFrom != test.from || test.from != 0 && decided.SwitchTo != "db-2" {
-			t.Errorf("%s: %+v, %+v", name, decided, decided.Switchover)
+		if diff := cmp.Diff(test.note, decided.Switchover); diff != "" || decided.SwitchFrom != test.from ||
+			test.from != 0 && (decided.SwitchTo != "db-2" || !decided.SwitchOnly) {
+			t.Errorf("%s: %+v, %s", name, decided, diff)
 		}
 	}
 	wrong := wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-3" })
@@ -153,42 +241,6 @@ func TestUpgrading(t *testing.T) {
 
 // all are three instances that work.
 func all(db *databasev1.PostgreSQL) Observed { return running(db, 3) }
-
-// TestTell: a planned handover and a failover are told apart, once, with the seconds for which it
-// was said that nobody takes writes.
-func TestTell(t *testing.T) {
-	state := func(primary, former string, term int64, reason string, writable metav1.ConditionStatus, since time.Time) *databasev1.PostgreSQL {
-		db := newDatabase(replicas(3))
-		db.Status = databasev1.PostgreSQLStatus{Primary: primary, FormerPrimary: former, Term: term, Conditions: []metav1.Condition{
-			{Type: databasev1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason},
-			{Type: databasev1.ConditionWritable, Status: writable, LastTransitionTime: metav1.NewTime(since)},
-		}}
-		return db
-	}
-	works := state("db-0", "", 4, "Settled", "True", noon)
-	after := state("db-1", "db-0", 5, "Settled", "True", noon.Add(12*time.Second))
-	for name, test := range map[string]struct {
-		before, after *databasev1.PostgreSQL
-		want          string
-	}{
-		"unnoticed":          {works, after, "Warning FailedOver db-1 took over from db-0"},
-		"noticed":            {state("", "db-0", 4, "FailingOver", "False", noon), after, "Warning FailedOver db-1 took over from db-0; no instance took writes for some 12 s"},
-		"planned":            {state("db-0", "", 4, "SwitchingOver", "True", noon), after, "Normal SwitchedOver db-0 handed over to db-1"},
-		"planned, and seen":  {state("", "db-0", 4, "SwitchingOver", "False", noon.Add(11500*time.Millisecond)), after, "Normal SwitchedOver db-0 handed over to db-1; no instance took writes for some 1 s"},
-		"one that was to go": {state("db-3", "", 4, "Scaling", "True", noon), after, "Normal SwitchedOver db-3 handed over to db-1"},
-		"the first primary":  {state("", "", 0, "Creating", "False", noon), after, ""},
-		"told already":       {after, after, ""},
-		"the same again":     {state("", "db-1", 5, "FailingOver", "False", noon), state("db-1", "db-0", 6, "Settled", "True", noon), ""},
-	} {
-		got := ""
-		for _, event := range Tell(test.before, test.after) {
-			got += event.Type + " " + event.Reason + " " + event.Note
-		}
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
-	}
-}
 
 // TestSwitchingOver: a primary that hands over is no failover, unless it takes too long.
 func TestSwitchingOver(t *testing.T) {

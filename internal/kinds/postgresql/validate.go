@@ -47,6 +47,10 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	if spec.Storage.Cmp(leastStorage) < 0 || spec.Storage.Cmp(maxStorage) > 0 {
 		problems = append(problems, field.Invalid(at.Child("storage"), spec.Storage.String(), "must be from 512Mi to 1Pi, for example 10Gi"))
 	}
+	if wal := spec.WALStorage; wal != nil && (wal.Size.Cmp(leastStorage) < 0 || wal.Size.Cmp(maxStorage) > 0) {
+		problems = append(problems,
+			field.Invalid(at.Child("walStorage", "size"), wal.Size.String(), "must be from 512Mi to 1Pi, for example 5Gi"))
+	}
 	if after, err := time.ParseDuration(spec.Failover.After); err != nil || after < shortestAfter || after > longestAfter {
 		problems = append(problems, field.Invalid(at.Child("failover", "after"), spec.Failover.After, "must be from 5s to 5m, for example 11s"))
 	}

@@ -14,10 +14,13 @@ import (
 // TestValidate: each rule, refused once; what is accepted is in the golden files.
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
-		`spec.version: Unsupported value: "11": supported values: "12"`:                    func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
-		`spec.image: Invalid value: "A:b:c"`:                                               func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
-		`spec.replicas: Invalid value: 6: must be from 1 to 5`:                             replicas(6),
-		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`:                    func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.version: Unsupported value: "11": supported values: "12"`: func(s *databasev1.PostgreSQLSpec) { s.Version = "11" },
+		`spec.image: Invalid value: "A:b:c"`:                            func(s *databasev1.PostgreSQLSpec) { s.Image = "A:b:c" },
+		`spec.replicas: Invalid value: 6: must be from 1 to 5`:          replicas(6),
+		`spec.storage: Invalid value: "1Mi": must be from 512Mi to 1Pi`: func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("1Mi") },
+		`spec.walStorage.size: Invalid value: "1Mi": must be from 512Mi to 1Pi`: func(s *databasev1.PostgreSQLSpec) {
+			s.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("1Mi")}
+		},
 		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:                  func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
 		`spec.parameters[fsync]: Invalid value: "off": must not be set`:                    parameter("fsync", "off"),
 		`spec.parameters[workmem]: Invalid value: "1MB": is no parameter of PostgreSQL 17`: parameter("workmem", "1MB"),
@@ -87,12 +90,52 @@ func TestWarn(t *testing.T) {
 			s.Replicas, s.Durability = 3, databasev1.DurabilityAsynchronous
 		},
 	} {
-		if got := Warn(newDatabase(change)); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := Warn(newDatabase(change), empty().Catalogue); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("got %q, want %s", got, want)
 		}
 	}
-	if got := Warn(newDatabase(replicas(3))); len(got) != 0 {
+	if got := Warn(newDatabase(replicas(3)), empty().Catalogue); len(got) != 0 {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestWarnOfTheStartUpRace: a minor version that may acknowledge a commit without a replica right
+// after a start is warned of, where its image says which it is and somebody relies on it.
+func TestWarnOfTheStartUpRace(t *testing.T) {
+	asynchronous := func(s *databasev1.PostgreSQLSpec) { s.Durability = databasev1.DurabilityAsynchronous }
+	of := func(version, image string, count int32) *databasev1.PostgreSQL {
+		db := newDatabase(replicas(count), func(s *databasev1.PostgreSQLSpec) { s.Version, s.Image = version, image })
+		return db
+	}
+	lossy := of("17", "docker.io/library/postgres:17.4", 3)
+	asynchronous(&lossy.Spec)
+	for name, test := range map[string]struct {
+		db   *databasev1.PostgreSQL
+		want string
+	}{
+		"before the fix":         {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica: 17.5 is free of that"},
+		"with a suffix":          {of("15", "example.com/pg:15.12-bookworm", 2), "PostgreSQL 15.12 may"},
+		"with a v and a digest":  {of("13", "example.com/pg:v13.20@sha256:"+strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
+		"of the installation":    {of("16", "", 3), "PostgreSQL 16.8 may"},
+		"never fixed":            {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica: no release of it is free of that"},
+		"with the fix":           {of("17", "docker.io/library/postgres:17.5", 3), ""},
+		"no minor version":       {of("17", "docker.io/library/postgres:17", 3), ""},
+		"no version":             {of("17", "example.com/pg:2026-01", 3), ""},
+		"a tag of something":     {of("17", "example.com/pg:17.4.1", 3), ""},
+		"never had it":           {of("18", "docker.io/library/postgres:18.0", 3), ""},
+		"one instance":           {of("17", "docker.io/library/postgres:17.4", 1), ""},
+		"nobody relies on it":    {lossy, "a failover loses the writes"},
+		"the image of a version": {of("14", "docker.io/library/postgres:17.4", 3), ""},
+	} {
+		got := ""
+		for _, warning := range Warn(test.db, map[string]string{"16": "docker.io/library/postgres:16.8"}) {
+			if !strings.Contains(warning, "has had no fixes") {
+				got += warning
+			}
+		}
+		if (got != "") != (test.want != "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
 	}
 }
 

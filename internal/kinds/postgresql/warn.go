@@ -2,17 +2,52 @@ package postgresql
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // pastEnd are the versions that the PostgreSQL project no longer mends, and since when
 // (https://www.postgresql.org/support/versioning/).
 var pastEnd = map[string]string{"12": "2024-11-21", "13": "2025-11-13", "14": "2026-11-12"}
 
-// Warn returns what is legal but unwise about a defaulted PostgreSQL.
-func Warn(db *databasev1.PostgreSQL) []string {
+// waitsFrom is the first minor version of each major version whose commits wait from the first
+// moment of a start on. Before, backends did not know of synchronous_standby_names until the
+// checkpointer had told them
+// (https://git.postgresql.org/gitweb/?p=postgresql.git;a=commit;h=2e57790836, of 2025-04-11, in the
+// releases of 2025-05-08). 12 never got that; 18 has always had it.
+var waitsFrom = map[string]int{"13": 21, "14": 18, "15": 13, "16": 9, "17": 5}
+
+// minorVersion finds the versions that a tag begins with: 17.11, 17.11-bookworm.
+var minorVersion = regexp.MustCompile(`^v?([0-9]{1,3})\.([0-9]{1,4})([^0-9.].*)?$`)
+
+// racing returns the server's version if it is known that a commit may not wait right after a
+// start; "" if not. Only the tag of the image says the minor version.
+func racing(version, image string) string {
+	if version == "12" {
+		return version
+	}
+	from, known := waitsFrom[version]
+	reference, err := imageref.Parse(image)
+	if !known || err != nil {
+		return ""
+	}
+	found := minorVersion.FindStringSubmatch(reference.Tag)
+	if found == nil || found[1] != version {
+		return ""
+	}
+	if minor, err := strconv.Atoi(found[2]); err != nil || minor >= from {
+		return ""
+	}
+	return version + "." + found[2]
+}
+
+// Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of
+// each major version.
+func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
 	var warnings []string
 	if since, ended := pastEnd[db.Spec.Version]; ended {
 		warnings = append(warnings, fmt.Sprintf("spec.version: PostgreSQL %s has had no fixes since %s: use a later one, such as %q",
@@ -28,6 +63,15 @@ func Warn(db *databasev1.PostgreSQL) []string {
 	if db.Spec.Replicas > 1 && db.Spec.Durability == databasev1.DurabilityAsynchronous {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
 			"although clients were told that they are committed")
+	}
+	promises := db.Spec.Replicas > 1 && db.Spec.Durability != databasev1.DurabilityAsynchronous
+	if version := racing(db.Spec.Version, image(db, Observed{Catalogue: catalogue})); promises && version != "" {
+		fixed := "no release of it is"
+		if from, exists := waitsFrom[db.Spec.Version]; exists {
+			fixed = fmt.Sprintf("%s.%d is", db.Spec.Version, from)
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.durability: right after a start, PostgreSQL %s may acknowledge a commit without waiting for a "+
+			"replica: %s free of that", version, fixed))
 	}
 	if db.Spec.Backup.Enabled {
 		warnings = append(warnings, "spec.backup: "+noBackups)

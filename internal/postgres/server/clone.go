@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -57,11 +55,11 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if names, err := os.ReadDir(directory); err != nil || len(names) > 0 {
 		return errors.Join(err, fmt.Errorf("%s is not empty", directory))
 	}
-	root, err := os.OpenRoot(directory)
+	into, err := openCopy(directory, e.newLog())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
+	defer into.close()
 	b := &backup{ctx: ctx, source: source, progress: progress}
 	if err := b.begin(); err != nil {
 		return err
@@ -69,13 +67,13 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if err := checkRoom(directory, b.total); err != nil {
 		return err
 	}
-	if err := unpack(root, tar.NewReader(b)); err != nil {
+	if err := into.unpack(tar.NewReader(b)); err != nil {
 		return err
 	}
 	if err := b.end(); err != nil {
 		return err
 	}
-	return syncTree(root)
+	return into.sync()
 }
 
 // replication opens a session that replicates, with our certificate.
@@ -240,59 +238,4 @@ func (b *backup) end() error {
 			return nil
 		}
 	}
-}
-
-// unpack writes the files of a tar into the directory, and nowhere else.
-func unpack(root *os.Root, from *tar.Reader) error {
-	for range maxEntries {
-		header, err := from.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading the backup: %w", err)
-		}
-		name := path.Clean(header.Name)
-		if !filepath.IsLocal(name) {
-			return fmt.Errorf("the backup has a file %.200q, which is outside of the data directory", header.Name)
-		}
-		switch header.Typeflag {
-		case tar.TypeDir:
-			if err := root.MkdirAll(name, 0o700); err != nil {
-				return fmt.Errorf("unpacking the backup: %w", err)
-			}
-		case tar.TypeReg:
-			if err := unpackFile(root, name, header.Size, from); err != nil {
-				return fmt.Errorf("unpacking %s: %w", name, err)
-			}
-		default:
-			return fmt.Errorf("the backup has %.200q, which is neither file nor directory", header.Name)
-		}
-	}
-	return fmt.Errorf("the backup has more than %d files", maxEntries)
-}
-
-func unpackFile(root *os.Root, name string, size int64, from io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	written, err := io.Copy(file, from)
-	if err == nil && written != size {
-		err = fmt.Errorf("got %d of %d bytes", written, size)
-	}
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-// syncTree makes durable which files the directories have.
-func syncTree(root *os.Root) error {
-	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return err
-		}
-		return syncDirectory(filepath.Join(root.Name(), name))
-	})
 }

@@ -37,11 +37,21 @@ func (e *Engine) keeps() int {
 	if e.KeepWAL > 0 {
 		return e.KeepWAL
 	}
-	return keptOf(volumeSize(e.Data))
+	return keptOf(volumeSize(e.Data), volumeSize(filepath.Join(e.Data, "pg_wal")), isLink(filepath.Join(e.Data, "pg_wal")))
 }
 
-// keptOf returns how many MB of the log are kept on a volume of so many MB; 0 is not known.
-func keptOf(volume int) int {
+// isLink reports whether the log is on a volume of its own.
+func isLink(path string) bool {
+	_, err := os.Readlink(path)
+	return err == nil
+}
+
+// keptOf returns how many MB of the log are kept on a volume of so many MB; 0 is not known. On a
+// volume of its own, it is twice the share.
+func keptOf(volume, log int, isApart bool) int {
+	if isApart {
+		volume = 2 * log
+	}
 	if volume <= 0 {
 		return mostWAL
 	}

@@ -204,10 +204,21 @@ func (e *Engine) followed() (election.History, error) {
 	return e.history(postgres.HighestReal(files))
 }
 
+// newLog returns where the log of data that are made is to be; "" is with them.
+func (e *Engine) newLog() string {
+	if e.NewLog == nil {
+		return ""
+	}
+	return e.NewLog()
+}
+
 // Initialise implements [engine.Engine]. The roles of members are made before anybody can connect.
 func (e *Engine) Initialise(ctx context.Context, directory string) error {
-	err := e.run(ctx, "", "initdb", "-D", directory, "-U", "postgres", "-E", "UTF8", "--locale=C", "-k",
-		"--auth-local=trust", "--auth-host=reject")
+	arguments := []string{"-D", directory, "-U", "postgres", "-E", "UTF8", "--locale=C", "-k", "--auth-local=trust", "--auth-host=reject"}
+	if log := e.newLog(); log != "" {
+		arguments = append(arguments, "--waldir="+log)
+	}
+	err := e.run(ctx, "", "initdb", arguments...)
 	if err == nil {
 		roles := "CREATE ROLE " + postgres.ReplicationRole + " LOGIN REPLICATION\nCREATE ROLE " + postgres.CertificateRole + "\n"
 		err = e.run(ctx, roles, "postgres", "--single", "-D", directory, "-c", "exit_on_error=on", "postgres")

@@ -249,6 +249,39 @@ func TestDyingInBetween(t *testing.T) {
 	}
 }
 
+// TestLogOfItsOwn: data whose log is elsewhere are made, cloned, led and followed as others are.
+func TestLogOfItsOwn(t *testing.T) {
+	c := newCluster(t)
+	for _, i := range c.instances[:2] {
+		i.do(Call{Do: "apart"})
+	}
+	a, b, d := c.begin(2)
+	for _, i := range c.instances {
+		log, err := os.Readlink(filepath.Join(filepath.Dir(i.run), "volume", "data", "pg_wal"))
+		if isApart := err == nil && strings.Contains(log, "/volume/logs/log-"); isApart != (i != d) {
+			t.Errorf("%s has its log in %q, %v", i.name, log, err)
+		}
+	}
+	a.do(Call{Do: "stop"})
+	b.final()
+	d.final()
+	b.do(Call{Do: "rule", Rule: rule(b, a, d)})
+	b.do(Call{Do: "promote", Timeline: 5})
+	a.start()
+	for _, i := range []*instance{a, d} {
+		i.follow(b, 2)
+	}
+	b.wait("leading", isLeading)
+	check(t, b.write(2, 5*time.Second))
+	for _, i := range []*instance{a, d} {
+		i.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "5:") })
+	}
+	b.do(Call{Do: "kill"})
+	b.do(Call{Do: "inspect"})
+	b.do(Call{Do: "resume", Rule: rule(b, a, d)})
+	b.has(2)
+}
+
 // TestTimelineWithoutData: a standby whose promotion was killed after it had written its history,
 // and before anything else, follows the one that was promoted instead.
 func TestTimelineWithoutData(t *testing.T) {

@@ -51,6 +51,8 @@ func TestMain(m *testing.M) {
 type Instance struct {
 	settings
 	engine *Engine
+	// apart is true if new data have their log elsewhere.
+	apart bool
 
 	mu sync.Mutex
 	me election.Member
@@ -99,7 +101,7 @@ func serveInstance(content string) error {
 	i.readMember()
 	i.engine = New(Options{
 		Data: filepath.Join(s.Volume, "data"), Run: s.Run, Listen: s.Listen, Port: s.Port, Certificates: s.Certificates,
-		Me: i.member, Members: i.members,
+		Me: i.member, Members: i.members, NewLog: i.newLog,
 		Environment: []string{"PATH=" + s.Path, "LD_LIBRARY_PATH=" + s.Libraries, "LC_ALL=C"}, Log: os.Stderr,
 		Supervisor: supervisor, Clock: clock.RealClock{},
 	})
@@ -113,6 +115,18 @@ func serveInstance(content string) error {
 	}{os.Stdin, os.Stdout})
 	i.engine.Kill()
 	return nil
+}
+
+// newLog returns where the log of new data is to be, if that is not with them.
+func (i *Instance) newLog() string {
+	if !i.apart {
+		return ""
+	}
+	logs := filepath.Join(i.Volume, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return logs // It can't be used, which the test finds.
+	}
+	return filepath.Join(logs, fmt.Sprintf("log-%d", time.Now().UnixNano()))
 }
 
 func (i *Instance) member() election.Member {
@@ -180,6 +194,8 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		}
 	case "kill":
 		i.engine.Kill()
+	case "apart":
+		i.apart = true
 	case "know":
 		i.mu.Lock()
 		defer i.mu.Unlock()

@@ -30,9 +30,12 @@ func TestGap(t *testing.T) {
 // TestKeptLog: a small volume is not filled with the log of a standby that is away.
 func TestKeptLog(t *testing.T) {
 	for volume, want := range map[int]int{0: 1024, 100: 64, 500: 64, 1000: 100, 10_000: 1000, 1_000_000: 1024} {
-		if got := keptOf(volume); got != want {
+		if got := keptOf(volume, 0, false); got != want {
 			t.Errorf("of %d MB, %d are kept, want %d", volume, got, want)
 		}
+	}
+	if got := keptOf(500, 2000, true); got != 400 {
+		t.Errorf("of a volume of its own of 2000 MB, %d are kept", got)
 	}
 	if size := volumeSize(t.TempDir()); size <= 0 {
 		t.Errorf("the volume has %d MB", size)

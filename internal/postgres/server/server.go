@@ -36,6 +36,9 @@ type Options struct {
 	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means a tenth of
 	// the volume, 64 at least and 1024 at most.
 	KeepWAL int
+	// NewLog returns where the log of data that are made is to be, a directory that is not there yet;
+	// "" or nil is with the data.
+	NewLog func() string
 	// Environment is that of the server's processes, with a PATH to its binaries.
 	Environment []string
 	// Log is written the server's log, line by line.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +41,7 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 			}
 		}
 	}
-	most, tight := postgres.LSN(e.keeps())<<20, isTight(e.Data)
+	most, tight := postgres.LSN(e.keeps())<<20, isTight(filepath.Join(e.Data, "pg_wal"))
 	for name, s := range found {
 		tooFar := s.keeps != 0 && s.keeps+most < end
 		var err error

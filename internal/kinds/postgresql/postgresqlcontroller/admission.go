@@ -31,7 +31,7 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 		New:        func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Default:    postgresql.Default,
 		Validate:   postgresql.Validate,
-		Warn:       postgresql.Warn,
+		Warn:       func(db *databasev1.PostgreSQL) []string { return postgresql.Warn(db, in.PostgreSQLImages) },
 		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     postgresql.Govern,
 		Subject: func(db *databasev1.PostgreSQL) policy.Subject {

@@ -79,9 +79,11 @@ func (k kind) observeVolumesLive(ctx context.Context, db *databasev1.PostgreSQL,
 		return nil
 	}
 	for ordinal := range postgresql.MaxReplicas {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: postgresql.VolumeName(db.Name, ordinal)}}
-		if err := k.children.FindLive(ctx, db, claim, found); err != nil {
-			return err
+		for _, name := range []string{postgresql.VolumeName(db.Name, ordinal), postgresql.WALVolumeName(db.Name, ordinal)} {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := k.children.FindLive(ctx, db, claim, found); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -92,6 +94,7 @@ func cachedChildren(name string) []plan.Object {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	possible := []plan.Object{
 		&corev1.ConfigMap{ObjectMeta: named(contract.SettingsName(name))},
+		&corev1.ConfigMap{ObjectMeta: named(postgresql.AuthorityName(name))},
 		&corev1.ServiceAccount{ObjectMeta: named(postgresql.AccountName(name))},
 		&rbacv1.Role{ObjectMeta: named(postgresql.AccountName(name))},
 		&rbacv1.RoleBinding{ObjectMeta: named(postgresql.AccountName(name))},
@@ -104,7 +107,8 @@ func cachedChildren(name string) []plan.Object {
 		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
 	}
 	for ordinal := range postgresql.MaxReplicas {
-		possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.VolumeName(name, ordinal))})
+		possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.VolumeName(name, ordinal))},
+			&corev1.PersistentVolumeClaim{ObjectMeta: named(postgresql.WALVolumeName(name, ordinal))})
 	}
 	return possible
 }

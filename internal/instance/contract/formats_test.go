@@ -1,0 +1,54 @@
+package contract
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/golden"
+)
+
+func wholeSettings() Settings {
+	return Settings{
+		Pods: []string{"db-0", "db-1"}, Durability: "Preferred", FailoverAfter: "11s", AcceptLoss: 3, SwitchFrom: 4, SwitchTo: "db-1",
+		SwitchOnly: true, Parameters: map[string]string{"work_mem": "8MB"},
+	}
+}
+
+func wholeReport() Report {
+	return Report{
+		Role: Primary, State: "Leading", Term: 3, Timeline: 4, Quorum: "1/2", Cause: "Silent", Gap: 12, Lost: "the server died", LostTerm: 2,
+		Incarnation: "a2b3c4d5e6", Lag: "Seconds", Percent: 40, Full: 45, FullLog: 50, Provided: true, PendingRestart: true,
+		Problem: "the disk is full",
+	}
+}
+
+// TestFormats: manager and instances may be of two releases: an upgrade of Mainstay replaces no
+// database pod.
+func TestFormats(t *testing.T) {
+	encode := func(value any) func() (string, error) {
+		return func() (string, error) { text, err := json.Marshal(value); return string(text), err }
+	}
+	golden.CheckFormats(t, map[string]golden.Format{
+		"settings": {Value: wholeSettings(), Encode: encode(wholeSettings()),
+			Decode: func(text string) (any, error) { return ParseSettings(text) }},
+		"report": {Value: wholeReport(), Encode: encode(wholeReport()), Decode: func(text string) (any, error) { return ParseReport(text) }},
+	})
+}
+
+// TestFieldsOfALaterRelease: what the other side says beside what this release knows is ignored.
+func TestFieldsOfALaterRelease(t *testing.T) {
+	later := func(value any) string {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(string(text), "{", `{"later":{"field":[1]},`, 1)
+	}
+	if settings, err := ParseSettings(later(wholeSettings())); err != nil || settings.SwitchTo != "db-1" {
+		t.Errorf("got %+v, %v", settings, err)
+	}
+	if report, err := ParseReport(later(wholeReport())); err != nil || report != wholeReport() {
+		t.Errorf("got %+v, %v", report, err)
+	}
+}

@@ -1,0 +1,133 @@
+package postgresql
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+// changed returns the change of the primary that was just met; nil if there is none. A primary of
+// an earlier term than the last one is one that does not know yet that it leads no more.
+func (s *subject) changed() *databasev1.PrimaryChange {
+	before, primary := &s.db.Status, s.primary
+	from := cmp.Or(before.Primary, before.FormerPrimary)
+	if primary == nil || from == "" || from == primary.Pod.Name || termOf(primary) < before.Term ||
+		before.Primary != "" && termOf(primary) == before.Term {
+		return nil
+	}
+	cause := election.Cause(primary.Report.Cause)
+	return &databasev1.PrimaryChange{
+		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.db, cause), Cause: s.cause(from, cause), Seconds: s.gap(),
+	}
+}
+
+// isPlanned reports whether the former primary went as it was asked to. One that did not say that
+// it leads no more has failed, whatever it was asked for.
+func isPlanned(db *databasev1.PostgreSQL, cause election.Cause) bool {
+	switch cause {
+	case election.HandedOver:
+		return true
+	case election.Gone, election.Silent, election.Forced:
+		return false
+	case election.Released, election.Resigned:
+	}
+	return wasSwitching(db)
+}
+
+// gap is for how many seconds there was no primary: as long as the new one noticed, or as the
+// status said, whichever is longer.
+func (s *subject) gap() int32 {
+	seconds := int32(min(max(s.primary.Report.Gap, 0), maxGap)) //nolint:gosec // it is small
+	was := meta.FindStatusCondition(s.db.Status.Conditions, databasev1.ConditionWritable)
+	if was != nil && was.Status == metav1.ConditionFalse {
+		since := s.observed.Now.Sub(was.LastTransitionTime.Time)
+		seconds = max(seconds, int32(min(max(since/time.Second, 1), maxGap)))
+	}
+	return seconds
+}
+
+// maxGap is more seconds than anything counts: what is written on a pod may be anything.
+const maxGap = 1 << 30
+
+// madeLately is how old the pod of a former primary is at most if it took the place of one that was
+// deleted while it led.
+const madeLately = 30 * time.Second
+
+// causes are what the next leader knows of the one before, in words.
+var causes = map[election.Cause]string{
+	election.HandedOver: "it was asked to end",
+	election.Released:   "it gave the Lease back",
+	election.Resigned:   "it told the others that it leads no more",
+	election.Gone:       "its program ended, and its port refused connections",
+	election.Silent:     "it was not heard for spec.failover.after",
+	election.Forced:     "spec.failover.acceptLoss allowed it, although acknowledged writes may be lost",
+}
+
+// cause says why the former primary leads no more, by who knows best: a user's word, what the
+// manager asked for, what became of its pod, what its program says, and what the next leader
+// noticed.
+func (s *subject) cause(from string, noticed election.Cause) string {
+	var former *Instance
+	for i := range s.instances {
+		if s.instances[i].Pod.Name == from {
+			former = &s.instances[i]
+		}
+	}
+	status := &s.db.Status
+	isAsked := status.SwitchoverFrom != 0 && noticed == election.HandedOver
+	switch {
+	case noticed == election.Forced:
+		return causes[noticed]
+	case isAsked && status.SwitchoverFor != nil:
+		return "spec.switchoverAt asked for it"
+	case isAsked:
+		return "spec.preferredPrimary names " + s.primary.Pod.Name
+	case ordinalOf(s.db.Name, from) >= int(s.db.Spec.Replicas):
+		return "spec.replicas is lower now"
+	case former == nil || former.Pod.DeletionTimestamp != nil,
+		s.observed.Now.Sub(former.Pod.CreationTimestamp.Time) < madeLately:
+		return "its pod was deleted or evicted"
+	case former.Report.Lost != "" && former.Report.LostTerm < s.primary.Report.Term:
+		return shortened(former.Report.Lost)
+	}
+	return cmp.Or(causes[noticed], "its instance could not say why")
+}
+
+// shortened returns a text of which anybody may have written any length, as an event takes it.
+func shortened(text string) string {
+	const most = 300 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// Tell returns the event for a change of the primary.
+func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
+	change := after.Status.PrimaryChange
+	if change == nil || equality.Semantic.DeepEqual(before.Status.PrimaryChange, change) {
+		return nil
+	}
+	event := conditions.Event{
+		Type: corev1.EventTypeWarning, Reason: databasev1.ReasonFailedOver, Note: change.To + " took over from " + change.From,
+	}
+	if change.Planned {
+		event.Type, event.Reason = corev1.EventTypeNormal, databasev1.ReasonSwitchedOver
+		event.Note = change.From + " handed over to " + change.To
+	}
+	event.Note += ": " + change.Cause
+	if change.Seconds > 0 {
+		event.Note += fmt.Sprintf("; no instance took writes for some %d s", change.Seconds)
+	}
+	return []conditions.Event{event}
+}

@@ -1,0 +1,72 @@
+package postgresql
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+// promised is how many replicas a commit waits for by the spec.
+func promised(db *databasev1.PostgreSQL) int { return max(int(db.Spec.Replicas)/2, 1) }
+
+// receiving is how many replicas say that they receive from the primary.
+func (s *subject) receiving() int {
+	count := 0
+	for _, instance := range s.instances {
+		if instance.IsReady() && s.primary != nil && instance.Pod != s.primary.Pod && instance.Report.Term == s.primary.Report.Term {
+			count++
+		}
+	}
+	return count
+}
+
+// durable says whether what is acknowledged survives the loss of an instance. The record in the
+// Lease says what a commit waits for, also while there is no primary; the first row that applies
+// counts:
+//
+//	situation                                        Durable
+//	there is to be one instance                      False, OneInstance
+//	commits wait for nobody, by the spec             False, Asynchronous
+//	the Lease can't be read                          Unknown, RecordUnreadable
+//	nothing was acknowledged yet                     False, Creating
+//	the user accepts a loss in the record's term     False, LossAccepted
+//	a commit may wait for fewer than the spec says   False, QuorumReduced
+//	fewer receive than that: writes wait             False, TooFewInstances
+//	otherwise                                        True, Quorum
+func (s *subject) durable() metav1.Condition {
+	spec, receiving, needed := &s.db.Spec, s.receiving(), promised(s.db)
+	is := func(reason, format string, values ...any) metav1.Condition {
+		return conditions.False(databasev1.ConditionDurable, reason, fmt.Sprintf(format, values...))
+	}
+	switch {
+	case spec.Replicas == 1:
+		return is(databasev1.ReasonOneInstance, "there is one instance: what its volume loses is lost")
+	case spec.Durability == databasev1.DurabilityAsynchronous:
+		return is(databasev1.ReasonAsynchronous,
+			"of the replicas, %d receive what the primary writes; a commit waits for none: what they lack is lost in a failover", receiving)
+	}
+	record, known := s.observed.record(s.db)
+	if !known {
+		unknown := is(databasev1.ReasonRecordUnreadable,
+			"the Lease %s does not say what a commit waits for: it is missing, or was edited", s.db.Name)
+		unknown.Status = metav1.ConditionUnknown
+		return unknown
+	}
+	acks, of := record.Quorum()
+	quorum := fmt.Sprintf("a commit waits for %d of %d replicas, and spec.durability needs %d", acks, of, needed)
+	switch {
+	case record.System == "":
+		return is(databasev1.ReasonCreating, "the database has no data yet")
+	case spec.Failover.AcceptLoss == int64(record.Term): //nolint:gosec // terms are below 2^62
+		return is(databasev1.ReasonLossAccepted, "spec.failover.acceptLoss is %d, which is the present term: a failover may lose acknowledged "+
+			"writes; remove it", spec.Failover.AcceptLoss)
+	case acks < needed:
+		return is(databasev1.ReasonQuorumReduced, "%s: too few replicas receive, and what is written now may be on too few instances", quorum)
+	case receiving < needed:
+		return is(databasev1.ReasonTooFewInstances, "%s: %d receive, so writes wait", quorum, receiving)
+	}
+	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, fmt.Sprintf("%s: %d receive", quorum, receiving))
+}
