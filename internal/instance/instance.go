@@ -349,6 +349,8 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	if time.Now().Before(i.idleUntil) {
 		server.Busy = true
 	}
+	// Data that were made anew are not made anew again before they were healthy once.
+	server.Damaged = server.Damaged && !i.hasOld
 	if !seen.UnflushedSince.IsZero() {
 		since := seen.UnflushedSince
 		if since.Before(i.measuredFrom) {

@@ -97,7 +97,7 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 	case election.Kill:
 		i.kill(action.Why)
 	case election.Start:
-		i.begin(ctx, &operation{name: "start as a standby"}, server.Start, nil)
+		i.start(ctx)
 	case election.Resume:
 		i.begin(ctx, &operation{name: "start as the leader that it was", mayWrite: true},
 			func(ctx context.Context) error { return server.Resume(ctx, action.Rule) }, nil)
@@ -122,6 +122,22 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 	case election.Replace:
 		i.replace(ctx, action)
 	}
+}
+
+// start starts the server as a standby. Data that could not be used when the program began, so that
+// nobody knows whose they are, are looked at again first.
+func (i *Instance) start(ctx context.Context) {
+	system, isKnown := i.core.System, i.core.System != ""
+	i.begin(ctx, &operation{name: "start as a standby"}, func(ctx context.Context) error {
+		if !isKnown {
+			data, err := i.Engine.Inspect()
+			if err != nil {
+				return err
+			}
+			system = data.System
+		}
+		return i.Engine.Start(ctx)
+	}, func() { i.core.System = system })
 }
 
 func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream {
@@ -233,6 +249,10 @@ const dropAgain = time.Minute
 // inspect notes which data there are, and refuses those of which it is not clear whose they are.
 func (i *Instance) inspect(contents volume.Contents) error {
 	data, err := i.Engine.Inspect()
+	if errors.Is(err, engine.ErrDamaged) && contents.Incarnation != "" {
+		i.Log.Error(err, "the data can't be used: they are made anew when a leader needs them no more")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

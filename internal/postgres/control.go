@@ -4,12 +4,14 @@ package postgres
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
 // controlBytes is how much of global/pg_control is read: the server writes this much at once, so
@@ -93,20 +95,30 @@ var majors = map[uint32]int{
 	201909212: 12, 202007201: 13, 202107181: 14, 202209061: 15, 202307071: 16, 202406281: 17, 202506291: 18,
 }
 
+// oldestFile and newestFile are versions of the file that some server has, or will have, in either
+// order of bytes: what is outside was written by none.
+const oldestFile, newestFile = 700, 9999
+
+func isWritten(version uint32) bool { return version >= oldestFile && version <= newestFile }
+
 // ReadControl reads the content of global/pg_control. Its errors say what was found: a file of
-// another version, or one that does not fit its checksum, says nothing about the data.
+// another version, or one that does not fit its checksum, says nothing about the data. What no
+// server has written is engine.ErrDamaged.
 func ReadControl(content []byte) (Control, error) {
 	if len(content) < controlBytes {
-		return Control{}, fmt.Errorf("pg_control has %d bytes, want at least %d", len(content), controlBytes)
+		return Control{}, fmt.Errorf("%w: pg_control has %d bytes, want at least %d", engine.ErrDamaged, len(content), controlBytes)
 	}
 	number := binary.LittleEndian
 	version, catalog := number.Uint32(content[8:]), number.Uint32(content[12:])
 	end, known := layouts[version]
+	if !isWritten(version) && !isWritten(bits.ReverseBytes32(version)) {
+		return Control{}, fmt.Errorf("%w: pg_control has the version %d, which no server writes", engine.ErrDamaged, version)
+	}
 	if !known {
 		return Control{}, fmt.Errorf("pg_control has the version %d: PostgreSQL 12 to 18 are known, on a little-endian machine", version)
 	}
 	if crc32.Checksum(content[:end], crc32.MakeTable(crc32.Castagnoli)) != number.Uint32(content[end:]) {
-		return Control{}, errors.New("pg_control does not fit its checksum")
+		return Control{}, fmt.Errorf("%w: pg_control does not fit its checksum", engine.ErrDamaged)
 	}
 	major, known := majors[catalog]
 	if !known {

@@ -132,15 +132,25 @@ func TestInstancePublishes(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	namespace := cluster.Namespace(t)
-	a, _ := instanceOf(t, namespace, "db-0", "10.0.0.1")
+	a, requests := instanceOf(t, namespace, "db-0", "10.0.0.1")
 	b, _ := instanceOf(t, namespace, "db-1", "fd00::2")
 	g.Expect(a.Publish(t.Context(), 3)).To(gomega.Succeed())
 	g.Expect(a.Publish(t.Context(), 5)).To(gomega.Succeed())
+	written := requests.Count()
+	g.Expect(a.Publish(t.Context(), 5)).To(gomega.Succeed())
+	g.Expect(requests.Since(written)).To(gomega.HaveLen(1), "it is only read")
 	g.Expect(b.Publish(t.Context(), 4)).To(gomega.MatchError(gomega.ContainSubstring("the EndpointSlice db-rw is of term 5, which is higher than 4")))
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db-rw"}}
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(slice), slice)).To(gomega.Succeed())
 	g.Expect(slice.Endpoints[0].Addresses).To(gomega.Equal([]string{"10.0.0.1"}))
 	g.Expect(slice.Labels).To(gomega.HaveKeyWithValue(discoveryv1.LabelServiceName, "db-rw"))
+	slice.Endpoints = []discoveryv1.Endpoint{}
+	slice.Labels["team"] = "shop"
+	g.Expect(cluster.Client.Update(t.Context(), slice)).To(gomega.Succeed())
+	g.Expect(a.Publish(t.Context(), 5)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(slice), slice)).To(gomega.Succeed())
+	g.Expect(slice.Endpoints[0].Addresses).To(gomega.Equal([]string{"10.0.0.1"}), "it was emptied")
+	g.Expect(slice.Labels).To(gomega.HaveKeyWithValue("team", "shop"), "what others wrote stays")
 }
 
 // TestInstanceReports: what an instance is stands on its Pod, and goes when it is nothing any more.

@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 // Options say which instance of which database this is.
@@ -166,7 +168,7 @@ func NewLease(namespace, database string, record election.Record, now time.Time)
 }
 
 // Publish implements [instance.Cluster]. The term in the EndpointSlice and the version of what was
-// read keep an earlier leader from replacing a later one.
+// read keep an earlier leader from replacing a later one. What is there already is not written.
 func (c *Cluster) Publish(ctx context.Context, term uint64) error {
 	err := c.publish(ctx, term)
 	c.tell("publishing the address", err)
@@ -187,9 +189,15 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	if there, err := strconv.ParseUint(live.Annotations[api.AnnotationTerm], 10, 64); err == nil && there > term {
 		return fmt.Errorf("the EndpointSlice %s is of term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
 	}
-	wanted.ResourceVersion, wanted.OwnerReferences = live.ResourceVersion, live.OwnerReferences
-	c.join(wanted)
-	_, err = c.endpoints.Update(ctx, wanted, metav1.UpdateOptions{})
+	changed := live.DeepCopy()
+	changed.AddressType, changed.Endpoints, changed.Ports = wanted.AddressType, wanted.Endpoints, wanted.Ports
+	changed.Labels = naming.Merged(changed.Labels, wanted.Labels)
+	changed.Annotations = naming.Merged(changed.Annotations, wanted.Annotations)
+	c.join(changed)
+	if equality.Semantic.DeepEqual(live, changed) {
+		return nil
+	}
+	_, err = c.endpoints.Update(ctx, changed, metav1.UpdateOptions{})
 	return err
 }
 

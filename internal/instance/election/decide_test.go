@@ -85,6 +85,17 @@ func TestDecide(t *testing.T) {
 			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c, Vacant: true})
 		}, "Save{Local:{Promised:{Term:3"},
 		{"the server is down", following(), func(o *Observed) { o.Server = Server{State: Stopped}; o.Record.Known = true }, "Start"},
+		{"the data are damaged, and a rule needs them", following(), func(o *Observed) {
+			o.Server = Server{State: Stopped, Damaged: true}
+		}, "Start"},
+		{"the data are damaged, and free", following(), func(o *Observed) {
+			o.Server, o.Peers[0].Ping.Free = Server{State: Stopped, Damaged: true}, []Member{b}
+		}, "Replace"},
+		{"the data are damaged, and the leader is gone", following(), func(o *Observed) {
+			o.Server, o.Peers[0].Ping.Free = Server{State: Stopped, Damaged: true}, []Member{b}
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+		}, "Start"},
 		{"the data have diverged, and a rule needs them", following(), func(o *Observed) {
 			o.Server = Server{State: Standby, Final: true, Position: "99+"}
 		}, "Wait"},

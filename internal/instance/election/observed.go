@@ -119,6 +119,9 @@ type Server struct {
 	// LacksLog is true if what it needs next is gone from its source's log, so that it can only be
 	// made anew.
 	LacksLog bool
+	// Damaged is true if it does not run, and its data were found damaged again and again: they can
+	// only be made anew.
+	Damaged bool
 	// Clean is true if it was a leader and was stopped with all that it had written sent and
 	// flushed.
 	Clean bool

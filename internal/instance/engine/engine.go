@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
@@ -18,6 +19,10 @@ type Upstream struct {
 	Host string
 }
 
+// ErrDamaged is returned for data that can't be what a server wrote: they can only be made anew. It
+// is never returned for data that could not be read, or that another server wrote.
+var ErrDamaged = errors.New("the data are damaged")
+
 // Progress says how far a long operation is, in bytes. Total is 0 while it is not known.
 type Progress func(done, total int64)
 
@@ -30,7 +35,7 @@ type Engine interface {
 
 	// Inspect reads what the data directory holds while no server runs, without changing anything.
 	// An error says what was found and what to do: data of another major version, half made,
-	// damaged, or with a foreign owner.
+	// damaged (ErrDamaged), or with a foreign owner.
 	Inspect() (Data, error)
 	// Initialise makes the data of a new database in an empty directory.
 	Initialise(ctx context.Context, directory string) error

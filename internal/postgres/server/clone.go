@@ -36,6 +36,7 @@ func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstre
 	if err := e.clone(ctx, directory, from, progress); err != nil {
 		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
 	}
+	e.noteHealth()
 	return nil
 }
 

@@ -28,13 +28,14 @@ func (e *Engine) atRest() election.ServerState {
 // Inspect implements [engine.Engine].
 func (e *Engine) Inspect() (engine.Data, error) {
 	data, err := inspect(e.Data)
+	e.noteDamage(err)
 	if err != nil {
 		return engine.Data{}, fmt.Errorf("looking at the data in %s: %w", e.Data, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life == nil {
-		e.observed.Server.State = e.atRest()
+		e.observed.Server = e.resting()
 		e.observed.Server.Position = data.Position
 	}
 	return data, nil
@@ -95,7 +96,7 @@ func checkOwner(directory string) error {
 func readMajor(directory string) (int, error) {
 	content, err := readBounded(filepath.Join(directory, "PG_VERSION"), 64)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, errors.New("there are files, but no PG_VERSION: this is no data directory of PostgreSQL, or half of one; empty it")
+		return 0, fmt.Errorf("%w: there are files, but no PG_VERSION", engine.ErrDamaged)
 	}
 	if err != nil {
 		return 0, err
@@ -110,7 +111,7 @@ func readMajor(directory string) (int, error) {
 func readControl(directory string) (postgres.Control, error) {
 	content, err := readBounded(filepath.Join(directory, "global", "pg_control"), 64<<10)
 	if errors.Is(err, os.ErrNotExist) {
-		return postgres.Control{}, errors.New("global/pg_control is missing: the data were only half made; empty the directory, or restore a backup")
+		return postgres.Control{}, fmt.Errorf("%w: global/pg_control is missing", engine.ErrDamaged)
 	}
 	if err != nil {
 		return postgres.Control{}, err

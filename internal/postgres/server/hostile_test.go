@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/onsi/gomega"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -41,6 +42,45 @@ func (i *instance) dial(t *testing.T, certificates, text string) (*pgconn.PgConn
 		t.Cleanup(func() { _ = connection.Close(context.Background()) })
 	}
 	return connection, err
+}
+
+// TestPromotedByHand: a standby that somebody promotes takes no writes for longer than a moment; it
+// starts as a standby again, whose data are part of no history of the leader's.
+func TestPromotedByHand(t *testing.T) {
+	c := newCluster(t)
+	a, b, _ := c.begin(2)
+	_, err := b.session().Exec(t.Context(), "SELECT pg_promote(wait => false)")
+	check(t, err)
+	b.wait("the server that was promoted is killed", func(o engine.Observation) bool {
+		return o.Server.State == election.Stopped && strings.Contains(o.Problem, "somebody else than Mainstay promoted it")
+	})
+	diverged := b.start()
+	history := a.observe().Server.History
+	if (postgres.Positions{}).Holds(history, diverged) {
+		t.Errorf("%s counts as a part of %s", diverged, history)
+	}
+}
+
+// TestUselessData: data that no server can use count as damaged after some starts, and no longer
+// once they are made anew.
+func TestUselessData(t *testing.T) {
+	a, b, _ := newCluster(t).begin(2)
+	b.do(Call{Do: "kill"})
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(b.run), "volume", "data", "global", "pg_control"), make([]byte, 8192), 0o600))
+	for range 3 {
+		if b.observe().Server.Damaged {
+			t.Error("the data count as damaged at once")
+		}
+		if _, err := b.try(Call{Do: "start"}); err == nil {
+			t.Error("the server starts")
+		}
+	}
+	b.wait("damaged", func(o engine.Observation) bool { return o.Server.Damaged })
+	b.do(Call{Do: "clone", From: a.upstream(1)})
+	b.start()
+	if b.observe().Server.Damaged {
+		t.Error("the data that were made anew count as damaged")
+	}
 }
 
 // TestAccess: instances replicate from the leader by certificate, users come by password and TLS,

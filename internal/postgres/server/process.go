@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ func (e *Engine) attend(l *life, command *exec.Cmd) {
 	problem := ""
 	if err != nil {
 		problem = fmt.Sprintf("the server ended (%v): %s", err, l.output.last())
+		e.noteDamage(damageIn(l.output.last()))
 	}
 	if err != nil && !l.output.answered() {
 		e.didNotStart(l, l.output.last())
@@ -145,6 +147,12 @@ func (l *life) signal(signal syscall.Signal) error {
 		return fmt.Errorf("signalling the server: %w", err)
 	}
 	return nil
+}
+
+// end kills the server, which may take writes although nobody allowed it, and says why.
+func (l *life) end(why string) error {
+	l.output.blame(why)
+	return l.signal(syscall.SIGKILL)
 }
 
 // receivers returns the processes that receive, and whether there may be more: processes that have
@@ -184,6 +192,13 @@ func (l *lines) quieten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers, l.said, l.latest = true, "", ""
+}
+
+// blame notes why the server ended, if nobody has said that yet.
+func (l *lines) blame(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = cmp.Or(l.said, why)
 }
 
 // answered reports whether the server has answered.

@@ -67,6 +67,8 @@ type Engine struct {
 	users     users
 	// complaint is what is wrong beside the server.
 	complaint string
+	// damages is how often the data were found damaged since a server with them last received.
+	damages int
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -104,7 +106,7 @@ var errNotRunning = errors.New("the server does not run: start it first")
 // New returns an engine. It starts nothing.
 func New(options Options) *Engine {
 	e := &Engine{Options: options, changed: make(chan struct{}, 1)}
-	e.observed.Server.State = e.atRest()
+	e.observed.Server = e.resting()
 	return e
 }
 
@@ -164,7 +166,7 @@ func (e *Engine) forget(l *life, problem string) {
 	}
 	e.life = nil
 	e.unflushed = time.Time{}
-	e.observed = engine.Observation{Server: election.Server{State: e.atRest()}, Problem: problem}
+	e.observed = engine.Observation{Server: e.resting(), Problem: problem}
 	select {
 	case e.changed <- struct{}{}:
 	default:

@@ -68,6 +68,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 func (e *Engine) Start(ctx context.Context) error {
 	kills, major, err := e.clean(ctx)
 	if err != nil {
+		e.noteDamage(err)
 		return err
 	}
 	return e.startStandby(ctx, kills, major, configuration{clients: true})
@@ -76,6 +77,7 @@ func (e *Engine) Start(ctx context.Context) error {
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
 	control, err := readControl(e.Data)
 	if err != nil {
+		e.noteDamage(err)
 		return fmt.Errorf("starting the server as a standby: %w", err)
 	}
 	c.needs = control.Needs()

@@ -38,6 +38,8 @@ type standbyLook struct {
 	// waits is at how many looks on end the startup process waited for the log, and nothing moved.
 	waits     int
 	connected bool
+	// recovers is false for a server that was promoted.
+	recovers bool
 	// pauses is true while the replay was told to wait, or can't go on with the server's parameters.
 	pauses bool
 	lag    time.Duration
@@ -66,8 +68,8 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	err := session.QueryRow(ctx, `SELECT coalesce(pg_last_wal_receive_lsn()::text, '0/0'), coalesce(pg_last_wal_replay_lsn()::text, '0/0'),
 		coalesce((SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup' LIMIT 1), ''),
 		coalesce((SELECT status FROM pg_stat_wal_receiver LIMIT 1), ''),
-		coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8`).
-		Scan(&received, &replayed, &event, &status, &lag)
+		coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8, pg_is_in_recovery()`).
+		Scan(&received, &replayed, &event, &status, &lag, &s.recovers)
 	if err != nil {
 		return fmt.Errorf("measuring the standby: %w", err)
 	}
@@ -150,6 +152,9 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	if err := look.take(ctx, session); err != nil {
 		return err
 	}
+	if !look.recovers && e.server().State == election.Standby {
+		return l.end("somebody else than Mainstay promoted it")
+	}
 	history, err := e.followed()
 	if err != nil {
 		return err
@@ -164,6 +169,9 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	}
 	if look.pauses && e.lacks(l) {
 		return l.signal(syscall.SIGINT) // It is started anew, with what it needs.
+	}
+	if look.connected {
+		e.noteHealth()
 	}
 	at := e.Clock.Now()
 	e.note(l, func(o *engine.Observation) {
