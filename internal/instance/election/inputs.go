@@ -146,7 +146,7 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 		o.RecordChanged(ping.Version)
 	}
 	return Pong{
-		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping),
+		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping) || o.Server.Damaged,
 		Address: o.Address,
 	}, true
 }
