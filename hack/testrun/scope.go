@@ -53,6 +53,7 @@ var areas = []area{
 	},
 	{
 		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database"}, files: []string{"postgresql*_test.go"},
+		scenarios: []string{"postgresql"},
 	},
 	{
 		name: "platformpolicy", folders: []string{"internal/kinds/platformpolicy", "internal/policy", "api/policy"},

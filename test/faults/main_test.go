@@ -99,6 +99,8 @@ func newManager(ctx context.Context, config *rest.Config) (manager.Manager, erro
 func managerSettings() setup.Settings {
 	settings := testenv.Settings()
 	settings.ShutdownTimeout = time.Second
+	settings.InstanceImage = "registry.example.com/mainstay:1.0"
+	settings.PostgreSQLImages = map[string]string{"17": "registry.example.com/postgresql:17.11"}
 	return settings
 }
 
