@@ -29,6 +29,8 @@ type childOptions struct {
 	Record string
 	// Poison makes each call panic whose path ends with it. Empty means none.
 	Poison string
+	// Controller is the controller whose reconciles are counted; empty is that of WebApps.
+	Controller string
 	// Started is when the parent asked for the process.
 	Started time.Time
 }

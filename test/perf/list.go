@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,6 +24,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
@@ -54,6 +56,10 @@ var listed = map[string]struct {
 	"poddisruptionbudgets":     {&policyv1.PodDisruptionBudgetList{}, ours},
 	"horizontalpodautoscalers": {&autoscalingv2.HorizontalPodAutoscalerList{}, ours},
 	"namespaces":               {namespaceMetadata(), ""},
+	"postgresqls":              {&databasev1.PostgreSQLList{}, ""},
+	"persistentvolumeclaims":   {&corev1.PersistentVolumeClaimList{}, ours},
+	"roles":                    {&rbacv1.RoleList{}, ours},
+	"rolebindings":             {&rbacv1.RoleBindingList{}, ours},
 }
 
 // ours selects the objects that Mainstay creates.
