@@ -250,10 +250,10 @@ func (r *run) dryRunAll(ctx context.Context, all []task) error {
 }
 
 // find returns the object under a child's name. It asks the API server for objects that the cache
-// lacks, or has only in part because they are not ours.
+// lacks, or has only in part because they are not ours, unless the kind has just done so.
 func (r *run) find(ctx context.Context, task task) (plan.Found, error) {
 	existing, known := r.found[task.ref]
-	if !known || existing.Ownership == plan.Consenting || task.Uncached {
+	if !known || existing.Ownership == plan.Consenting || task.Uncached && !existing.IsLive {
 		if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), r.found); err != nil {
 			return plan.Found{}, err
 		}

@@ -51,3 +51,37 @@ func TestPrunedSecretsAreNotAwaited(t *testing.T) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
+
+// TestUncachedChildrenAreReadOnce: a child that no cache holds is read from the API server, unless
+// the kind has just read it there.
+func TestUncachedChildrenAreReadOnce(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), msappsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: new(true)},
+	}}}
+	wanted := plan.Plan{Children: []plan.Child{{
+		Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, Uncached: true, CreateOnce: true,
+	}}}
+	for name, isObserved := range map[string]bool{"observed by the kind": true, "not observed": false} {
+		reads := 0
+		live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object, how ...client.GetOption) error {
+				reads++
+				return under.Get(ctx, key, into, how...)
+			},
+		}).Build()
+		reader, found := children.Reader{Cached: live, Live: live, Scheme: scheme}, plan.Children{}
+		if isObserved {
+			if err := reader.FindLive(t.Context(), owner(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, found); err != nil {
+				t.Fatal(err)
+			}
+		}
+		result, err := New(live, reader).Apply(t.Context(), owner(), "mainstay/test", wanted, found)
+		if err != nil || len(result.Changes) > 0 || reads != 1 {
+			t.Errorf("%s: %d reads, %+v, %v", name, reads, result, err)
+		}
+	}
+}

@@ -110,7 +110,8 @@ type Child struct {
 	// keeps what others have set. Without it, such an object becomes exactly what Object says.
 	KeepOthers bool
 	// Uncached is for children that the cache must not hold, such as a Secret: apply reads the
-	// child from the API server by its name, and does not wait for the cache to show a write.
+	// child from the API server by its name, unless the kind has (Found.IsLive), and does not wait for
+	// the cache to show a write.
 	Uncached bool
 }
 
