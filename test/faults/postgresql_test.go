@@ -49,7 +49,6 @@ func ofDatabases(name string, steps ...campaign.Step) campaign.Scenario {
 		Steps: steps,
 		// Of several pods that change at once, the manager may see each one, or all.
 		MoreStatuses:    12,
-		Polls:           true,
 		HasManyChildren: true,
 		IsReady:         databaseIsReady,
 		Mask:            hideRandom,
@@ -101,7 +100,9 @@ func postgreSQLLife() campaign.Scenario {
 	steps = append(steps, changes()...)
 	steps = append(steps, scalesIn()...)
 	steps = append(steps, growsAndEnds()...)
-	return ofDatabases("postgresql-life", steps...)
+	scenario := ofDatabases("postgresql-life", steps...)
+	scenario.SkipsCreation = true
+	return scenario
 }
 
 // threeClaims are those of the first database before one grows.

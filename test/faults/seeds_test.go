@@ -69,6 +69,7 @@ var seeded = []struct {
 	{"appconfig-used", usedConfig(), appConfigSeeds},
 	{"configmonitor", configMonitor(), configMonitorSeeds},
 	{"instrumentation", briefInstrumentation(), instrumentationSeeds},
+	{"postgresql", postgreSQL(), postgreSQLSeeds},
 }
 
 // webAppSeeds are bugs in what every kind shares, and in a WebApp's manager. Those in a manager's

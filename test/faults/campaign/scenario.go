@@ -31,13 +31,12 @@ type Scenario struct {
 	// about another controller's work may report an intermediate state in one run and skip it in
 	// another. Zero if the status is only about the kind's own work.
 	MoreStatuses int
-	// Polls means that the number of the manager's reads and status writes is chance: each reconcile
-	// reads from the API server, or timers cause further ones. Only the first of the same reads is a
-	// point of failure, and a fault at a later status write may affect nothing.
-	Polls bool
-	// HasManyChildren means that a creation has so many writes that `make test` tries one fault at
-	// each of them.
+	// HasManyChildren means that a run is costly, so that fewer faults are tried, and that the number
+	// of the manager's reads and status writes is chance: each reconcile reads from the API server, and
+	// timers cause some. A fault at a later status write may then affect nothing.
 	HasManyChildren bool
+	// SkipsCreation means that another scenario of the kind lets the requests of its first step fail.
+	SkipsCreation bool
 }
 
 // Step is an action of a user or of another controller, and its expected result.
