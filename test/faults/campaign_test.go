@@ -199,7 +199,7 @@ func TestADeletionThatIsSeenLate(t *testing.T) {
 func TestWatches(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for name, plan := range campaign.WatchPlans(undisturbed(t, scenario)) {
-			if !*whole && !slices.Contains([]string{"deployments", "statefulsets"}, plan.Rules[0].Match.Resource) {
+			if scenario.SkipsCreation || !*whole && !slices.Contains([]string{"deployments", "statefulsets"}, plan.Rules[0].Match.Resource) {
 				continue
 			}
 			count.points.Add(1)

@@ -26,60 +26,56 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// ofDatabases returns what all scenarios of databases have in common.
-func ofDatabases(name string, steps ...campaign.Step) campaign.Scenario {
-	return campaign.Scenario{
-		Name:  name,
-		Owner: databasev1.GroupVersion.WithKind("PostgreSQL"),
-		Children: []schema.GroupVersionKind{
-			corev1.SchemeGroupVersion.WithKind("Secret"),
-			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-			corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-			rbacv1.SchemeGroupVersion.WithKind("Role"),
-			rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-			coordinationv1.SchemeGroupVersion.WithKind("Lease"),
-			corev1.SchemeGroupVersion.WithKind("Service"),
-			discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
-			networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
-			corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
-			appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
-			policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-			corev1.SchemeGroupVersion.WithKind("Pod"),
-		},
-		Steps: steps,
-		// Of several pods that change at once, the manager may see each one, or all.
-		MoreStatuses:    12,
-		HasManyChildren: true,
-		IsReady:         databaseIsReady,
-		Mask:            hideRandom,
+// ofDatabases adds to a scenario what all scenarios of databases have in common.
+func ofDatabases(scenario campaign.Scenario) campaign.Scenario {
+	scenario.Owner = databasev1.GroupVersion.WithKind("PostgreSQL")
+	scenario.Children = []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Secret"),
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+		rbacv1.SchemeGroupVersion.WithKind("Role"),
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"),
+		corev1.SchemeGroupVersion.WithKind("Service"),
+		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+		appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		corev1.SchemeGroupVersion.WithKind("Pod"),
 	}
+	// Of several pods that change at once, the manager may see each one, or all.
+	scenario.MoreStatuses = 12
+	scenario.HasManyChildren = true
+	scenario.IsReady, scenario.Mask = databaseIsReady, hideRandom
+	return scenario
 }
 
 // postgreSQL creates a database of two instances, which start. One of them is removed, and a
 // parameter changed. Then the database is deleted, with its volumes.
 func postgreSQL() campaign.Scenario {
-	return ofDatabases("postgresql",
-		campaign.Step{
+	return ofDatabases(campaign.Scenario{Name: "postgresql", Steps: []campaign.Step{
+		{
 			Name: "create", Do: newDatabase(appName, 2, databasev1.DeletionDelete, nil),
 			Settled: databaseIs(appName, databaseState{is: "Pending Creating  0/2", pods: 2, told: "2 0> ", claims: "1Gi/1 1Gi/1 "}),
 		},
-		campaign.Step{
+		{
 			Name: "start", Do: inTurn(bind(appName, 0), bind(appName, 1), observe(appName, "1"), lead(appName, 1, 0),
 				startPod(appName, 0, "1", primary(1, "")), startPod(appName, 1, "1", replica(1))),
 			Settled: databaseIs(appName, databaseState{
 				is: "Running Available shop-0 2/2", pods: 2, told: "2 0> ", claims: "1Gi/1 1Gi/1 ",
 			}),
 		},
-		campaign.Step{
+		{
 			Name: "change", Do: merge(database(appName), `{"spec": {"replicas": 1, "parameters": {"work_mem": "8MB"}}}`),
 			Settled: databaseIs(appName, databaseState{
 				is: "Updating Scaling shop-0 2/1", pods: 1, told: "1 0> 8MB", claims: "1Gi/1 1Gi/1 ",
 			}),
 		},
-		campaign.Step{
+		{
 			Name: "delete", Do: inTurn(remove(database(appName)), remove(pod(appName, 0)), remove(pod(appName, 1))), Settled: campaign.IsEmpty,
 		},
-	)
+	}})
 }
 
 // The two databases of the long scenario: the first has three instances and leaves its volumes, the
@@ -92,17 +88,15 @@ const (
 // growing is a class of volumes that can grow.
 const growing = "growing"
 
-// postgreSQLLife creates two databases. In the first, the primary hands over on request, a parameter
-// is changed, a pod is replaced, the primary and another instance are removed, and the volume that
-// is left grows. Then both are deleted.
+// postgreSQLLife creates two databases. In the first, the primary hands over on request, a
+// parameter is changed, a pod is replaced, the primary and another instance are removed, and the
+// volume that is left grows. Then both are deleted.
 func postgreSQLLife() campaign.Scenario {
 	steps := append(startsBoth(), switchesOver()...)
 	steps = append(steps, changes()...)
 	steps = append(steps, scalesIn()...)
 	steps = append(steps, growsAndEnds()...)
-	scenario := ofDatabases("postgresql-life", steps...)
-	scenario.SkipsCreation = true
-	return scenario
+	return ofDatabases(campaign.Scenario{Name: "postgresql-life", Steps: steps, SkipsCreation: true})
 }
 
 // threeClaims are those of the first database before one grows.

@@ -27,8 +27,8 @@ const (
 	// databaseInstances is the number of instances of each PostgreSQL.
 	databaseInstances = 3
 	// databaseChildren is the number of children of a PostgreSQL of three instances: 3 Secrets, 2
-	// ConfigMaps, ServiceAccount, Role, RoleBinding, Lease, 4 Services, EndpointSlice, NetworkPolicy, 3
-	// PersistentVolumeClaims, StatefulSet, PodDisruptionBudget.
+	// ConfigMaps, ServiceAccount, Role, RoleBinding, Lease, 4 Services, EndpointSlice, NetworkPolicy,
+	// 3 PersistentVolumeClaims, StatefulSet, PodDisruptionBudget.
 	databaseChildren = 20
 	// databaseEdits is how often the time from an edit until the manager acts is measured.
 	databaseEdits = 300
@@ -170,8 +170,9 @@ func (b *bench) databaseHeap(ctx context.Context, p *plane, running *child, empt
 		return err
 	}
 	heap, n := float64(full.Heap)-float64(empty.Heap), float64(b.postgreSQLs)
-	b.add(Figure{Name: fmt.Sprintf("databases: heap for %d PostgreSQLs over the JSON of them, their children and pods", b.postgreSQLs), Kind: Ratio,
-		Limit: new(3.0), Value: heap / float64(size),
+	b.add(Figure{
+		Name: fmt.Sprintf("databases: heap for %d PostgreSQLs over the JSON of them, their children and pods", b.postgreSQLs),
+		Kind: Ratio, Limit: new(3.0), Value: heap / float64(size),
 		Note: fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each, without Secrets, Leases and EndpointSlices, which are not cached; %.1f MB "+
 			"with one PostgreSQL", heap/n/1e3, float64(size)/n/1e3, float64(empty.Heap)/megabyte)})
 	return nil
@@ -292,7 +293,8 @@ func (b *bench) databaseReactions(ctx context.Context, p *plane, renewing *renew
 	return nil
 }
 
-// timeBareCopies lets a bare program copy a value from ConfigMaps to others. No program can do less.
+// timeBareCopies lets a bare program copy a value from ConfigMaps to others. No program can do
+// less.
 func (b *bench) timeBareCopies(ctx context.Context, p *plane) ([]time.Duration, error) {
 	const namespace = "databases-bare"
 	if err := makeNamespace(ctx, p.client, namespace); err != nil {

@@ -21,8 +21,8 @@ import (
 // instanceRevision is the revision of all pods.
 const instanceRevision = "1"
 
-// startDatabase does what the StatefulSet's controller, a kubelet and the program in each pod would:
-// all pods run, and the first leads.
+// startDatabase does what the StatefulSet's controller, a kubelet and the program in each pod
+// would: all pods run, and the first leads.
 func (p *plane) startDatabase(ctx context.Context, name string) error {
 	set := &appsv1.StatefulSet{}
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: databaseNamespace, Name: name}, set); err != nil {

@@ -38,7 +38,8 @@ const (
 	restPolls = 200
 	// vainFailures and vainWrites are how many failed requests and how many writes in a step show,
 	// with GiveUp, that the manager does not come to rest. A fault makes one request fail, and a step
-	// has some ten writes, the creation of a PostgreSQL twenty, twice as many if the manager is killed.
+	// has some ten writes, the creation of a PostgreSQL twenty, twice as many if the manager is
+	// killed.
 	vainFailures = 3
 	vainWrites   = 48
 	// firstRetry is the longest time before a manager's first retry. Each further one takes twice as

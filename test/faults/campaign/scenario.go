@@ -32,10 +32,11 @@ type Scenario struct {
 	// another. Zero if the status is only about the kind's own work.
 	MoreStatuses int
 	// HasManyChildren means that a run is costly, so that fewer faults are tried, and that the number
-	// of the manager's reads and status writes is chance: each reconcile reads from the API server, and
-	// timers cause some. A fault at a later status write may then affect nothing.
+	// of the manager's reads and status writes is chance: each reconcile reads from the API server,
+	// and timers cause some. A fault at a later status write may then affect nothing.
 	HasManyChildren bool
-	// SkipsCreation means that another scenario of the kind lets the requests of its first step fail.
+	// SkipsCreation means that another scenario of the kind lets the requests of the first step fail,
+	// and the watches.
 	SkipsCreation bool
 }
 
