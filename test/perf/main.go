@@ -33,6 +33,8 @@ type bench struct {
 	simulator
 	// apps is the number of WebApps of most parts. many is that of the part many.
 	apps, many int
+	// stacks is the number of AppStacks of the part stacks.
+	stacks int
 }
 
 // say prints a line of progress.
@@ -63,6 +65,7 @@ var parts = []struct {
 	{"sources", (*bench).sources},
 	{"injection", (*bench).injection},
 	{"served", (*bench).served},
+	{"stacks", (*bench).appStacks},
 	{"many", (*bench).manyObjects},
 }
 
@@ -97,6 +100,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.StringVar(&b.stages, "stages", "", "folder of the stages that come with kwok")
 	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts")
 	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
+	flags.IntVar(&b.stacks, "stacks", 2000, "AppStacks of the part `stacks`")
 	output := flags.String("output", "bin/bench.json", "file for the figures")
 	page := flags.String("page", "", "page to write the figures into; empty writes none")
 	baseline := flags.String("baseline", "test/perf/baseline.json", "file to compare with; empty compares with nothing")

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,7 +60,7 @@ func runManager(encoded string) error {
 	if err != nil {
 		return err
 	}
-	watched := &watched{started: options.Started}
+	watched := &watched{started: options.Started, controller: cmp.Or(options.Controller, "webapp")}
 	go watched.awaitFirst(ctx)
 	go func() {
 		if err := answer(os.Stdin, os.Stdout, watched.read); err != nil {
@@ -92,8 +93,9 @@ func (o childOptions) settings() setup.Settings {
 
 // watched observes the manager from inside its process, by controller-runtime's own metrics.
 type watched struct {
-	started time.Time
-	first   atomic.Int64
+	started    time.Time
+	controller string
+	first      atomic.Int64
 }
 
 // awaitFirst records when the first reconcile has ended.
@@ -126,7 +128,7 @@ func answer(questions io.Reader, answers io.Writer, read func() state) error {
 	return nil
 }
 
-// read reads the metrics of the WebApp controller.
+// read reads the metrics of the controller.
 func (w *watched) read() state {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -135,7 +137,7 @@ func (w *watched) read() state {
 	sum := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if isWebApp(metric) {
+			if w.isCounted(metric) {
 				sum[family.GetName()] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 			}
 		}
@@ -150,9 +152,9 @@ func (w *watched) read() state {
 	}
 }
 
-func isWebApp(metric *dto.Metric) bool {
+func (w *watched) isCounted(metric *dto.Metric) bool {
 	for _, label := range metric.GetLabel() {
-		if label.GetName() == "controller" && label.GetValue() == "webapp" {
+		if label.GetName() == "controller" && label.GetValue() == w.controller {
 			return true
 		}
 	}
