@@ -73,6 +73,20 @@ func TestLacksLog(t *testing.T) {
 	}
 }
 
+// TestDamagedSaysSo: a member whose data are damaged says that they diverged, so that the leader lets
+// go of them: it never frees the data of a member that says nothing.
+func TestDamagedSaysSo(t *testing.T) {
+	o := following()
+	o.Server = Server{State: Stopped}
+	if pong, ok := o.HeardPing(o.Peers[0].Ping); !ok || pong.Diverged {
+		t.Errorf("a member that is stopped answers %+v", pong)
+	}
+	o.Server.Damaged = true
+	if pong, ok := o.HeardPing(o.Peers[0].Ping); !ok || !pong.Diverged {
+		t.Errorf("a member whose data are damaged answers %+v", pong)
+	}
+}
+
 // TestDoubt: it is said why a record is not believed, and only then.
 func TestDoubt(t *testing.T) {
 	for want, change := range map[string]func(o *Observed){

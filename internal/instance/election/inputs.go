@@ -146,15 +146,15 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 		o.RecordChanged(ping.Version)
 	}
 	return Pong{
-		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping) || o.Server.Damaged,
+		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping),
 		Address: o.Address,
 	}, true
 }
 
 // diverged reports whether our data are known to be no part of the leader's history, or a part that
-// its log no longer continues.
+// its log no longer continues, or are damaged: then they are no part of anything.
 func (o *Observed) diverged(ping Ping) bool {
-	if o.Server.LacksLog && o.Server.Source == (Source{Leader: ping.Leader, Term: ping.Term}) {
+	if o.Server.Damaged || o.Server.LacksLog && o.Server.Source == (Source{Leader: ping.Leader, Term: ping.Term}) {
 		return true
 	}
 	return o.Server.State == Standby && o.Server.Final && o.Server.Source == Source{} &&
