@@ -73,8 +73,8 @@ func TestLacksLog(t *testing.T) {
 	}
 }
 
-// TestDamagedSaysSo: a member whose data are damaged says that they diverged, so that the leader lets
-// go of them: it never frees the data of a member that says nothing.
+// TestDamagedSaysSo: a member whose data are damaged says that they diverged, because the leader
+// never frees the data of a member that says nothing.
 func TestDamagedSaysSo(t *testing.T) {
 	o := following()
 	o.Server = Server{State: Stopped}

@@ -66,8 +66,8 @@ type Pong struct {
 	Seen     Seen
 	// Address is the member's IP address.
 	Address string
-	// Diverged is true if the member's data are no part of the leader's history, or its log no longer
-	// continues them: they can only be made anew.
+	// Diverged is true if the member's data are damaged or no part of the leader's history, or its
+	// log no longer continues them: they can only be made anew.
 	Diverged bool
 }
 
