@@ -145,8 +145,8 @@ func (d *database) crash(pod string) {
 	delete(d.programs, pod)
 	d.mu.Unlock()
 	if p != nil {
+		p.end() // First, for a program that outlives its server gives up the Lease.
 		d.servers.Crash(pod)
-		p.end()
 		if err := <-p.ended; !errors.Is(err, context.Canceled) {
 			d.t.Errorf("%s ended by itself: %v", pod, err)
 		}
@@ -505,10 +505,10 @@ func (c *cluster) Read(context.Context) election.ReadResult {
 	return election.ReadResult{Version: strconv.Itoa(c.d.version), Record: c.d.record}
 }
 
-func (c *cluster) Write(_ context.Context, write election.WriteRecord) (election.Outcome, string) {
+func (c *cluster) Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string) {
 	err := c.call()
 	defer c.d.mu.Unlock()
-	if err != nil {
+	if err != nil || ctx.Err() != nil {
 		return election.Unanswered, ""
 	}
 	if write.Version != strconv.Itoa(c.d.version) {

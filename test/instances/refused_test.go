@@ -29,8 +29,6 @@ var damages = []damage{
 		func(volume string) error { return os.Remove(filepath.Join(volume, "photo.jpg")) },
 		`holds "photo.jpg", which is not Mainstay's: nothing was changed`},
 	exchanged("another major version", "data/server/PG_VERSION", "9.6\n", `PG_VERSION says "9.6"`),
-	exchanged("half of the data", "data/server/global/pg_control", "", "pg_control is missing"),
-	exchanged("a damaged control file", "data/server/global/pg_control", strings.Repeat("x", 8192), "pg_control has the version"),
 	exchanged("no promises", "election.json", "", "reading what this member promised"),
 	exchanged("promises that were edited", "election.json", `{"promised": 7}`, "reading what this member promised"),
 	exchanged("no incarnation", "data/incarnation", "", "no file data/incarnation: it was changed by hand"),
@@ -93,6 +91,38 @@ func TestForeignVolumes(t *testing.T) {
 		t.Errorf("a second program on the same volume said %q", said)
 	}
 	d.Await("whole database beside a second program", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+}
+
+// TestDamagedData: data of a replica that no server can have written are made anew from those of the
+// leader, and what was committed is in them.
+func TestDamagedData(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
+	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	leader := d.Published(t.Context())
+	_, err := leader.SQL("CREATE TABLE precious AS SELECT 7 AS answer")
+	d.must(err)
+	replica := d.Pods[0]
+	if replica == leader {
+		replica = d.Pods[1]
+	}
+	incarnation := filepath.Join(replica.Volume(), "data/incarnation")
+	for name, hurt := range map[string]func(control string) error{
+		"no control file":        os.Remove,
+		"a damaged control file": func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("x", 8192)), 0o600) },
+	} {
+		replica.Kill()
+		before, err := os.ReadFile(incarnation)
+		d.must(errors.Join(err, hurt(filepath.Join(replica.Volume(), "data/server/global/pg_control"))))
+		replica.Start()
+		d.Await("replica made anew, after "+name, 2*time.Minute, func() bool {
+			now, err := os.ReadFile(incarnation)
+			return err == nil && string(now) != string(before) && d.IsWhole(t.Context())
+		})
+		if answer, err := replica.SQL("SELECT answer FROM precious"); err != nil || answer != "7" {
+			t.Errorf("%s: the replica has %q, %v", name, answer, err)
+		}
+	}
 }
 
 // TestForeignSystem: the data of another database are neither used nor lost.
