@@ -93,8 +93,8 @@ func TestForeignVolumes(t *testing.T) {
 	d.Await("whole database beside a second program", time.Minute, func() bool { return d.IsWhole(t.Context()) })
 }
 
-// TestDamagedData: data of a replica that no server can have written are made anew from those of the
-// leader, and what was committed is in them.
+// TestDamagedData: data of a replica that no server can have written are made anew from those of
+// the leader, and what was committed is in them.
 func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
