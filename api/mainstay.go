@@ -78,6 +78,10 @@ const (
 	// that.
 	LabelRole = "database." + Domain + "/role"
 
+	// AnnotationDependsOn, on a component of an AppStack, are the names of the components that it
+	// depends on, joined by commas: the order of deletion also of what has left the spec.
+	AnnotationDependsOn = "platform." + Domain + "/depends-on"
+
 	// LabelOwner, on a pod, is the name of our resource that it belongs to.
 	LabelOwner = Domain + "/owner"
 	// LabelOwnerKind, on a pod, is the kind of that resource, in lower case.

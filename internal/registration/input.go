@@ -55,6 +55,17 @@ func (in Input) HasNamespaces() bool {
 	return slices.ContainsFunc(in.Kinds, func(k Kind) bool { return k.UsesNamespaces })
 }
 
+// Components returns the enabled kinds that can be components of stacks.
+func (in Input) Components() []Component {
+	var components []Component
+	for _, k := range in.Kinds {
+		if k.Composed != nil {
+			components = append(components, k.Composed(in))
+		}
+	}
+	return components
+}
+
 // Children returns the reader of children.
 func (in Input) Children() children.Reader {
 	return children.Reader{Cached: in.Manager.GetClient(), Live: in.Manager.GetAPIReader(), Scheme: in.Manager.GetScheme()}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -51,14 +52,37 @@ type Kind struct {
 	Governed func(context.Context, Input) ([]policy.Object, error)
 	// Metrics sets the sources of metrics that only this kind has.
 	Metrics func(Input, *metrics.Sources)
+	// Component says how the kind is a component of stacks; nil for a kind that can't be one.
+	Component *component.Traits
+	// Composed returns that with the kind's functions. New sets it if Component is set.
+	Composed func(Input) Component
+	// Composes reports whether it creates objects of the kinds that are components, which are then
+	// cached with their managed fields.
+	Composes bool
 	// Converter is set if the kind has several versions. Objects are converted even while it is off.
 	Converter func(*runtime.Scheme) (conversion.Converter, error)
+}
+
+// Component is a kind that is a component of stacks.
+type Component struct {
+	component.Kind
+	// Object is an empty object.
+	Object client.Object
+	// Review returns what admission would say to an object that is to be created, or changed from
+	// before (nil: it does not exist).
+	Review func(ctx context.Context, object, before component.Object) (admission.Review, error)
 }
 
 // New returns the kind with what follows from its admission. admitted must accept an empty Input.
 func New[T client.Object](kind Kind, admitted func(Input) admission.Kind[T]) Kind {
 	definition := admitted(Input{})
 	kind.GroupKind, kind.Resource, kind.Object = definition.Kind.GroupKind(), definition.Resource, definition.New()
+	if traits := kind.Component; traits != nil {
+		kind.Composed = func(in Input) Component {
+			admits := admitted(in)
+			return Component{Kind: admits.Component(*traits), Object: admits.New(), Review: admits.ReviewComponent}
+		}
+	}
 	more := kind.Hooks
 	kind.Hooks = func(in Input) []admission.Hook {
 		hooks := admitted(in).Hooks(in.Manager.GetScheme())

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appstack/appstackcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
@@ -34,6 +35,7 @@ func kinds() []registration.Kind {
 		configmonitorcontroller.Registration(),
 		appconfigcontroller.Registration(),
 		postgresqlcontroller.Registration(),
+		appstackcontroller.Registration(),
 	}, instrumentationcontroller.Registrations()...)
 }
 
@@ -113,6 +115,18 @@ const (
 	namespacesName = "namespaces"
 )
 
+// components returns the need for all objects of the kinds that are components, with the managed
+// fields by which it is seen that they are as they should be.
+func components(on []registration.Kind) []watch.Need {
+	var needs []watch.Need
+	for _, k := range on {
+		if k.Component != nil {
+			needs = append(needs, watch.Need{Object: k.Object, Select: labels.Everything()})
+		}
+	}
+	return needs
+}
+
 // cacheOptions returns what the shared cache keeps: what the enabled kinds need, what those that
 // use workloads and namespaces share, and the names of definitions.
 func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, error) {
@@ -121,6 +135,9 @@ func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, err
 		needs[k.Name] = k.Needs
 		if k.UsesNamespaces {
 			needs[namespacesName] = []watch.Need{watch.Namespaces()}
+		}
+		if k.Composes {
+			needs[k.Name] = append(slices.Clone(k.Needs), components(on)...)
 		}
 		if k.UsesWorkloads && (needs[workloadsName] == nil || k.PodTemplate != nil) {
 			needs[workloadsName] = observe.WorkloadNeeds(k.PodTemplate)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -29,7 +30,7 @@ func revisionName(config *configv1.AppConfig, revision int64) string {
 
 // part returns the AppConfig as part of its application.
 func part(config *configv1.AppConfig) naming.Part {
-	return naming.Part{Name: config.Spec.Application, Component: Component}
+	return naming.Part{Name: config.Spec.Application, Component: Component, PartOf: config.Labels[api.LabelPartOf]}
 }
 
 // ref names a ConfigMap of the AppConfig.

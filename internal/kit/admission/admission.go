@@ -62,6 +62,10 @@ type Kind[T client.Object] struct {
 	ValidateWithin func(ctx context.Context, object T) (field.ErrorList, error)
 	// Warn returns warnings about what in a defaulted object is legal but unwise.
 	Warn func(object T) []string
+	// Review checks a defaulted object that Validate accepts for what it stands for, such as objects
+	// that it will have created; before is the defaulted object before an update, nil at creation. It
+	// may read. It may be nil.
+	Review func(ctx context.Context, object T, before *T) (Review, error)
 	// IsSameSpec reports whether two objects have the same spec.
 	IsSameSpec func(a, b T) bool
 	// Govern writes the values that the rules default and enforce into object, and returns a
@@ -71,6 +75,21 @@ type Kind[T client.Object] struct {
 	Subject func(object T) policy.Subject
 	// Rules reads the rules that Govern applies and that are checked.
 	Rules policy.Source
+}
+
+// Review is what was found about an object.
+type Review struct {
+	// Problems are fields that are wrong, Violations the rules of policies that are broken.
+	Problems   field.ErrorList
+	Violations []policy.Violation
+	Warnings   []string
+}
+
+// add adds what another review found.
+func (r *Review) add(other Review) {
+	r.Problems = append(r.Problems, other.Problems...)
+	r.Violations = append(r.Violations, other.Violations...)
+	r.Warnings = append(r.Warnings, other.Warnings...)
 }
 
 // conditions returns the match conditions of all hooks for an object. An object that is being
@@ -132,37 +151,66 @@ func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, er
 func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warnings, error) {
 	isSame := before != nil && k.IsSameSpec(object, *before)
 	object = object.DeepCopyObject().(T)
+	var former *T
+	if before != nil {
+		defaulted := (*before).DeepCopyObject().(T)
+		k.Default(defaulted)
+		former = &defaulted
+	}
 	k.Default(object)
-	var problems field.ErrorList
-	var warnings admission.Warnings
+	found := Review{}
 	if !isSame {
 		var err error
-		if problems, err = k.validate(ctx, object); err != nil {
+		if found, err = k.review(ctx, object, former); err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-		if k.Warn != nil {
-			warnings = k.Warn(object)
-		}
 	}
-	if len(problems) > 0 {
-		return warnings, apierrors.NewInvalid(k.Kind.GroupKind(), object.GetName(), problems)
+	if len(found.Problems) > 0 {
+		return found.Warnings, apierrors.NewInvalid(k.Kind.GroupKind(), object.GetName(), found.Problems)
 	}
+	violations, err := k.violations(ctx, object, former)
+	if err != nil {
+		return found.Warnings, apierrors.NewInternalError(err)
+	}
+	violations = append(found.Violations, violations...)
+	warnings := append(found.Warnings, warningsOf(violations)...)
+	return warnings, k.refusal(object, policy.Enforced(violations, mspolicyv1.EnforcementDeny))
+}
+
+// review checks a changed object, which has been defaulted, by itself, against other objects, and
+// for what it stands for.
+func (k Kind[T]) review(ctx context.Context, object T, before *T) (Review, error) {
+	problems, err := k.validate(ctx, object)
+	found := Review{Problems: problems}
+	if err != nil {
+		return found, err
+	}
+	if k.Warn != nil {
+		found.Warnings = k.Warn(object)
+	}
+	if len(problems) > 0 || k.Review == nil {
+		return found, nil
+	}
+	more, err := k.Review(ctx, object, before)
+	found.add(more)
+	return found, err
+}
+
+// violations returns which rules a defaulted object breaks, and did not break before.
+func (k Kind[T]) violations(ctx context.Context, object T, before *T) ([]policy.Violation, error) {
 	if k.Rules == nil {
-		return warnings, nil
+		return nil, nil
 	}
 	rules, err := k.Rules(ctx, object.GetNamespace())
 	if err != nil {
-		return warnings, apierrors.NewInternalError(err)
+		return nil, err
 	}
 	rules = rules.For(k.Kind.Kind, object.GetName())
 	violations := rules.Check(k.Subject(object))
 	if before != nil {
-		former := (*before).DeepCopyObject().(T)
-		k.Default(former)
-		violations = policy.Worse(violations, rules.Check(k.Subject(former)))
+		violations = policy.Worse(violations, rules.Check(k.Subject(*before)))
 	}
-	warnings = append(warnings, warningsOf(violations)...)
-	return warnings, k.refusal(object, policy.Enforced(violations, mspolicyv1.EnforcementDeny))
+	return violations, nil
 }
 
 // warningsOf returns the warning about violations that are accepted with one; none without any.

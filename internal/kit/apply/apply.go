@@ -94,7 +94,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	if err := r.dryRunAll(ctx, all); err != nil {
 		return r.result, err
 	}
-	err := r.applyAll(ctx, all, kept, wanted.Delete)
+	err := r.applyAll(ctx, all, kept, wanted)
 	r.rememberAll(all, wanted.Keep)
 	if err == nil {
 		err = r.patchAll(ctx, wanted.Patches)
@@ -113,7 +113,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 // applyAll applies the children, and deletes those that are no longer desired. A child that was
 // refused and does not exist blocks the children that need it. A child that exists, and whose
 // change was refused, does not.
-func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
+func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, wanted plan.Plan) error {
 	var refused error
 	missing := map[plan.Ref]bool{}
 	for _, task := range all {
@@ -121,6 +121,9 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			if err := r.noteForeign(ctx, task); err != nil {
 				return err
 			}
+			continue
+		}
+		if slices.ContainsFunc(task.After, r.result.Changed) {
 			continue
 		}
 		err := r.apply(ctx, task)
@@ -133,11 +136,18 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 		}
 		refused = cmp.Or(refused, err)
 		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
+		if r.result.Refusals == nil {
+			r.result.Refusals = map[plan.Ref]string{}
+		}
+		r.result.Refusals[task.ref] = errclass.Sentence(err)
 	}
-	if refused != nil {
+	if refused != nil && !wanted.Independent {
 		return refused
 	}
-	return r.prune(ctx, kept, unwanted)
+	if err := r.prune(ctx, kept, wanted); err != nil {
+		return err
+	}
+	return refused
 }
 
 // noteForeign adds a blocked child to the conflicts if the object under its name is foreign, so
@@ -435,18 +445,21 @@ func (r *run) handOverFields(ctx context.Context, task task, existing plan.Found
 // prune deletes objects that are ours and were neither applied nor kept. It deletes retained
 // children only if the plan names them. Preconditions ensure that only the observed object, in its
 // observed version, is deleted.
-func (r *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
+func (r *run) prune(ctx context.Context, kept map[plan.Ref]bool, wanted plan.Plan) error {
+	propagation := client.PropagationPolicy(metav1.DeletePropagationBackground)
+	if wanted.Foreground {
+		propagation = client.PropagationPolicy(metav1.DeletePropagationForeground)
+	}
 	for ref, existing := range r.found {
 		if kept[ref] || existing.Ownership != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if isRetained(existing.Object) && !slices.Contains(unwanted, ref) {
+		if isRetained(existing.Object) && !slices.Contains(wanted.Delete, ref) {
 			continue
 		}
 		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()
 		err := r.Client.Delete(ctx, existing.Object.(client.Object),
-			client.Preconditions{UID: &uid, ResourceVersion: &version},
-			client.PropagationPolicy(metav1.DeletePropagationBackground))
+			client.Preconditions{UID: &uid, ResourceVersion: &version}, propagation)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -61,6 +61,11 @@ type Plan struct {
 	Patches []Patch
 	// Warnings are recorded as events of objects of other owners, after everything else.
 	Warnings []Warning
+	// Independent children do not concern each other: one that is refused keeps no other from being
+	// pruned.
+	Independent bool
+	// Foreground prunes such that a child is gone only once its own children are.
+	Foreground bool
 	// Withhold leaves everything as it is: nothing is applied, pruned, deleted or patched. The
 	// result's Withheld names the children that differ.
 	Withhold bool
@@ -89,6 +94,9 @@ type Child struct {
 	// while one of them is in conflict, being deleted, waited for or could not be created, this
 	// child is left as it is.
 	Needs []Ref
+	// After names children that must be as they should be before this one is written: while one of
+	// them was written just now, this child is left as it is.
+	After []Ref
 	// DryRunFirst makes apply ask the API server, before it writes anything of a plan, whether it
 	// would accept this child. It asks only while the child does not exist, so that a spec that
 	// can't be carried out leaves nothing half done.
@@ -264,6 +272,8 @@ type Result struct {
 	// Withheld are children that differ from what they should be and were left so, because the plan
 	// said so.
 	Withheld []Ref
+	// Refusals says why the API server refused a child, by the child.
+	Refusals map[Ref]string
 	// Patched are the objects of other owners that were written.
 	Patched []Ref
 	// Refused says why the API server refused a patch, by the object of another owner.

@@ -15,6 +15,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -46,6 +47,7 @@ func Registration() registration.Kind {
 		Needs:         []watch.Need{watch.All(&configv1.AppConfig{})},
 		UsesWorkloads: true,
 		Demands:       demands(),
+		Component:     &component.Traits{Type: "appConfig"},
 	}, admitted)
 }
 

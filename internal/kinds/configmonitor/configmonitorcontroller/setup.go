@@ -16,6 +16,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/registration"
@@ -34,6 +35,7 @@ const gather = time.Second
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name:          configmonitor.Controller,
+		Component:     &component.Traits{Type: "configMonitor"},
 		AddToScheme:   []func(*runtime.Scheme) error{configv1.AddToScheme},
 		Setup:         setup,
 		Needs:         []watch.Need{watch.All(&configv1.ConfigMonitor{})},

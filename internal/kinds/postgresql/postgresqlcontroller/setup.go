@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -37,6 +38,7 @@ const podOwnerIndex = "postgresql"
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name:        postgresql.Controller,
+		Component:   &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,

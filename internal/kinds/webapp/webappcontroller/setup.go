@@ -27,6 +27,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -56,6 +57,7 @@ var serviceMonitorKind = monitoring.GroupVersion.WithKind("ServiceMonitor")
 // Registration returns what WebApps add to the manager.
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
+		Component:   &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, Exposes: []string{"ingress", "route"}},
 		Name:        webapp.Controller,
 		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme},
 		Setup:       setup,

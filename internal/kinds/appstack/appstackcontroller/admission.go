@@ -1,0 +1,135 @@
+package appstackcontroller
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/registration"
+)
+
+const resource = "appstacks"
+
+// admitted returns how AppStacks are admitted.
+func admitted(in registration.Input) admission.Kind[*platformv1.AppStack] {
+	components := in.Components()
+	kinds := kindsOf(components)
+	return admission.Kind[*platformv1.AppStack]{
+		Kind:     platformv1.GroupVersion.WithKind(appstack.Kind),
+		Resource: resource,
+		Scope:    admissionregistrationv1.NamespacedScope,
+		New:      func() *platformv1.AppStack { return &platformv1.AppStack{} },
+		Default:  appstack.Default,
+		Validate: func(stack *platformv1.AppStack) field.ErrorList { return appstack.Validate(stack, kinds) },
+		Review: func(ctx context.Context, stack *platformv1.AppStack, before **platformv1.AppStack) (admission.Review, error) {
+			r := reviewer{in: in, components: components, kinds: kinds, stack: stack}
+			if before != nil {
+				r.before = *before
+			}
+			return r.review(ctx)
+		},
+		IsSameSpec: func(a, b *platformv1.AppStack) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	}
+}
+
+// kindsOf returns the kinds of components, as package appstack knows them.
+func kindsOf(components []registration.Component) component.Kinds {
+	var kinds component.Kinds
+	for _, c := range components {
+		kinds = append(kinds, c.Kind)
+	}
+	return kinds
+}
+
+// reviewer checks a stack for what it stands for: the objects of its components, as if they were
+// written by hand.
+type reviewer struct {
+	in         registration.Input
+	components []registration.Component
+	kinds      component.Kinds
+	// stack is to be stored, before is what is stored; nil if nothing is.
+	stack, before *platformv1.AppStack
+}
+
+func (r reviewer) review(ctx context.Context) (admission.Review, error) {
+	var all admission.Review
+	for i := range r.stack.Spec.Components {
+		found, err := r.reviewComponent(ctx, i)
+		if err != nil {
+			return all, err
+		}
+		at := appstack.ComponentField(i)
+		all.Problems = append(all.Problems, appstack.Within(found.Problems, at)...)
+		for _, violation := range found.Violations {
+			violation.Field = appstack.FieldWithin(at, violation.Field)
+			all.Violations = append(all.Violations, violation)
+		}
+		for _, warning := range found.Warnings {
+			all.Warnings = append(all.Warnings, fmt.Sprintf("component %s: %s", r.stack.Spec.Components[i].Name, warning))
+		}
+	}
+	if r.before != nil {
+		all.Warnings = append(all.Warnings, appstack.WarnOfData(r.stack, r.before, r.kinds)...)
+	}
+	if len(all.Problems) > 0 || !isDryRun(ctx) {
+		return all, nil
+	}
+	observed, err := newObserver(r.in, r.kinds).observe(ctx, r.stack)
+	if err != nil {
+		return all, err
+	}
+	all.Warnings = append(all.Warnings, appstack.Preview(r.stack, r.before, observed)...)
+	return all, nil
+}
+
+// reviewComponent returns what admission would say to the object of a component, unless that is what
+// it was.
+func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Review, error) {
+	c := &r.stack.Spec.Components[index]
+	for _, kind := range r.components {
+		if kind.Type != c.Type {
+			continue
+		}
+		object, err := appstack.Object(r.stack, c, kind.Kind, true)
+		if err != nil {
+			return admission.Review{}, err
+		}
+		before := r.former(c, kind.Kind)
+		if before != nil && equality.Semantic.DeepEqual(object, before) {
+			return admission.Review{}, nil
+		}
+		return kind.Review(ctx, object, before)
+	}
+	return admission.Review{}, nil
+}
+
+// former returns the object of a component as the stored stack has it; nil if it has none.
+func (r reviewer) former(c *platformv1.Component, kind component.Kind) component.Object {
+	if r.before == nil {
+		return nil
+	}
+	for i := range r.before.Spec.Components {
+		former := &r.before.Spec.Components[i]
+		if former.Name != c.Name || former.Type != c.Type {
+			continue
+		}
+		if object, err := appstack.Object(r.before, former, kind, true); err == nil {
+			return object
+		}
+	}
+	return nil
+}
+
+// isDryRun reports whether the request in ctx stores nothing.
+func isDryRun(ctx context.Context) bool {
+	request, err := ctrladmission.RequestFromContext(ctx)
+	return err == nil && request.DryRun != nil && *request.DryRun
+}

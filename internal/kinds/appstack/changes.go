@@ -1,0 +1,86 @@
+package appstack
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+// specOf returns the spec of an object as JSON values, without nulls.
+func specOf(object component.Object) map[string]any {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil
+	}
+	spec, _ := content["spec"].(map[string]any)
+	return spec
+}
+
+// maxFields limits how many changed fields are named.
+const maxFields = 8
+
+// changes returns the first fields that differ between two objects, as a list for people: of the
+// spec, and "labels" and "annotations". It returns "" if there are none. Fields that only before has
+// count if isExact.
+func changes(before, after component.Object, isExact bool) string {
+	var fields []string
+	compare("spec", specOf(before), specOf(after), isExact, &fields)
+	if differs(before.GetLabels(), after.GetLabels(), isExact) {
+		fields = append(fields, "labels")
+	}
+	if differs(before.GetAnnotations(), after.GetAnnotations(), isExact) {
+		fields = append(fields, "annotations")
+	}
+	return conditions.First(maxFields, fields, ", ")
+}
+
+func differs(before, after map[string]string, isExact bool) bool {
+	for key, value := range after {
+		if before[key] != value {
+			return true
+		}
+	}
+	return isExact && len(before) != len(after)
+}
+
+// compare appends the paths of values that differ, in order. Lists are compared as a whole.
+func compare(path string, before, after map[string]any, isExact bool, fields *[]string) {
+	keys := slices.Collect(maps.Keys(after))
+	if isExact {
+		keys = slices.AppendSeq(keys, maps.Keys(before))
+	}
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		below := strings.Join([]string{path, key}, ".")
+		x, isObject := before[key].(map[string]any)
+		y, areObjects := after[key].(map[string]any)
+		switch {
+		case isObject && areObjects:
+			compare(below, x, y, isExact, fields)
+		case !reflect.DeepEqual(before[key], after[key]) && !isNothing(before[key], after[key]):
+			*fields = append(*fields, below)
+		}
+	}
+}
+
+// isNothing reports whether two values are each absent or empty.
+func isNothing(values ...any) bool {
+	for _, value := range values {
+		switch value := value.(type) {
+		case nil:
+		case map[string]any:
+			if len(value) > 0 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,66 @@
+package appstack
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Observed is everything that decisions about one AppStack depend on, read once.
+type Observed struct {
+	// Children are the objects under the names of the spec's components, and all objects that the
+	// stack controls, of the kinds that are on.
+	Children plan.Children
+	// Kinds are the kinds that can be components, and are on.
+	Kinds component.Kinds
+}
+
+// existing returns the object under a name if it is the stack's; nil otherwise.
+func (o Observed) existing(ref plan.Ref) component.Object {
+	found := o.Children[ref]
+	if found.Ownership != plan.Ours {
+		return nil
+	}
+	object, _ := found.Object.(component.Object)
+	return object
+}
+
+// isReady reports whether a component's object is Ready for its present generation.
+func isReady(object component.Object) bool {
+	if object == nil || object.GetDeletionTimestamp() != nil {
+		return false
+	}
+	ready := current(object, conditions.Ready)
+	return ready != nil && ready.Status == metav1.ConditionTrue
+}
+
+// current returns a condition of an object if it describes the object's present generation.
+func current(object component.Object, kind string) *metav1.Condition {
+	found := meta.FindStatusCondition(object.GetConditions(), kind)
+	if found == nil || found.ObservedGeneration != object.GetGeneration() {
+		return nil
+	}
+	return found
+}
+
+// dependencies returns the components that an object depends on: those that it was made with.
+func dependencies(object component.Object) []string {
+	text := object.GetAnnotations()[api.AnnotationDependsOn]
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// isOrphaning reports whether the stack is being deleted such that its components stay.
+func isOrphaning(stack *platformv1.AppStack) bool {
+	return slices.Contains(stack.Finalizers, metav1.FinalizerOrphanDependents)
+}

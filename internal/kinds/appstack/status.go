@@ -1,0 +1,292 @@
+package appstack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// Status returns the status of a defaulted AppStack, given what was observed, decided and written.
+func Status(stack *platformv1.AppStack, observed Observed, decided Decision, result plan.Result) platformv1.AppStackStatus {
+	about := &subject{stack: stack, observed: observed, result: result}
+	about.reportAll(decided)
+	one := about.summarize()
+	status := platformv1.AppStackStatus{
+		ObservedGeneration: stack.Generation,
+		ComponentSummary:   fmt.Sprintf("%d/%d", about.ready, len(stack.Spec.Components)),
+		Components:         about.components[:min(len(about.components), MaxComponents)],
+		Conditions:         append(one.Conditions(about.progressing(one)), about.waiting()),
+	}
+	if first := about.first(platformv1.ComponentWaiting); first != nil && len(first.WaitsFor) > 0 {
+		status.Waiting = fmt.Sprintf("%s: %s", first.Name, conditions.FirstFew(first.WaitsFor, ", "))
+	}
+	status.Phase = about.phase(one)
+	return status
+}
+
+// subject is an AppStack to summarize.
+type subject struct {
+	stack    *platformv1.AppStack
+	observed Observed
+	result   plan.Result
+	// components are what is left, and then the spec's, in its order.
+	components []platformv1.ComponentStatus
+	// ready counts the ready components of the spec, existing all objects of the stack.
+	ready, existing int
+	// holders are the finalizers of objects that are being deleted, as a text for each.
+	holders []string
+}
+
+func (s *subject) isGoing() bool { return s.stack.DeletionTimestamp != nil }
+
+// reportAll sets components.
+func (s *subject) reportAll(decided Decision) {
+	taken := map[string]bool{}
+	if !s.isGoing() {
+		for _, c := range s.stack.Spec.Components {
+			taken[c.Name] = true
+		}
+	}
+	for _, step := range decided.Left {
+		s.existing++
+		reported := s.reportLeft(step)
+		if taken[reported.Name] {
+			reported.Name = step.Ref.Kind + "/" + step.Name
+		}
+		taken[reported.Name] = true
+		s.components = append(s.components, reported)
+	}
+	steps := map[string]Step{}
+	for _, step := range decided.Steps {
+		steps[step.Name] = step
+	}
+	for _, c := range s.stack.Spec.Components {
+		step, known := steps[c.Name]
+		if !known {
+			continue
+		}
+		if step.Existing != nil {
+			s.existing++
+		}
+		reported := s.report(step)
+		if reported.Phase == platformv1.ComponentReady {
+			s.ready++
+		}
+		s.components = append(s.components, reported)
+	}
+}
+
+// reportLeft returns the status of an object that should no longer exist.
+func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
+	reported := platformv1.ComponentStatus{Name: step.Name, Kind: step.Ref.Kind, Object: step.Ref.Name,
+		Phase: platformv1.ComponentDeleting, Reason: platformv1.ReasonDeleting}
+	isPaused := s.stack.Spec.Paused && !s.isGoing()
+	switch deleted := step.Existing.GetDeletionTimestamp(); {
+	case isPaused && deleted == nil:
+		reported.Phase, reported.Reason, reported.Plan = platformv1.ComponentPaused, platformv1.ReasonPausedByUser, planned(step)
+	case step.Action == Wait:
+		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
+		reported.WaitsFor = step.WaitsFor
+		reported.Message = "is deleted after " + conditions.FirstFew(step.WaitsFor, ", ")
+		if slices.Contains(step.WaitsFor, step.Name) {
+			reported.Message = "is deleted once the component of its name, which has another type now, is ready"
+		}
+	case deleted != nil:
+		reported.Since = deleted
+		reported.Message = "is being deleted"
+		if names := holders(step.Existing); len(names) > 0 {
+			reported.Message = "is being deleted, and kept by its finalizers " + conditions.FirstFew(names, ", ")
+			s.holders = append(s.holders, fmt.Sprintf("%s %s is kept by %s", step.Ref.Kind, step.Ref.Name, conditions.FirstFew(names, ", ")))
+		}
+	}
+	return reported
+}
+
+// report returns the status of a component of the spec. The first matching row counts:
+//
+//	its object                                     phase
+//	has its name, and is not the stack's           Failed: Conflict
+//	was refused by the API server                  Failed: Refused
+//	would be written, were the stack not paused    Paused, with the plan
+//	waits for components                           Waiting
+//	is being deleted by someone else               Deleting
+//	was written just now, or has not reported      Progressing
+//	is Ready                                       Ready
+//	is Degraded or Stalled                         Failed
+//	is anything else                               Progressing
+func (s *subject) report(step Step) platformv1.ComponentStatus {
+	reported := platformv1.ComponentStatus{Name: step.Name, Kind: step.Ref.Kind, Object: step.Ref.Name}
+	set := func(phase platformv1.ComponentPhase, reason, message string) platformv1.ComponentStatus {
+		reported.Phase, reported.Reason, reported.Message = phase, reason, conditions.Truncate(message)
+		return reported
+	}
+	refusal, isRefused := s.result.Refusals[step.Ref]
+	switch {
+	case slices.Contains(s.result.Conflicts, step.Ref):
+		return set(platformv1.ComponentFailed, api.ReasonConflict, fmt.Sprintf("%s exists and was not created by this AppStack", step.Ref))
+	case isRefused:
+		return set(platformv1.ComponentFailed, api.ReasonRefused, refusal)
+	case slices.Contains(s.result.Withheld, step.Ref):
+		reported.Plan, reported.WaitsFor = conditions.Truncate(planned(step)), step.WaitsFor
+		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, "spec.paused is true")
+	case s.isWaiting(step):
+		return s.reportWaiting(step, reported)
+	case step.Existing == nil || s.result.Changed(step.Ref):
+		return set(platformv1.ComponentProgressing, platformv1.ReasonNotReported, "")
+	case step.Existing.GetDeletionTimestamp() != nil:
+		return set(platformv1.ComponentDeleting, api.ReasonTerminating, "is being deleted, and will be created again")
+	}
+	return s.reportExisting(step, reported)
+}
+
+// isWaiting reports whether a component was not created or changed because of others. One that
+// exists, and is as it should be, does not wait.
+func (s *subject) isWaiting(step Step) bool {
+	if step.Existing != nil {
+		return step.Action == Wait && step.Object != nil && changes(step.Existing, step.Object, false) != ""
+	}
+	return step.Action == Wait || !s.result.Created(step.Ref) && len(step.After) > 0
+}
+
+// reportWaiting completes the status of a component that waits.
+func (s *subject) reportWaiting(step Step, reported platformv1.ComponentStatus) platformv1.ComponentStatus {
+	reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
+	reported.WaitsFor = step.WaitsFor
+	if len(step.WaitsFor) == 0 {
+		reported.WaitsFor = namesOf(s.stack, step.Name)
+	}
+	reported.Message = "waits until these are ready: " + conditions.FirstFew(reported.WaitsFor, ", ")
+	if step.Existing != nil {
+		reported.Plan = planned(step)
+	}
+	reported.Since = s.since(reported.WaitsFor)
+	return reported
+}
+
+// since returns since when components are waited for: since the first of them last ceased to be
+// ready, or since the stack exists.
+func (s *subject) since(names []string) *metav1.Time {
+	began := s.stack.CreationTimestamp
+	for _, name := range names {
+		_, object := dependency(s.stack, name, s.observed)
+		if object == nil {
+			continue
+		}
+		for _, condition := range object.GetConditions() {
+			if condition.Type == conditions.Ready && began.Before(&condition.LastTransitionTime) {
+				began = condition.LastTransitionTime
+			}
+		}
+	}
+	if began.IsZero() {
+		return nil
+	}
+	return &began
+}
+
+// reportExisting completes the status of a component by what its object says.
+func (s *subject) reportExisting(step Step, reported platformv1.ComponentStatus) platformv1.ComponentStatus {
+	ready := current(step.Existing, conditions.Ready)
+	if ready == nil {
+		reported.Phase, reported.Reason = platformv1.ComponentProgressing, platformv1.ReasonNotReported
+		return reported
+	}
+	reported.Reason, reported.Message = ready.Reason, conditions.Truncate(ready.Message)
+	switch {
+	case ready.Status == metav1.ConditionTrue:
+		reported.Phase, reported.Message = platformv1.ComponentReady, ""
+	case isWrong(step.Existing):
+		reported.Phase = platformv1.ComponentFailed
+	default:
+		reported.Phase = platformv1.ComponentProgressing
+	}
+	return reported
+}
+
+// isWrong reports whether an object says that something is wrong with it.
+func isWrong(object component.Object) bool {
+	return slices.ContainsFunc([]string{conditions.Degraded, conditions.Stalled}, func(kind string) bool {
+		found := current(object, kind)
+		return found != nil && found.Status == metav1.ConditionTrue
+	})
+}
+
+// first returns the first component of a phase; nil if there is none.
+func (s *subject) first(phase platformv1.ComponentPhase) *platformv1.ComponentStatus {
+	at := slices.IndexFunc(s.components, func(c platformv1.ComponentStatus) bool { return c.Phase == phase })
+	if at < 0 {
+		return nil
+	}
+	return &s.components[at]
+}
+
+// named returns the components of some phases, as a list for people.
+func (s *subject) named(phases ...platformv1.ComponentPhase) string {
+	var names []string
+	for _, c := range s.components {
+		if slices.Contains(phases, c.Phase) {
+			names = append(names, c.Name)
+		}
+	}
+	return conditions.FirstFew(names, ", ")
+}
+
+// waiting returns the condition Waiting.
+func (s *subject) waiting() metav1.Condition {
+	var texts []string
+	for _, c := range s.components {
+		if c.Phase == platformv1.ComponentWaiting {
+			texts = append(texts, fmt.Sprintf("%s waits for %s", c.Name, conditions.FirstFew(c.WaitsFor, ", ")))
+		}
+	}
+	if len(texts)+len(s.holders) == 0 {
+		return conditions.False(platformv1.ConditionWaiting, platformv1.ReasonNothingWaits, "no component waits for another")
+	}
+	message := strings.Join(slices.DeleteFunc([]string{conditions.FirstFew(s.holders, "; "), conditions.FirstFew(texts, "; ")},
+		func(text string) bool { return text == "" }), "; ")
+	return conditions.True(platformv1.ConditionWaiting, platformv1.ReasonWaitingForComponents, message)
+}
+
+// progressing returns the condition Progressing.
+func (s *subject) progressing(one summary.Summary) metav1.Condition {
+	under := s.named(platformv1.ComponentProgressing, platformv1.ComponentDeleting)
+	if under == "" {
+		return conditions.False(conditions.Progressing, one.Reason, "no component is being created, changed or deleted")
+	}
+	return conditions.True(conditions.Progressing, cmp.Or(one.Reason, platformv1.ReasonDeploying), "under way: "+under)
+}
+
+// phase returns the phase that follows from the summary.
+func (s *subject) phase(one summary.Summary) platformv1.AppStackPhase {
+	switch {
+	case s.isGoing():
+		return platformv1.PhaseDeleting
+	case one.Reason == platformv1.ReasonPausedByUser:
+		return platformv1.PhasePaused
+	case one.Severity == summary.Working:
+		return platformv1.PhaseRunning
+	case one.IsProblem() && s.existing > 0 && !s.isRefusedAsAWhole():
+		return platformv1.PhaseDegraded
+	case one.IsProblem():
+		return platformv1.PhaseFailed
+	case s.existing == 0 && len(s.result.Changes) == 0:
+		return platformv1.PhasePending
+	default:
+		return platformv1.PhaseDeploying
+	}
+}
+
+// isRefusedAsAWhole reports whether nothing of the spec is carried out.
+func (s *subject) isRefusedAsAWhole() bool {
+	return s.result.Failure != nil && s.result.Failure.Stalled && len(s.result.Refusals) == 0
+}

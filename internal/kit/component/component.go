@@ -1,0 +1,72 @@
+// Package component says how a kind is a component of a stack: what a kind of stacks may know of
+// the kinds that it composes. Kinds know no other kind; package setup hands this in. It is pure.
+package component
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Object is an object of a kind that can be a component. Its condition Ready says, with the
+// generation that it is about, whether what depends on it may start.
+type Object interface {
+	plan.Object
+	GetConditions() []metav1.Condition
+}
+
+// Traits are what a kind says about itself as a component.
+type Traits struct {
+	// Type is what users write: "webApp".
+	Type string
+	// MaxName is the length of the longest name of an object; 0 means that of any object, 253.
+	MaxName int
+	// HasMetadata reports whether the spec has labels and annotations for children.
+	HasMetadata bool
+	// KeepsData reports whether deleting an object may leave data behind, such as volumes.
+	KeepsData bool
+	// Exposes are the fields of the spec that let clients outside the cluster in. They are left out
+	// until the component is ready.
+	Exposes []string
+}
+
+// Kind is a kind that can be a component, and is on.
+type Kind struct {
+	Traits
+	Kind schema.GroupVersionKind
+	// New returns an empty object.
+	New func() Object
+	// Check returns what is wrong with an object by itself, without changing it.
+	Check func(object Object) field.ErrorList
+}
+
+// Ref returns the reference to an object of the kind.
+func (k Kind) Ref(namespace, name string) plan.Ref {
+	return plan.NewRef(k.Kind.GroupKind(), namespace, name)
+}
+
+// Kinds are those that can be components.
+type Kinds []Kind
+
+// Get returns the kind of a type.
+func (k Kinds) Get(typeName string) (Kind, bool) {
+	at := slices.IndexFunc(k, func(one Kind) bool { return one.Type == typeName })
+	if at < 0 {
+		return Kind{}, false
+	}
+	return k[at], true
+}
+
+// Types returns what users may write as a type, sorted.
+func (k Kinds) Types() []string {
+	var types []string
+	for _, one := range k {
+		types = append(types, one.Type)
+	}
+	slices.Sort(types)
+	return types
+}
