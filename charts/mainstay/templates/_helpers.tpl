@@ -209,6 +209,12 @@ tolerations:
 {{- range $kind, $shared := $uses -}}
 {{- if has $kind $parts -}}{{- $parts = concat $parts $shared | uniq -}}{{- end -}}
 {{- end -}}
+{{- /* What the stacks may do to their components, for each kind that is on. */ -}}
+{{- if has "appstack" $parts -}}
+{{- range $kind := list "appconfig" "configmonitor" "postgresql" "webapp" -}}
+{{- if has $kind $parts -}}{{- $parts = append $parts (printf "appstack%s" $kind) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.leaderElection.enabled -}}{{- $parts = append $parts "election" -}}{{- end -}}
 {{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
 {{- if .Values.webhook.enabled -}}

@@ -221,20 +221,24 @@ func breakCircle(left []Step) {
 	}
 	for start := range left {
 		at, seen := start, map[int]bool{}
-		for !seen[at] {
+		for !seen[at] && waitsForLeft(left[at], index) {
 			seen[at] = true
-			next := slices.IndexFunc(left[at].WaitsFor, func(name string) bool { _, isLeft := index[name]; return isLeft })
-			if next < 0 {
-				break
-			}
-			at = index[left[at].WaitsFor[next]]
+			at = index[left[at].WaitsFor[0]]
 		}
-		onlyLeft := !slices.ContainsFunc(left[at].WaitsFor, func(name string) bool { _, isLeft := index[name]; return !isLeft })
-		if seen[at] && len(left[at].WaitsFor) > 0 && onlyLeft {
+		if seen[at] {
 			left[at].Action, left[at].WaitsFor = Delete, nil
 			return
 		}
 	}
+}
+
+// waitsForLeft reports whether all that a step waits for is no longer to exist either, and not its
+// own successor.
+func waitsForLeft(step Step, index map[string]int) bool {
+	return len(step.WaitsFor) > 0 && !slices.ContainsFunc(step.WaitsFor, func(name string) bool {
+		_, isLeft := index[name]
+		return !isLeft || name == step.Name
+	})
 }
 
 // namesOf returns what a component of the spec depends on.

@@ -22,7 +22,7 @@ import (
 // or on which an object depends that stays longer; nothing is created before what it depends on is
 // ready; and in the end what exists is what the spec has.
 func TestEdits(t *testing.T) {
-	for seed := range cases.Seeds(t, 2000, 100000) {
+	for seed := range cases.Seeds(t, 1000, 100000) {
 		s := newSimulation(t, seed)
 		for range 5 + s.random.IntN(25) {
 			s.step()
@@ -108,7 +108,7 @@ func (s *simulation) step() {
 	case 4:
 		s.touch(func(ref plan.Ref, one stored) {
 			delete(s.objects, ref)
-			s.notef("%s is deleted by hand", ref.Name)
+			s.notef("%s is deleted by hand", ref)
 		})
 	case 5:
 		s.touch(func(ref plan.Ref, one stored) { s.report(ref, one, "Broken") })
@@ -234,7 +234,7 @@ func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
 		object.(interface{ SetConditions([]metav1.Condition) }).SetConditions(existing.object.GetConditions())
 	}
 	s.store(ref, object, content)
-	s.notef("%s is written", ref.Name)
+	s.notef("%s is written", ref)
 	return true
 }
 
@@ -276,14 +276,14 @@ func (s *simulation) remove(ref plan.Ref, cached stored) {
 		}
 	}
 	delete(s.objects, ref)
-	s.notef("%s is deleted", ref.Name)
+	s.notef("%s is deleted", ref)
 }
 
 // isBefore reports whether an object is deleted too early, because another one that the manager
 // knew depends on it, and on no successor of another type, and not in a circle.
 func (s *simulation) isBefore(ref, other plan.Ref, object component.Object) bool {
 	name := componentOf(s.stack.Name, ref.Name)
-	for successor, one := range s.objects {
+	for successor, one := range s.cached {
 		if successor != ref && successor.Name == ref.Name && isReady(one.object) {
 			return false
 		}
@@ -323,12 +323,20 @@ func (s *simulation) settle() {
 		deleteNow(s.stack)
 		s.stack.Generation++
 	}
-	for range 60 {
+	const rounds = 60
+	for unchanged, round := 0, 0; unchanged < 3 && round < rounds; round++ {
 		for ref, one := range s.objects {
-			s.report(ref, one, "")
+			if !isReady(one.object) {
+				s.report(ref, one, "")
+			}
 		}
 		s.refresh()
+		before := s.log
 		s.reconcile()
+		unchanged++
+		if s.log != before {
+			unchanged = 0
+		}
 	}
 	want := map[plan.Ref]bool{}
 	if s.stack.DeletionTimestamp == nil {
