@@ -43,6 +43,9 @@ var areas = []area{
 		endToEnd:  []string{"AppConfig", "at once"},
 	},
 	{
+		name: "appstack", folders: []string{"internal/kinds/appstack", "api/platform"}, files: []string{"appstack*_test.go"},
+	},
+	{
 		name: "configmonitor", folders: []string{"internal/kinds/configmonitor"}, scenarios: []string{"configmonitor", "appconfig-used"},
 		files:    []string{"configmonitor_test.go", "evict_test.go", "workload_test.go", "secrets_test.go"},
 		endToEnd: []string{"changed configuration", "other kinds", "at once"},

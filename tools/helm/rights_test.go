@@ -367,6 +367,11 @@ func TestRightsOfParts(t *testing.T) {
 		"webapp":               {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
 		"appconfig":            {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":        {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
+		"appstack":              {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appstacks", "watch"},
+		"appstackwebapp":        {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "webapps", "delete"},
+		"appstackappconfig":     {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appconfigs", "delete"},
+		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
+		"appstackpostgresql": {"kinds: {appstack: {enabled: true}, postgresql: {enabled: true}}", "kinds: {appstack: {enabled: true}}", "ClusterRole", "postgresqls", "delete"},
 		"postgresql":           {"kinds: {postgresql: {enabled: true}}", "{}", "ClusterRole", "postgresqls", "watch"},
 		"platformpolicy":       {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal": {nothing, "", "ClusterRole", "apiservices", "get"},
@@ -413,7 +418,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation",
+	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackconfigmonitor", "appstackpostgresql", "appstackwebapp", "certificates", "clusterinstrumentation",
 		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}

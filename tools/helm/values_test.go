@@ -90,6 +90,7 @@ var effects = map[string]struct{ values, want string }{
 	"stakaterAnnotations.enabled":     {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 	"environments":                    {"environments: [{name: production, aliases: [prod, live]}, {name: qa}]", "--environments=production:prod:live,qa\n"},
+	"kinds.appstack":                  {"kinds: {appstack: {enabled: true}}", ",appstack,"},
 	"kinds.postgresql":                {"kinds: {postgresql: {enabled: true}}", ",postgresql,"},
 	"databaseImages.postgresql": {"{kinds: {postgresql: {enabled: true}}, databaseImages: {postgresql: {'17': 'r.io/pg:17.1'}}}",
 		",17=r.io/pg:17.1,"},
