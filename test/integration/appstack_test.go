@@ -22,8 +22,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// part returns a WebApp as a component.
-func part(name string, on ...string) platformv1.Component {
+// webPart returns a WebApp as a component.
+func webPart(name string, on ...string) platformv1.Component {
 	spec := `{"image":"r.io/web:1","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`
 	return platformv1.Component{Name: name, Type: "webApp", Spec: runtime.RawExtension{Raw: []byte(spec)}, DependsOn: on}
 }
@@ -118,7 +118,7 @@ func TestStackOrder(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
 	manager := startManager(t, space)
-	stack := newStack(space, part("front", "back"), part("back", "db", "cache"), part("cache"), part("db"))
+	stack := newStack(space, webPart("front", "back"), webPart("back", "db", "cache"), webPart("cache"), webPart("db"))
 	stack.Labels, stack.Spec.Labels = map[string]string{"cost": "1"}, msappsv1.Labels{"team": "a"}
 	s := stacking(t, stack)
 	s.awaits("cache", "db")
@@ -207,7 +207,7 @@ func TestStackHeals(t *testing.T) {
 	foreign.Name = "shop-taken"
 	create(t, foreign)
 	startManager(t, space)
-	s := stacking(t, newStack(space, part("db"), part("taken"), part("user", "taken")))
+	s := stacking(t, newStack(space, webPart("db"), webPart("taken"), webPart("user", "taken")))
 	s.awaits("db", "taken")
 	s.ready("db")
 	s.reports(func(status platformv1.AppStackStatus) bool {
@@ -240,7 +240,7 @@ func TestStackEdits(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
 	startManager(t, space)
-	s := stacking(t, newStack(space, part("db"), part("back", "db")))
+	s := stacking(t, newStack(space, webPart("db"), webPart("back", "db")))
 	s.awaits("db")
 	s.ready("db")
 	s.awaits("back", "db")
@@ -248,7 +248,7 @@ func TestStackEdits(t *testing.T) {
 	s.reports(func(status platformv1.AppStackStatus) bool { return status.Phase == platformv1.PhaseRunning })
 
 	s.edit(func(spec *platformv1.AppStackSpec) {
-		spec.Paused, spec.Components = true, []platformv1.Component{part("back"), part("new")}
+		spec.Paused, spec.Components = true, []platformv1.Component{webPart("back"), webPart("new")}
 		spec.Components[0].Spec.Raw = []byte(`{"image":"r.io/web:2","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`)
 	})
 	s.reports(func(status platformv1.AppStackStatus) bool {
@@ -261,7 +261,7 @@ func TestStackEdits(t *testing.T) {
 	s.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-db"}, former)).To(gomega.Succeed())
 	s.edit(func(spec *platformv1.AppStackSpec) {
 		spec.Paused, spec.Updates = false, platformv1.UpdatesOrdered
-		spec.Components = []platformv1.Component{part("db"), part("back", "db")}
+		spec.Components = []platformv1.Component{webPart("db"), webPart("back", "db")}
 		spec.Components[0].Spec.Raw = []byte(`{"image":"r.io/web:2","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`)
 		spec.Components[1].Spec.Raw = []byte(`{"image":"r.io/web:3","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`)
 	})
@@ -280,9 +280,18 @@ func TestStackEdits(t *testing.T) {
 	s.ready("db")
 	s.Eventually(images("back")).Should(gomega.Equal("r.io/web:3"))
 
+}
+
+// TestStackQuickEdits: a quick return to a former spec leaves exactly what the last one has.
+func TestStackQuickEdits(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	startManager(t, space)
+	s := stacking(t, newStack(space, webPart("db")))
+	s.awaits("db")
 	for round := range 5 { // A, B, A
-		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{part(fmt.Sprintf("x%d", round))} })
-		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{part("db"), part("x4")} })
+		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart(fmt.Sprintf("x%d", round))} })
+		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("db"), webPart("x4")} })
 	}
 	s.Eventually(func(ctx context.Context) ([]string, error) {
 		var apps msappsv1.WebAppList
@@ -308,7 +317,7 @@ func TestStackFailure(t *testing.T) {
 	startManager(t, space)
 	config := platformv1.Component{Name: "settings", Type: "appConfig", Spec: runtime.RawExtension{
 		Raw: []byte(`{"application":"shop","config":{"a":"{{ .nothing.there }}"}}`)}}
-	s := stacking(t, newStack(space, config, part("web", "settings"), part("other")))
+	s := stacking(t, newStack(space, config, webPart("web", "settings"), webPart("other")))
 	s.awaits("other")
 	s.ready("other")
 	s.reports(func(status platformv1.AppStackStatus) bool {
@@ -334,21 +343,21 @@ func TestStackAdmission(t *testing.T) {
 		return platformv1.Component{Name: name, Type: "webApp", Spec: runtime.RawExtension{Raw: []byte(spec)}, DependsOn: on}
 	}
 	for want, components := range map[string][]platformv1.Component{
-		`spec.components[1].spec.replcas: Forbidden: unknown field`:                       {part("a"), raw("b", `{"image":"a","replcas":1}`)},
+		`spec.components[1].spec.replcas: Forbidden: unknown field`:                       {webPart("a"), raw("b", `{"image":"a","replcas":1}`)},
 		`spec.components[0].spec.replicas: Invalid value: 11: must be at most 10 (policy`: {raw("a", `{"image":"a","replicas":11}`)},
-		`must not depend on itself through others: a -> b -> a`:                           {part("a", "b"), part("b", "a")},
-		`spec.components[0].dependsOn[0]: Not found: "db"`:                                {part("a", "db")},
+		`must not depend on itself through others: a -> b -> a`:                           {webPart("a", "b"), webPart("b", "a")},
+		`spec.components[0].dependsOn[0]: Not found: "db"`:                                {webPart("a", "db")},
 		`spec.components[0].type: Unsupported value: "mysql": supported values: "appConfig", "configMonitor", "postgresql", "webApp"`: {
 			{Name: "a", Type: "mysql", Spec: runtime.RawExtension{Raw: []byte(`{}`)}}},
 	} {
 		err := s.client.Create(t.Context(), newStack("elsewhere", components...))
 		g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(want)))
 	}
-	twice := newStack("elsewhere", part("a"), part("a"))
+	twice := newStack("elsewhere", webPart("a"), webPart("a"))
 	g.Expect(s.client.Create(t.Context(), twice)).To(gomega.MatchError(gomega.ContainSubstring("Duplicate value")))
 
 	s.warnings()
-	stack := newStack("elsewhere", part("db"), part("back", "db"))
+	stack := newStack("elsewhere", webPart("db"), webPart("back", "db"))
 	g.Expect(s.client.Create(t.Context(), stack.DeepCopy(), client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(s.warnings()).To(gomega.Equal([]string{"component db: WebApp shop-db is created",
 		"component back: WebApp shop-back is created once these are ready: db"}))
@@ -363,7 +372,7 @@ func TestStackAdmission(t *testing.T) {
 			return nil, err
 		}
 		s.warnings()
-		stack.Spec.Components = []platformv1.Component{raw("back", `{"image":"a","replicas":2}`), part("new", "back")}
+		stack.Spec.Components = []platformv1.Component{raw("back", `{"image":"r.io/web:1","replicas":2}`), webPart("new", "back")}
 		err := s.client.Update(t.Context(), stack, client.DryRunAll)
 		return s.warnings(), err
 	}).WithTimeout(testenv.Within).Should(gomega.Equal([]string{"component back: WebApp shop-back is created",

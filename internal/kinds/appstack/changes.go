@@ -26,8 +26,8 @@ func specOf(object component.Object) map[string]any {
 const maxFields = 8
 
 // changes returns the first fields that differ between two objects, as a list for people: of the
-// spec, and "labels" and "annotations". It returns "" if there are none. Fields that only before has
-// count if isExact.
+// spec, and "labels" and "annotations". It returns "" if there are none. Fields that only before
+// has count if isExact.
 func changes(before, after component.Object, isExact bool) string {
 	var fields []string
 	compare("spec", specOf(before), specOf(after), isExact, &fields)

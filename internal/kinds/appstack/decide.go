@@ -270,8 +270,8 @@ func Desired(stack *platformv1.AppStack, decided Decision) plan.Plan {
 	return wanted
 }
 
-// Deletes reports whether objects are deleted although the stack stays: for which its spec has to be
-// the latest.
+// Deletes reports whether objects are deleted although the stack stays: for which its spec has to
+// be the latest.
 func (d Decision) Deletes(stack *platformv1.AppStack) bool {
 	return stack.DeletionTimestamp == nil && !stack.Spec.Paused &&
 		slices.ContainsFunc(d.Left, func(step Step) bool { return step.Action == Delete })

@@ -166,7 +166,8 @@ func (s *simulation) reconcile() {
 		found[ref] = plan.Found{Object: one.object, Ownership: plan.Ours}
 	}
 	decided := Decide(stack, Observed{Children: found, Kinds: kinds})
-	if decided.Deletes(stack) && (stack.Generation != s.stack.Generation || stack.DeletionTimestamp == nil && s.stack.DeletionTimestamp != nil) {
+	isLatest := stack.Generation == s.stack.Generation && (stack.DeletionTimestamp != nil || s.stack.DeletionTimestamp == nil)
+	if decided.Deletes(stack) && !isLatest {
 		return // the controller reads the latest spec before it deletes
 	}
 	wanted := Desired(stack, decided)

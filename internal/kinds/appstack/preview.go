@@ -9,8 +9,8 @@ import (
 )
 
 // Preview returns what storing a stack would do to its components, one sentence for each that it
-// would create, change or delete. before is the stack as it is stored; nil if it is new. A change is
-// that of what the spec asks for: what was edited by hand, or waits already, is not named.
+// would create, change or delete. before is the stack as it is stored; nil if it is new. A change
+// is that of what the spec asks for: what was edited by hand, or waits already, is not named.
 func Preview(stack, before *platformv1.AppStack, observed Observed) []string {
 	if stack.Spec.Paused {
 		return []string{"spec.paused is true: nothing is created, changed or deleted"}

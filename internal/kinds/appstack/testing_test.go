@@ -67,8 +67,8 @@ type world struct {
 
 func (w world) observed() Observed { return Observed{Children: w.found, Kinds: kinds} }
 
-// make adds the object of a component as the stack would make it. Its condition Ready is True, or is
-// False for the given reason.
+// make adds the object of a component as the stack would make it. Its condition Ready is True, or
+// is False for the given reason.
 func (w world) make(t *testing.T, c platformv1.Component, reason string) component.Object {
 	t.Helper()
 	kind, known := kinds.Get(c.Type)
@@ -91,7 +91,8 @@ func (w world) make(t *testing.T, c platformv1.Component, reason string) compone
 // something is wrong.
 func setReady(object component.Object, reason string) {
 	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Available", ObservedGeneration: object.GetGeneration()}
-	degraded := metav1.Condition{Type: "Degraded", Status: metav1.ConditionFalse, Reason: "Healthy", ObservedGeneration: object.GetGeneration()}
+	degraded := ready
+	degraded.Type, degraded.Status, degraded.Reason = "Degraded", metav1.ConditionFalse, "Healthy"
 	if reason != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, "it is "+reason
 	}

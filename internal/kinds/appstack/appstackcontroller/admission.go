@@ -90,8 +90,8 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 	return all, nil
 }
 
-// reviewComponent returns what admission would say to the object of a component, unless that is what
-// it was.
+// reviewComponent returns what admission would say to the object of a component, unless it is
+// unchanged.
 func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Review, error) {
 	c := &r.stack.Spec.Components[index]
 	for _, kind := range r.components {

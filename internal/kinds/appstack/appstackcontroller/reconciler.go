@@ -46,8 +46,8 @@ func (kind) Decide(stack *platformv1.AppStack, observed appstack.Observed) appst
 	return appstack.Decide(stack, observed)
 }
 
-// Act writes nothing. Before a component is deleted because the spec does not have it, it makes sure
-// that this is the latest spec: the cache may lag behind an edit that has brought it back.
+// Act writes nothing. Before a component is deleted because the spec does not have it, it makes
+// sure that this is the latest spec: the cache may lag behind an edit that has brought it back.
 //
 // +kubebuilder:rbac:groups=platform.mainstay.dev,resources=appstacks,verbs=get;list;watch
 func (k kind) Act(ctx context.Context, _, stack *platformv1.AppStack, _ appstack.Observed, decided *appstack.Decision) error {
