@@ -118,6 +118,14 @@ type Component struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=60
 	DependsOn []string `json:"dependsOn,omitempty"`
+
+	// Inject gives a webApp environment variables with what the components that it depends on offer.
+	// Of a postgresql named db they are DB_URI, DB_HOST, DB_PORT, DB_USERNAME, DB_PASSWORD and
+	// DB_DBNAME, from its Secret. A variable of the same name in the component's own spec takes
+	// precedence.
+	// +optional
+	// +default=true
+	Inject *bool `json:"inject,omitempty"`
 }
 
 // AppStackPhase is a one-word summary of an AppStack, for people. Programs should read the

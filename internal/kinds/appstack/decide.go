@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -39,6 +40,9 @@ type Step struct {
 	Action Action
 	// WaitsFor are the components that the step waits for.
 	WaitsFor []string
+	// HiddenBy are the components that must be ready before clients are let in to this one, which is
+	// ready itself; nil if they are, or if its kind lets none in.
+	HiddenBy []string
 	// After are the objects that must be as they should be first: those of the components that it
 	// depends on.
 	After []plan.Ref
@@ -116,6 +120,13 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 			step.WaitsFor = append(step.WaitsFor, name)
 		}
 	}
+	isExposed := isExposedAlready(step.Existing, kind)
+	if !isExposed && isReady(step.Existing) {
+		isExposed = len(step.WaitsFor) == 0
+		if exposes(c, kind) {
+			step.HiddenBy = step.WaitsFor
+		}
+	}
 	isOrdered := stack.Spec.Updates == platformv1.UpdatesOrdered
 	if step.Existing != nil && !isOrdered {
 		step.After, step.WaitsFor = nil, nil
@@ -123,8 +134,8 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 	if len(step.WaitsFor) > 0 {
 		step.Action = Wait
 	}
-	isExposed := isReady(step.Existing) || isExposedAlready(step.Existing, kind)
-	step.Object, _ = Object(stack, c, kind, isExposed) // what can't be read, admission refuses
+	with := Additions{IsExposed: isExposed, Variables: variables(stack, c, step.Existing, observed)}
+	step.Object, _ = Object(stack, c, kind, with) // what can't be read, admission refuses
 	if step.Object == nil {
 		step.Action = Wait
 	}
@@ -141,6 +152,15 @@ func dependency(stack *platformv1.AppStack, name string, observed Observed) (pla
 		}
 	}
 	return plan.Ref{}, nil
+}
+
+// exposes reports whether a component's spec has any of the fields that expose its object.
+func exposes(c *platformv1.Component, kind component.Kind) bool {
+	spec := map[string]any{}
+	if len(kind.Exposes) == 0 || bounded.Unmarshal(raw(c), maxSpec, &spec) != nil {
+		return false
+	}
+	return slices.ContainsFunc(kind.Exposes, func(name string) bool { return spec[name] != nil })
 }
 
 // isExposedAlready reports whether an object has any of the fields that expose it.

@@ -163,7 +163,7 @@ func TestExposure(t *testing.T) {
 		t.Error("it is not exposed although it is ready")
 	}
 	kind := kinds[0]
-	whole, err := Object(w.stack, &exposed, kind, true)
+	whole, err := Object(w.stack, &exposed, kind, Additions{IsExposed: true})
 	if err != nil {
 		t.Fatal(err)
 	}

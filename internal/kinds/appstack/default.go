@@ -9,4 +9,9 @@ import (
 // Default fills in omitted fields. It changes stack in place, in memory only, and is idempotent.
 func Default(stack *platformv1.AppStack) {
 	stack.Spec.Updates = cmp.Or(stack.Spec.Updates, platformv1.UpdatesIndependent)
+	for i := range stack.Spec.Components {
+		if c := &stack.Spec.Components[i]; c.Inject == nil {
+			c.Inject = new(true)
+		}
+	}
 }

@@ -79,8 +79,11 @@ func (s *simulation) components() []platformv1.Component {
 			}
 		}
 		c := one(name, "webApp", fmt.Sprintf(`{"image":"r.io/web:%d"}`, s.random.IntN(2)), on...)
-		if s.random.IntN(4) == 0 {
+		switch s.random.IntN(6) {
+		case 0:
 			c = one(name, "configMonitor", `{"configMap":"flags"}`, on...)
+		case 1:
+			c = one(name, "postgresql", `{"version":"17"}`, on...)
 		}
 		components = append(components, c)
 	}

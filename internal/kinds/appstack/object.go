@@ -28,9 +28,16 @@ type content struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// Object returns the object of a component as it should be: with everything in its spec, or, as
-// long as it is not exposed, without what lets clients in. The spec must have passed read.
-func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.Kind, isExposed bool) (component.Object, error) {
+// Additions are what the spec of a component's object depends on besides the component.
+type Additions struct {
+	// IsExposed lets clients in. Otherwise the fields that do are left out.
+	IsExposed bool
+	// Variables are environment variables, by their names.
+	Variables map[string]component.Output
+}
+
+// Object returns the object of a component as it should be. The spec must have passed read.
+func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.Kind, with Additions) (component.Object, error) {
 	spec := map[string]any{}
 	if err := bounded.Unmarshal(raw(c), maxSpec, &spec); err != nil {
 		return nil, fmt.Errorf("reading the spec of component %s: %w", c.Name, err)
@@ -39,10 +46,13 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 		inherit(spec, "labels", plain(stack.Spec.Labels))
 		inherit(spec, "annotations", stack.Spec.Annotations)
 	}
-	if !isExposed {
+	if !with.IsExposed {
 		for _, name := range kind.Exposes {
 			delete(spec, name)
 		}
+	}
+	if kind.TakesVariables {
+		inject(spec, with.Variables)
 	}
 	object := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": spec}, object); err != nil {

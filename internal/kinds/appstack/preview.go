@@ -70,7 +70,8 @@ func changedFields(step Step, before *platformv1.AppStack, observed Observed) st
 			if c.Name != step.Name || !known || kind.Ref(before.Namespace, ObjectName(before.Name, c.Name)) != step.Ref {
 				continue
 			}
-			was, err := Object(before, c, kind, isReady(step.Existing) || isExposedAlready(step.Existing, kind))
+			isExposed := isReady(step.Existing) && len(step.HiddenBy) == 0 || isExposedAlready(step.Existing, kind)
+			was, err := Object(before, c, kind, Additions{IsExposed: isExposed, Variables: variables(before, c, step.Existing, observed)})
 			if err == nil {
 				return changes(was, step.Object, true)
 			}

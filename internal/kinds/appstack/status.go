@@ -121,6 +121,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 //	waits for components                           Waiting
 //	is being deleted by someone else               Deleting
 //	was written just now, or has not reported      Progressing
+//	is Ready, and hidden by what it depends on     Waiting
 //	is Ready                                       Ready
 //	is Degraded or Stalled                         Failed
 //	is anything else                               Progressing
@@ -203,6 +204,10 @@ func (s *subject) reportExisting(step Step, reported platformv1.ComponentStatus)
 	}
 	reported.Reason, reported.Message = ready.Reason, conditions.Truncate(ready.Message)
 	switch {
+	case ready.Status == metav1.ConditionTrue && len(step.HiddenBy) > 0:
+		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
+		reported.WaitsFor, reported.Since = step.HiddenBy, s.since(step.HiddenBy)
+		reported.Message = "is ready, and reachable from outside once these are ready: " + conditions.FirstFew(step.HiddenBy, ", ")
 	case ready.Status == metav1.ConditionTrue:
 		reported.Phase, reported.Message = platformv1.ComponentReady, ""
 	case isWrong(step.Existing):

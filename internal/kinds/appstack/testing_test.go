@@ -19,8 +19,9 @@ import (
 // kinds are those of the tests, with the traits that package setup hands in.
 var kinds = component.Kinds{
 	{
-		Traits: component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, Exposes: []string{"ingress", "route"}},
-		Kind:   msappsv1.GroupVersion.WithKind("WebApp"), New: func() component.Object { return &msappsv1.WebApp{} },
+		Traits: component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, TakesVariables: true,
+			Exposes: []string{"ingress", "route"}},
+		Kind: msappsv1.GroupVersion.WithKind("WebApp"), New: func() component.Object { return &msappsv1.WebApp{} },
 		Check: func(object component.Object) field.ErrorList {
 			if app := object.(*msappsv1.WebApp); app.Spec.Port == 1 {
 				return field.ErrorList{field.Invalid(field.NewPath("spec", "port"), app.Spec.Port, "must not be 1")}
@@ -29,8 +30,8 @@ var kinds = component.Kinds{
 		},
 	},
 	{
-		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true},
-		Kind:   databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
+		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true, Outputs: outputs},
+		Kind: databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
 	{
@@ -38,6 +39,10 @@ var kinds = component.Kinds{
 		Kind:   configv1.GroupVersion.WithKind("ConfigMonitor"), New: func() component.Object { return &configv1.ConfigMonitor{} },
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
+}
+
+func outputs(name string) []component.Output {
+	return []component.Output{{Name: "URI", Secret: name + "-app", Key: "uri"}, {Name: "HOST", Secret: name + "-app", Key: "host"}}
 }
 
 // one returns a component of a type; what it depends on follows.
@@ -75,7 +80,7 @@ func (w world) make(t *testing.T, c platformv1.Component, reason string) compone
 	if !known {
 		t.Fatalf("there is no type %s", c.Type)
 	}
-	object, err := Object(w.stack, &c, kind, false)
+	object, err := Object(w.stack, &c, kind, Additions{})
 	if err != nil {
 		t.Fatal(err)
 	}

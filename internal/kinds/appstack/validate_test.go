@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -97,7 +96,7 @@ func TestObject(t *testing.T) {
 	stack.Labels = map[string]string{"cost": "1", "app.kubernetes.io/instance": "x", "mainstay.dev/environment": "prod"}
 	stack.Spec.Labels = msappsv1.Labels{"team": "a", "tier": "1"}
 	stack.Spec.Annotations = msappsv1.Annotations{"note": "n"}
-	object, err := Object(stack, &c, kinds[0], true)
+	object, err := Object(stack, &c, kinds[0], Additions{IsExposed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +108,7 @@ func TestObject(t *testing.T) {
 	if strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if _, err := Object(stack, &platformv1.Component{Name: "x", Spec: runtime.RawExtension{Raw: []byte("[")}}, kinds[0], true); err == nil {
+	if _, err := Object(stack, new(one("x", "webApp", "[")), kinds[0], Additions{}); err == nil {
 		t.Error("what is no JSON is accepted")
 	}
 }
@@ -124,7 +123,7 @@ func FuzzValidate(f *testing.F) {
 		if len(Validate(stack, kinds)) > 0 {
 			return
 		}
-		if _, err := Object(stack, &stack.Spec.Components[0], kinds[0], true); err != nil {
+		if _, err := Object(stack, &stack.Spec.Components[0], kinds[0], Additions{IsExposed: true}); err != nil {
 			t.Errorf("%s was accepted: %v", spec, err)
 		}
 	})

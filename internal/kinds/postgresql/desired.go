@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,6 +19,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -97,6 +99,16 @@ const (
 	applicationRole     = "app"
 	applicationDatabase = "app"
 )
+
+// Outputs returns what a database offers to the components of a stack that depend on it: the keys
+// of the Secret with which an application connects.
+func Outputs(database string) []component.Output {
+	var outputs []component.Output
+	for _, key := range []string{"uri", "host", "port", corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey, "dbname"} {
+		outputs = append(outputs, component.Output{Name: strings.ToUpper(key), Secret: ApplicationName(database), Key: key})
+	}
+	return outputs
+}
 
 // application is what a client needs to connect. It is made once: what users change in it counts.
 func application(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {

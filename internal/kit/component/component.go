@@ -32,6 +32,20 @@ type Traits struct {
 	// Exposes are the fields of the spec that let clients outside the cluster in. They are left out
 	// until the component is ready.
 	Exposes []string
+	// TakesVariables reports whether the spec has env, a list of environment variables.
+	TakesVariables bool
+	// Outputs returns what an object of this name offers to the components that depend on it, once it
+	// is ready; nil if it offers nothing.
+	Outputs func(name string) []Output
+}
+
+// Output is a value that a component offers: a key of a Secret in its namespace, or, if Secret is
+// empty, the value itself.
+type Output struct {
+	// Name is the end of the environment variable's name, such as URI.
+	Name        string
+	Secret, Key string
+	Value       string
 }
 
 // Kind is a kind that can be a component, and is on.

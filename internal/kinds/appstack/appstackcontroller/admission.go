@@ -98,7 +98,7 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 		if kind.Type != c.Type {
 			continue
 		}
-		object, err := appstack.Object(r.stack, c, kind.Kind, true)
+		object, err := appstack.Object(r.stack, c, kind.Kind, r.whole(r.stack, c))
 		if err != nil {
 			return admission.Review{}, err
 		}
@@ -111,6 +111,11 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 	return admission.Review{}, nil
 }
 
+// whole returns what a component gets once all that it depends on is ready.
+func (r reviewer) whole(stack *platformv1.AppStack, c *platformv1.Component) appstack.Additions {
+	return appstack.Additions{IsExposed: true, Variables: appstack.Variables(stack, c, r.kinds)}
+}
+
 // former returns the object of a component as the stored stack has it; nil if it has none.
 func (r reviewer) former(c *platformv1.Component, kind component.Kind) component.Object {
 	if r.before == nil {
@@ -121,7 +126,7 @@ func (r reviewer) former(c *platformv1.Component, kind component.Kind) component
 		if former.Name != c.Name || former.Type != c.Type {
 			continue
 		}
-		if object, err := appstack.Object(r.before, former, kind, true); err == nil {
+		if object, err := appstack.Object(r.before, former, kind, r.whole(r.before, former)); err == nil {
 			return object
 		}
 	}

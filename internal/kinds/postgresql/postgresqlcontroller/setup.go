@@ -37,8 +37,9 @@ const podOwnerIndex = "postgresql"
 // Registration returns what PostgreSQLs add to the manager.
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
-		Name:        postgresql.Controller,
-		Component:   &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true},
+		Name: postgresql.Controller,
+		Component: &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true,
+			Outputs: postgresql.Outputs},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,

@@ -57,7 +57,8 @@ var serviceMonitorKind = monitoring.GroupVersion.WithKind("ServiceMonitor")
 // Registration returns what WebApps add to the manager.
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
-		Component:   &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, Exposes: []string{"ingress", "route"}},
+		Component: &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, TakesVariables: true,
+			Exposes: []string{"ingress", "route"}},
 		Name:        webapp.Controller,
 		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme},
 		Setup:       setup,

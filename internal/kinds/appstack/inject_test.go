@@ -1,0 +1,128 @@
+package appstack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// variablesOf returns the environment of a component's object in a decision, as text.
+func variablesOf(decided Decision, name string) string {
+	var all []string
+	for _, variable := range listOf(specOf(stepOf(decided.Steps, name).Object)["env"]) {
+		text := fmt.Sprint(variable["name"])
+		if from, refers := variable["valueFrom"].(map[string]any); refers {
+			secret := from["secretKeyRef"].(map[string]any)
+			text += fmt.Sprintf("<%s.%s", secret["name"], secret["key"])
+		} else {
+			text += fmt.Sprintf("=%s", variable["value"])
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestInject(t *testing.T) {
+	const host, uri = "DB_HOST<shop-db-app.host", "DB_URI<shop-db-app.uri"
+	db := one("db", "postgresql", `{"version":"17"}`)
+	own := one("back", "webApp", `{"image":"a","env":[{"name":"DB_URI","value":"mine"}]}`, "db")
+	without := web("back", "db")
+	without.Inject = new(false)
+	for name, test := range map[string]struct {
+		// has is the component that the existing object was made of; hasNone if there is no object.
+		has        func(w world)
+		dependency string
+		want       string
+	}{
+		"a new one gets everything":               {nil, "", host + " " + uri},
+		"a dependency that is ready is added":     {func(w world) { w.make(t, web("back"), "") }, "", host + " " + uri},
+		"one that is not ready is not":            {func(w world) { w.make(t, web("back"), "") }, "Broken", ""},
+		"one that fails later takes nothing away": {func(w world) { setVariables(w, t) }, "Broken", host + " " + uri},
+		"one that is gone takes nothing away":     {func(w world) { setVariables(w, t) }, "gone", host + " " + uri},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{newStack(db, web("back", "db")), plan.Children{}}
+			if test.dependency != "gone" {
+				w.make(t, db, test.dependency)
+			}
+			if test.has != nil {
+				test.has(w)
+			}
+			if got := variablesOf(Decide(w.stack, w.observed()), "back"); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+	w := world{newStack(db, own), plan.Children{}}
+	if got, want := variablesOf(Decide(w.stack, w.observed()), "back"), "DB_URI=mine "+host; got != want {
+		t.Errorf("its own: got %s, want %s", got, want)
+	}
+	w = world{newStack(db, without), plan.Children{}}
+	if got := variablesOf(Decide(w.stack, w.observed()), "back"); got != "" {
+		t.Errorf("inject is false: got %s", got)
+	}
+}
+
+// setVariables adds the object of back as the stack makes it once the database is ready.
+func setVariables(w world, t *testing.T) {
+	t.Helper()
+	c := &w.stack.Spec.Components[1]
+	object, err := Object(w.stack, c, kinds[0], Additions{Variables: Variables(w.stack, c, kinds)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.SetGeneration(1)
+	setReady(object, "")
+	w.found[kinds[0].Ref("web", "shop-back")] = plan.Found{Object: object, Ownership: plan.Ours}
+}
+
+func TestVariableName(t *testing.T) {
+	for component, want := range map[string]string{"db": "DB_URI", "main-db": "MAIN_DB_URI", "2nd": "_2ND_URI"} {
+		if got := variableName(component, "URI"); got != want {
+			t.Errorf("%s: got %s, want %s", component, got, want)
+		}
+	}
+}
+
+// TestHidden: clients are let in once the component and all that it depends on are ready, and are
+// not shut out afterwards.
+func TestHidden(t *testing.T) {
+	front := one("front", "webApp", `{"image":"a","ingress":{"host":"a.example.com"}}`, "back")
+	for name, test := range map[string]struct {
+		front, back string
+		with        Additions
+		isExposed   bool
+		hiddenBy    string
+	}{
+		"ready, as what it depends on":          {"", "", Additions{}, true, "[]"},
+		"not ready":                             {"Starting", "", Additions{}, false, "[]"},
+		"what it depends on is not":             {"", "Broken", Additions{}, false, "[back]"},
+		"exposed already, and nothing is ready": {"Broken", "Broken", Additions{IsExposed: true}, true, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{newStack(web("back"), front), plan.Children{}}
+			w.make(t, web("back"), test.back)
+			object, err := Object(w.stack, &front, kinds[0], test.with)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object.SetGeneration(1)
+			setReady(object, test.front)
+			w.found[kinds[0].Ref("web", "shop-front")] = plan.Found{Object: object, Ownership: plan.Ours}
+			decided := Decide(w.stack, w.observed())
+			step := stepOf(decided.Steps, "front")
+			if got := specOf(step.Object)["ingress"] != nil; got != test.isExposed {
+				t.Errorf("exposed is %t", got)
+			}
+			if got := fmt.Sprint(step.HiddenBy); got != test.hiddenBy {
+				t.Errorf("hidden by %s", got)
+			}
+			reported := Status(w.stack, w.observed(), decided, plan.Result{}).Components[1]
+			if got := fmt.Sprint(reported.WaitsFor); got != test.hiddenBy {
+				t.Errorf("the status says that it waits for %s", got)
+			}
+		})
+	}
+}
