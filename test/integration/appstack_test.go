@@ -10,6 +10,7 @@ import (
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -377,4 +380,68 @@ func TestStackAdmission(t *testing.T) {
 		return s.warnings(), err
 	}).WithTimeout(testenv.Within).Should(gomega.Equal([]string{"component back: WebApp shop-back is created",
 		"component new: WebApp shop-new is created once these are ready: back", "component db: WebApp shop-db is deleted"}))
+}
+
+// TestStackConnects: a WebApp gets the connection of the database that it depends on, and lets
+// clients in once both are ready.
+func TestStackConnects(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	startManagerWith(t, space, nil, withImages)
+	web := webPart("web", "db")
+	web.Spec.Raw = []byte(`{"image":"r.io/web:1","replicas":1,"ingress":{"host":"a.example.com"}}`)
+	s := stacking(t, newStack(space, web, platformv1.Component{Name: "db", Type: "postgresql",
+		Spec: runtime.RawExtension{Raw: []byte(`{"version":"17","storage":"1Gi","replicas":1}`)}}))
+	db := newDatabase(space)
+	db.Name = "shop-db"
+	observedRevision(t, db, "db-1")
+	s.awaits()
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+	s.awaits("web")
+	var app msappsv1.WebApp
+	key := client.ObjectKey{Namespace: space, Name: "shop-web"}
+	s.Expect(cluster.Client.Get(t.Context(), key, &app)).To(gomega.Succeed())
+	s.Expect(app.Spec.Env).To(gomega.ContainElement(corev1.EnvVar{Name: "DB_URI", ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-db-app"}, Key: "uri"}}}))
+	s.Expect(app.Spec.Env).To(gomega.HaveLen(6))
+	s.Expect(app.Spec.Ingress).To(gomega.BeNil(), "clients are let in before it is ready")
+	s.ready("web")
+	s.Eventually(func() (*msappsv1.Ingress, error) {
+		err := cluster.Client.Get(t.Context(), key, &app)
+		return app.Spec.Ingress, err
+	}).Should(gomega.HaveField("Host", "a.example.com"))
+	s.Expect(app.Spec.Env).To(gomega.HaveLen(6))
+}
+
+// TestStackKindOff: what is of a kind that is off stays, and is not known.
+func TestStackKindOff(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	manager := startManager(t, space)
+	monitor := platformv1.Component{Name: "watch", Type: "configMonitor", Spec: runtime.RawExtension{
+		Raw: []byte(`{"configMap":"flags","podSelector":{"app":"web"}}`)}}
+	s := stacking(t, newStack(space, webPart("web"), monitor))
+	s.awaits("web")
+	made := &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-watch"}}
+	s.Eventually(func() error {
+		return cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made)
+	}).Should(gomega.Succeed())
+	manager.Stop()
+	startManagerWith(t, space, nil, func(settings *setup.Settings) { settings.Kinds = []string{"webapp", "appstack"} })
+	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components[0].Name = "renamed" })
+	s.reports(func(status platformv1.AppStackStatus) bool {
+		ready := meta.FindStatusCondition(status.Conditions, "Ready")
+		return status.Phase == platformv1.PhaseFailed && ready.Reason == "InvalidSpec" &&
+			strings.Contains(ready.Message, `spec.components[1].type: Unsupported value: "configMonitor": supported values: "webApp"`)
+	})
+	s.awaits("web")
+	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = spec.Components[:1] })
+	app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-web"}}
+	s.Eventually(func() (*metav1.Time, error) {
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), app)
+		return app.DeletionTimestamp, err
+	}).ShouldNot(gomega.BeNil())
+	s.awaits("renamed", "web")
+	s.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made)).To(gomega.Succeed())
+	s.Expect(made.DeletionTimestamp).To(gomega.BeNil())
 }
