@@ -1,8 +1,11 @@
 package registration
 
 import (
+	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -10,8 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -45,6 +50,8 @@ type Input struct {
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
+	// Objects are the kinds of other projects whose objects may be components of stacks.
+	Objects []ObjectKind
 	// Workloads reads everything about workloads of others. It has no Sources while no kind restarts
 	// workloads.
 	Workloads observe.Reader
@@ -63,7 +70,44 @@ func (in Input) Components() []Component {
 			components = append(components, k.Composed(in))
 		}
 	}
+	for _, object := range in.Objects {
+		components = append(components, object.component(in.Manager))
+	}
 	return components
+}
+
+// ObjectKind is a kind of another project whose objects may be components of stacks.
+type ObjectKind struct {
+	schema.GroupVersionKind
+	// Resource is its name in URLs and in the name of its definition, such as rabbitmqclusters.
+	Resource string
+}
+
+// Definition returns the name of the kind's CustomResourceDefinition.
+func (k ObjectKind) Definition() string { return k.Resource + "." + k.Group }
+
+func (k ObjectKind) component(manager ctrl.Manager) Component {
+	kind := component.NewExternal(k.GroupVersionKind, func() string { return k.missing(manager.GetRESTMapper()) })
+	return Component{
+		Kind: kind, Object: kind.New().(client.Object),
+		Review: func(context.Context, component.Object, component.Object) (admission.Review, error) {
+			return admission.Review{}, nil
+		},
+	}
+}
+
+// missing returns why the cluster can't have objects of the kind in a namespace; "" if it can.
+func (k ObjectKind) missing(mapper meta.RESTMapper) string {
+	mapping, err := mapper.RESTMapping(k.GroupKind(), k.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return "the cluster does not serve " + k.GroupVersion().String() + " " + k.Kind + ": install its definition"
+	case err != nil:
+		return "it is not known whether the cluster serves it: " + err.Error()
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return "must be of a kind with a namespace"
+	}
+	return ""
 }
 
 // Children returns the reader of children.

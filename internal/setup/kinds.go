@@ -129,7 +129,7 @@ func components(on []registration.Kind) []watch.Need {
 
 // cacheOptions returns what the shared cache keeps: what the enabled kinds need, what those that
 // use workloads and namespaces share, and the names of definitions.
-func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, error) {
+func cacheOptions(on []registration.Kind, objects []string) (map[client.Object]cache.ByObject, error) {
 	needs := map[string][]watch.Need{}
 	for _, k := range on {
 		needs[k.Name] = k.Needs
@@ -147,7 +147,7 @@ func cacheOptions(on []registration.Kind) (map[client.Object]cache.ByObject, err
 	if err != nil {
 		return nil, fmt.Errorf("uniting what is read from the cache: %w", err)
 	}
-	if slices.ContainsFunc(on, func(k registration.Kind) bool { return len(k.Awaited) > 0 }) {
+	if len(objects) > 0 || slices.ContainsFunc(on, func(k registration.Kind) bool { return len(k.Awaited) > 0 }) {
 		options[optionalapi.Definition()] = cache.ByObject{Label: labels.Everything(), Transform: optionalapi.NameOnly}
 	}
 	return options, nil

@@ -107,7 +107,7 @@ func TestCacheOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		options, err := cacheOptions(on)
+		options, err := cacheOptions(on, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestCacheOptions(t *testing.T) {
 		return registration.Kind{Name: name, Needs: []watch.Need{need}}
 	}
 	ours, owned := watch.Need{Object: &corev1.Pod{}}, watch.Need{Object: &corev1.Pod{}, Select: watch.OwnedPods}
-	_, err := cacheOptions([]registration.Kind{says("a", ours), says("b", owned)})
+	_, err := cacheOptions([]registration.Kind{says("a", ours), says("b", owned)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "a and b: they select different *v1.Pod") {
 		t.Errorf("got %v", err)
 	}

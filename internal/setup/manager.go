@@ -84,6 +84,9 @@ type Settings struct {
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
+	// StackObjects are the kinds of other projects whose objects may be components of AppStacks, as
+	// RESOURCE.VERSION.GROUP/KIND.
+	StackObjects []string
 	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
 	StakaterAnnotations bool
 	// Clock is the controllers' clock; nil means the real one.
@@ -201,7 +204,12 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 	if err != nil {
 		return wiring{}, err
 	}
+	objects, err := settings.stackObjects(manager.GetScheme())
+	if err != nil {
+		return wiring{}, err
+	}
 	wired := wiring{settings: settings, Input: registration.Input{
+		Objects: objects,
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Environments: environments,
 		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
@@ -322,7 +330,7 @@ func managerOptions(settings Settings, on []registration.Kind, stored *storage) 
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	cached, err := cacheOptions(on)
+	cached, err := cacheOptions(on, settings.StackObjects)
 	return ctrl.Options{
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,

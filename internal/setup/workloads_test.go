@@ -23,7 +23,7 @@ func TestWorkloadsAreShared(t *testing.T) {
 	others := slices.DeleteFunc(kinds(), func(k registration.Kind) bool { return k.UsesWorkloads })
 	held := func(on []registration.Kind) []string {
 		t.Helper()
-		options, err := cacheOptions(on)
+		options, err := cacheOptions(on, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

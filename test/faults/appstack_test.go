@@ -43,7 +43,8 @@ func appStack() campaign.Scenario {
 			{Name: "rename", Do: patchStack("three", "base", "other"), Settled: stackIs("three", "base", "other")},
 			{Name: "delete", Do: deleteStack, Settled: campaign.IsEmpty},
 		},
-		IsReady: stackIsReady,
+		Finalizes: true,
+		IsReady:   stackIsReady,
 		// A component's status comes from its own controller, and each of its changes may be seen or not.
 		MoreStatuses: 30,
 	}

@@ -190,6 +190,9 @@ func TestAway(t *testing.T) {
 // that the garbage collector deletes must not be created again.
 func TestADeletionThatIsSeenLate(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		if scenario.Finalizes {
+			t.Skip("the garbage collector deletes nothing before the manager has seen the deletion")
+		}
 		last := scenario.Steps[len(scenario.Steps)-1].Name
 		count.same(t, last, scenario, campaign.Options{SilentIn: last})
 	})

@@ -97,14 +97,16 @@ type Component struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be at most 60 lower-case letters, digits and -, with a letter or digit at both ends"
 	Name string `json:"name"`
 
-	// Type is the kind of the object: webApp, appConfig, configMonitor or postgresql. The kind must be
-	// enabled in the installation.
+	// Type is the kind of the object: webApp, appConfig, configMonitor or postgresql, or object for
+	// one of another project. The kind must be enabled in the installation; those of the type object
+	// are listed there.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
 	Type string `json:"type"`
 
-	// Spec is the spec of the object, as in a manifest of its own.
+	// Spec is the spec of the object, as in a manifest of its own. For the type object it is the
+	// whole manifest, with apiVersion and kind, and without a name.
 	// +required
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -119,6 +121,14 @@ type Component struct {
 	// +kubebuilder:validation:items:MaxLength=60
 	DependsOn []string `json:"dependsOn,omitempty"`
 
+	// Outputs are what an object of the type object offers to the components that depend on it: each
+	// is an environment variable COMPONENT_NAME of a webApp. Other types have outputs of their own.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Outputs []Output `json:"outputs,omitempty"`
+
 	// Inject gives a webApp environment variables with what the components that it depends on offer.
 	// Of a postgresql named db they are DB_URI, DB_HOST, DB_PORT, DB_USERNAME, DB_PASSWORD and
 	// DB_DBNAME, from its Secret. A variable of the same name in the component's own spec takes
@@ -126,6 +136,44 @@ type Component struct {
 	// +optional
 	// +default=true
 	Inject *bool `json:"inject,omitempty"`
+}
+
+// Output is one value that a component offers: a key of a Secret, or a field of the object's
+// status.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.path)",message="must have either secretKeyRef or path"
+type Output struct {
+	// Name is the end of the environment variable's name: URI makes QUEUE_URI of a component queue.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z][A-Z0-9_]*$')",message="must be upper-case letters, digits and _, with a letter at its start"
+	Name string `json:"name"`
+
+	// SecretKeyRef is a key of a Secret of the namespace.
+	// +optional
+	SecretKeyRef *OutputSecretKey `json:"secretKeyRef,omitempty"`
+
+	// Path is a field of the object's status, with dots between the names: status.binding.name. Its
+	// value must be a text, a number or a truth value, of at most 1,000 bytes. A change of it replaces
+	// the pods that have it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^status(\\\\.[a-zA-Z0-9_-]+)+$')",message="must be names with dots between them, the first of them status"
+	Path string `json:"path,omitempty"`
+}
+
+// OutputSecretKey is a key of a Secret.
+type OutputSecretKey struct {
+	// Name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Key in the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
 }
 
 // AppStackPhase is a one-word summary of an AppStack, for people. Programs should read the

@@ -214,6 +214,7 @@ tolerations:
 {{- range $kind := list "appconfig" "configmonitor" "postgresql" "webapp" -}}
 {{- if has $kind $parts -}}{{- $parts = append $parts (printf "appstack%s" $kind) -}}{{- end -}}
 {{- end -}}
+{{- if .Values.kinds.appstack.objects -}}{{- $parts = append $parts "appstackobjects" -}}{{- end -}}
 {{- end -}}
 {{- if .Values.leaderElection.enabled -}}{{- $parts = append $parts "election" -}}{{- end -}}
 {{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
@@ -262,6 +263,12 @@ need them, in Go, and nowhere else.
 {{- $rights := fromYaml (required (printf "files/rbac has no rights for %s" $part) ($.root.Files.Get (printf "files/rbac/%s.yaml" $part))) -}}
 {{- range $scope := $.scopes -}}
 {{- $rules = concat $rules (get $rights $scope | default list) -}}
+{{- end -}}
+{{- if and (eq $part "appstackobjects") (has "watched" $.scopes) -}}
+{{- range $object := $.root.Values.kinds.appstack.objects -}}
+{{- $rules = append $rules (dict "apiGroups" (list $object.group) "resources" (list $object.resource)
+  "verbs" (list "get" "list" "watch" "create" "patch" "delete")) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml (uniq $rules) -}}

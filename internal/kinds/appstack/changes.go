@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
@@ -22,6 +23,19 @@ func specOf(object component.Object) map[string]any {
 	return spec
 }
 
+// contentOf returns what users write of an object, besides its metadata.
+func contentOf(object component.Object) map[string]any {
+	external, isExternal := object.(*unstructured.Unstructured)
+	if !isExternal {
+		return map[string]any{"spec": specOf(object)}
+	}
+	content := maps.Clone(external.Object)
+	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(content, name)
+	}
+	return content
+}
+
 // maxFields limits how many changed fields are named.
 const maxFields = 8
 
@@ -30,7 +44,7 @@ const maxFields = 8
 // has count if isExact.
 func changes(before, after component.Object, isExact bool) string {
 	var fields []string
-	compare("spec", specOf(before), specOf(after), isExact, &fields)
+	compare("", contentOf(before), contentOf(after), isExact, &fields)
 	if differs(before.GetLabels(), after.GetLabels(), isExact) {
 		fields = append(fields, "labels")
 	}
@@ -57,12 +71,13 @@ func compare(path string, before, after map[string]any, isExact bool, fields *[]
 	}
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
-		below := strings.Join([]string{path, key}, ".")
+		below := strings.TrimPrefix(path+"."+key, ".")
 		x, isObject := before[key].(map[string]any)
 		y, areObjects := after[key].(map[string]any)
 		switch {
 		case isObject && areObjects:
 			compare(below, x, y, isExact, fields)
+		case !isExact && component.Contains(before[key], after[key]):
 		case !reflect.DeepEqual(before[key], after[key]) && !isNothing(before[key], after[key]):
 			*fields = append(*fields, below)
 		}

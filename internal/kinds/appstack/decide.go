@@ -107,7 +107,7 @@ func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 
 // decideComponent returns the step of a component of the spec, and whether its kind is known.
 func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observed Observed) (Step, bool) {
-	kind, known := observed.Kinds.Get(c.Type)
+	kind, known := KindOf(c, observed.Kinds)
 	if !known {
 		return Step{}, false
 	}
@@ -146,7 +146,10 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 func dependency(stack *platformv1.AppStack, name string, observed Observed) (plan.Ref, component.Object) {
 	for i := range stack.Spec.Components {
 		c := &stack.Spec.Components[i]
-		if kind, known := observed.Kinds.Get(c.Type); known && c.Name == name {
+		if c.Name != name {
+			continue
+		}
+		if kind, known := KindOf(c, observed.Kinds); known {
 			ref := kind.Ref(stack.Namespace, ObjectName(stack.Name, name))
 			return ref, observed.existing(ref)
 		}

@@ -235,7 +235,7 @@ func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
 		if existing.content != content {
 			object.SetGeneration(object.GetGeneration() + 1)
 		}
-		object.(interface{ SetConditions([]metav1.Condition) }).SetConditions(existing.object.GetConditions())
+		object.(interface{ SetConditions([]metav1.Condition) }).SetConditions(component.ConditionsOf(existing.object))
 	}
 	s.store(ref, object, content)
 	s.notef("%s is written", ref)
@@ -268,7 +268,7 @@ func (s *simulation) remove(ref plan.Ref, cached stored) {
 	}
 	if s.stack.DeletionTimestamp == nil {
 		for _, c := range s.stack.Spec.Components {
-			kind, _ := kinds.Get(c.Type)
+			kind, _ := KindOf(&c, kinds)
 			if kind.Ref(s.stack.Namespace, ObjectName(s.stack.Name, c.Name)) == ref {
 				s.t.Errorf("%s is deleted, and the spec has it", ref)
 			}
@@ -345,7 +345,7 @@ func (s *simulation) settle() {
 	want := map[plan.Ref]bool{}
 	if s.stack.DeletionTimestamp == nil {
 		for _, c := range s.stack.Spec.Components {
-			kind, _ := kinds.Get(c.Type)
+			kind, _ := KindOf(&c, kinds)
 			want[kind.Ref(s.stack.Namespace, ObjectName(s.stack.Name, c.Name))] = true
 		}
 	}

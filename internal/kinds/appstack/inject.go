@@ -19,60 +19,98 @@ func variableName(component, output string) string {
 	return name
 }
 
-// offered returns what a component of the stack offers, by the names of the variables.
-func offered(stack *platformv1.AppStack, name string, kinds component.Kinds) map[string]component.Output {
-	all := map[string]component.Output{}
+// offered returns what a component of the stack offers, by the names of the variables. A value that
+// its object does not have is Unknown.
+func offered(stack *platformv1.AppStack, name string, observed Observed) map[string]offer {
+	all := map[string]offer{}
 	for i := range stack.Spec.Components {
 		c := &stack.Spec.Components[i]
-		kind, known := kinds.Get(c.Type)
-		if c.Name != name || !known || kind.Outputs == nil {
+		if c.Name != name {
 			continue
 		}
-		for _, output := range kind.Outputs(ObjectName(stack.Name, name)) {
-			all[variableName(name, output.Name)] = output
+		kind, known := KindOf(c, observed.Kinds)
+		if !known {
+			continue
+		}
+		ref := kind.Ref(stack.Namespace, ObjectName(stack.Name, name))
+		for _, one := range c.Outputs {
+			all[variableName(name, one.Name)] = offerOf(one, observed.existing(ref))
+		}
+		if kind.Outputs == nil {
+			continue
+		}
+		for _, output := range kind.Outputs(ref.Name) {
+			all[variableName(name, output.Name)] = offer{Output: output}
 		}
 	}
 	return all
 }
 
-// Variables returns the environment variables that a component gets from those that it depends on,
-// once all of them are ready.
-func Variables(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) map[string]component.Output {
-	all := map[string]component.Output{}
-	if c.Inject != nil && !*c.Inject {
-		return all
-	}
-	for _, name := range c.DependsOn {
-		maps.Copy(all, offered(stack, name, kinds))
-	}
-	return all
+// offer is an output of a component.
+type offer struct {
+	component.Output
+	// isUnknown reports that its object does not have the value.
+	isUnknown bool
 }
+
+// offerOf returns what an output that users have declared offers, from the object that has it.
+func offerOf(one platformv1.Output, object component.Object) offer {
+	if one.SecretKeyRef != nil {
+		return offer{Output: component.Output{Name: one.Name, Secret: one.SecretKeyRef.Name, Key: one.SecretKeyRef.Key}}
+	}
+	value, has := "", false
+	if object != nil {
+		value, has = valueOf(object, one.Path)
+	}
+	return offer{Output: component.Output{Name: one.Name, Value: value}, isUnknown: !has}
+}
+
+// Variables returns the environment variables that a component gets from those that it depends on,
+// once all of them are ready, as far as they are known before.
+func Variables(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) map[string]component.Output {
+	return variables(stack, c, nil, observedNothing(kinds))
+}
+
+// observedNothing returns what is observed where nothing exists.
+func observedNothing(kinds component.Kinds) Observed { return Observed{Kinds: kinds} }
 
 // variables returns those that a component gets now: of dependencies that are ready, and those that
 // its object has already. So a dependency that fails later takes nothing away, and one that is
 // added to a component that runs replaces its pods when it is ready.
 func variables(stack *platformv1.AppStack, c *platformv1.Component, existing component.Object,
 	observed Observed) map[string]component.Output {
-	all := Variables(stack, c, observed.Kinds)
-	if existing == nil || len(all) == 0 {
+	all := map[string]component.Output{}
+	if c.Inject != nil && !*c.Inject {
 		return all
 	}
-	has := map[string]bool{}
-	for _, variable := range listOf(specOf(existing)["env"]) {
-		name, _ := variable["name"].(string)
-		has[name] = true
-	}
+	has := variablesIn(existing)
 	for _, name := range c.DependsOn {
-		if _, object := dependency(stack, name, observed); isReady(object) {
-			continue
-		}
-		for variable := range offered(stack, name, observed.Kinds) {
-			if !has[variable] {
-				delete(all, variable)
+		_, object := dependency(stack, name, observed)
+		for variable, one := range offered(stack, name, observed) {
+			former, exists := has[variable]
+			switch {
+			case existing != nil && !isReady(object) && !exists:
+			case !one.isUnknown && (isReady(object) || one.Secret != ""):
+				all[variable] = one.Output
+			case exists:
+				all[variable] = component.Output{Name: one.Name, Value: former}
 			}
 		}
 	}
 	return all
+}
+
+// variablesIn returns the values of the environment variables that an object has.
+func variablesIn(object component.Object) map[string]string {
+	values := map[string]string{}
+	if object == nil {
+		return values
+	}
+	for _, variable := range listOf(specOf(object)["env"]) {
+		name, _ := variable["name"].(string)
+		values[name], _ = variable["value"].(string)
+	}
+	return values
 }
 
 // listOf returns the objects of a list.

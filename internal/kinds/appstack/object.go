@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/mainstay-platform/mainstay/api"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
@@ -42,6 +40,9 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 	if err := bounded.Unmarshal(raw(c), maxSpec, &spec); err != nil {
 		return nil, fmt.Errorf("reading the spec of component %s: %w", c.Name, err)
 	}
+	if kind.Type == component.TypeObject {
+		return external(stack, c, spec), nil
+	}
 	if kind.HasMetadata {
 		inherit(spec, "labels", plain(stack.Spec.Labels))
 		inherit(spec, "annotations", stack.Spec.Annotations)
@@ -61,9 +62,7 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 	object.SetNamespace(stack.Namespace)
 	object.SetName(ObjectName(stack.Name, c.Name))
 	object.SetLabels(labels(stack, c.Name))
-	if len(c.DependsOn) > 0 {
-		object.SetAnnotations(map[string]string{api.AnnotationDependsOn: strings.Join(slices.Sorted(slices.Values(c.DependsOn)), ",")})
-	}
+	object.SetAnnotations(dependsOn(c))
 	return object, nil
 }
 

@@ -44,7 +44,7 @@ func isReady(object component.Object) bool {
 
 // current returns a condition of an object if it describes the object's present generation.
 func current(object component.Object, kind string) *metav1.Condition {
-	found := meta.FindStatusCondition(object.GetConditions(), kind)
+	found := meta.FindStatusCondition(component.ConditionsOf(object), kind)
 	if found == nil || found.ObservedGeneration != object.GetGeneration() {
 		return nil
 	}

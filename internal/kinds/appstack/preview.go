@@ -66,7 +66,7 @@ func changedFields(step Step, before *platformv1.AppStack, observed Observed) st
 	if before != nil {
 		for i := range before.Spec.Components {
 			c := &before.Spec.Components[i]
-			kind, known := observed.Kinds.Get(c.Type)
+			kind, known := KindOf(c, observed.Kinds)
 			if c.Name != step.Name || !known || kind.Ref(before.Namespace, ObjectName(before.Name, c.Name)) != step.Ref {
 				continue
 			}

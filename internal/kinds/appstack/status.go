@@ -183,7 +183,7 @@ func (s *subject) since(names []string) *metav1.Time {
 		if object == nil {
 			continue
 		}
-		for _, condition := range object.GetConditions() {
+		for _, condition := range component.ConditionsOf(object) {
 			if condition.Type == conditions.Ready && began.Before(&condition.LastTransitionTime) {
 				began = condition.LastTransitionTime
 			}

@@ -31,7 +31,7 @@ var kinds = component.Kinds{
 	},
 	{
 		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true, Outputs: outputs},
-		Kind: databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
+		Kind:   databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
 	{
@@ -76,7 +76,7 @@ func (w world) observed() Observed { return Observed{Children: w.found, Kinds: k
 // is False for the given reason.
 func (w world) make(t *testing.T, c platformv1.Component, reason string) component.Object {
 	t.Helper()
-	kind, known := kinds.Get(c.Type)
+	kind, known := KindOf(&c, kinds)
 	if !known {
 		t.Fatalf("there is no type %s", c.Type)
 	}

@@ -59,11 +59,34 @@ func checkNames(stack *platformv1.AppStack) field.ErrorList {
 
 // checkComponent checks one component by itself, and that what it depends on exists.
 func checkComponent(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds, at *field.Path) field.ErrorList {
-	problems := checkDependencies(stack, c, at.Child("dependsOn"))
+	problems := append(checkDependencies(stack, c, at.Child("dependsOn")), checkOutputs(c, at.Child("outputs"))...)
+	problems = append(problems, checkVariables(stack, c, kinds, at.Child("dependsOn"))...)
 	kind, known := kinds.Get(c.Type)
 	if !known {
 		return append(problems, field.NotSupported(at.Child("type"), c.Type, kinds.Types()))
 	}
+	if c.Type == component.TypeObject {
+		_, more := readExternal(c, kinds, at)
+		problems = append(problems, more...)
+		kind, known = KindOf(c, kinds)
+		if len(more) > 0 || !known {
+			return problems
+		}
+		return append(problems, checkName(stack, c, kind, at)...)
+	}
+	problems = append(problems, checkName(stack, c, kind, at)...)
+	object, unread := read(c, kind, at)
+	if len(unread) > 0 {
+		return append(problems, unread...)
+	}
+	object.SetNamespace(stack.Namespace)
+	object.SetName(ObjectName(stack.Name, c.Name))
+	return append(problems, Within(kind.Check(object), at)...)
+}
+
+// checkName checks the name that a component's object has.
+func checkName(stack *platformv1.AppStack, c *platformv1.Component, kind component.Kind, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
 	name := ObjectName(stack.Name, c.Name)
 	if messages := validation.IsDNS1123Subdomain(name); len(messages) > 0 {
 		problems = append(problems, field.Invalid(at.Child("name"), c.Name, messages[0]))
@@ -73,13 +96,7 @@ func checkComponent(stack *platformv1.AppStack, c *platformv1.Component, kinds c
 			"the %s would be named %s: must be at most %d characters: shorten this name to %d characters, or that of the AppStack",
 			kind.Kind.Kind, name, kind.MaxName, max(kind.MaxName-len(stack.Name)-1, 0))))
 	}
-	object, unread := read(c, kind, at)
-	if len(unread) > 0 {
-		return append(problems, unread...)
-	}
-	object.SetNamespace(stack.Namespace)
-	object.SetName(name)
-	return append(problems, Within(kind.Check(object), at)...)
+	return problems
 }
 
 // checkDependencies checks that what a component depends on are other components of the stack.

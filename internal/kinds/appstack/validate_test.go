@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 )

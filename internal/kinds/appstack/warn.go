@@ -12,7 +12,7 @@ import (
 func WarnOfData(stack, before *platformv1.AppStack, kinds component.Kinds) []string {
 	var warnings []string
 	for _, former := range before.Spec.Components {
-		kind, known := kinds.Get(former.Type)
+		kind, known := KindOf(&former, kinds)
 		stays := slices.ContainsFunc(stack.Spec.Components, func(c platformv1.Component) bool {
 			return c.Name == former.Name && c.Type == former.Type
 		})

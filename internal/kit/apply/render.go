@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -111,10 +112,16 @@ func (r renderer) render(owner plan.Object, child plan.Child) (rendered, error) 
 	return rendered{ref: ref, object: object, hash: hash}, nil
 }
 
-// same reports whether live is exactly as manager would leave it by applying wanted.
+// same reports whether live is exactly as manager would leave it by applying wanted. Of an object
+// of a kind that is not in the scheme it reports whether live has all that wanted has.
 func (r renderer) same(wanted rendered, live plan.Object, manager string) (bool, error) {
 	if live.GetAnnotations()[api.AnnotationApplied] != wanted.hash {
 		return false, nil
+	}
+	if !r.scheme.Recognizes(wanted.object.GroupVersionKind()) {
+		// Nothing here knows the schema, and so neither which fields a list's items are merged by.
+		content, err := toMap(live)
+		return err == nil && component.Contains(content, wanted.object.Object), err
 	}
 	owned, err := ownedFields(live, manager)
 	if err != nil {
@@ -182,6 +189,9 @@ func identity(of *unstructured.Unstructured) *unstructured.Unstructured {
 // emptyLike returns a new object of the same type and name.
 func emptyLike(object plan.Object) plan.Object {
 	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface().(plan.Object)
+	if external, isExternal := empty.(*unstructured.Unstructured); isExternal {
+		external.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+	}
 	empty.SetName(object.GetName())
 	return empty
 }

@@ -5,19 +5,15 @@ package component
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Object is an object of a kind that can be a component. Its condition Ready says, with the
-// generation that it is about, whether what depends on it may start.
-type Object interface {
-	plan.Object
-	GetConditions() []metav1.Condition
-}
+// Object is an object of a kind that can be a component. Those of our own kinds have conditions;
+// those of other projects' kinds are unstructured.
+type Object = plan.Object
 
 // Traits are what a kind says about itself as a component.
 type Traits struct {
@@ -56,7 +52,12 @@ type Kind struct {
 	New func() Object
 	// Check returns what is wrong with an object by itself, without changing it.
 	Check func(object Object) field.ErrorList
+	// Missing returns why the cluster can't have such objects; "" if it can. It may be nil.
+	Missing func() string
 }
+
+// IsMissing reports whether the cluster can't have objects of the kind.
+func (k Kind) IsMissing() bool { return k.Missing != nil && k.Missing() != "" }
 
 // Ref returns the reference to an object of the kind.
 func (k Kind) Ref(namespace, name string) plan.Ref {
@@ -68,7 +69,18 @@ type Kinds []Kind
 
 // Get returns the kind of a type.
 func (k Kinds) Get(typeName string) (Kind, bool) {
-	at := slices.IndexFunc(k, func(one Kind) bool { return one.Type == typeName })
+	return k.find(func(one Kind) bool { return one.Type == typeName })
+}
+
+// External returns the kind of another project that is named so.
+func (k Kinds) External(apiVersion, kind string) (Kind, bool) {
+	return k.find(func(one Kind) bool {
+		return one.Type == TypeObject && one.Kind.Kind == kind && one.Kind.GroupVersion().String() == apiVersion
+	})
+}
+
+func (k Kinds) find(wanted func(Kind) bool) (Kind, bool) {
+	at := slices.IndexFunc(k, wanted)
 	if at < 0 {
 		return Kind{}, false
 	}
@@ -82,5 +94,17 @@ func (k Kinds) Types() []string {
 		types = append(types, one.Type)
 	}
 	slices.Sort(types)
-	return types
+	return slices.Compact(types)
+}
+
+// Externals returns the kinds of other projects, as APIVERSION KIND, sorted.
+func (k Kinds) Externals() []string {
+	var names []string
+	for _, one := range k {
+		if one.Type == TypeObject {
+			names = append(names, one.Kind.GroupVersion().String()+" "+one.Kind.Kind)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

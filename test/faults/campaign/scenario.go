@@ -22,6 +22,8 @@ type Scenario struct {
 	Children []schema.GroupVersionKind
 	// Steps are done in order, each when the one before has settled.
 	Steps []Step
+	// Finalizes means that a deleted owner stays until the manager has seen its deletion.
+	Finalizes bool
 	// IsReady reports whether the owner's status says that everything is as its current spec asks.
 	IsReady func(owner *unstructured.Unstructured) bool
 	// Mask removes from an object what differs between two undisturbed runs, beyond the differences of

@@ -94,8 +94,9 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 // unchanged.
 func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Review, error) {
 	c := &r.stack.Spec.Components[index]
+	named, known := appstack.KindOf(c, r.kinds)
 	for _, kind := range r.components {
-		if kind.Type != c.Type {
+		if !known || kind.Kind.Kind != named.Kind {
 			continue
 		}
 		object, err := appstack.Object(r.stack, c, kind.Kind, r.whole(r.stack, c))

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,13 +48,12 @@ func (o observer) observe(ctx context.Context, stack *platformv1.AppStack) (apps
 
 // owned adds the objects of a kind that the stack controls.
 func (o observer) owned(ctx context.Context, stack *platformv1.AppStack, kind component.Kind, found plan.Children) error {
-	made, err := o.scheme.New(kind.Kind.GroupVersion().WithKind(kind.Kind.Kind + "List"))
-	if err != nil {
-		return fmt.Errorf("making a list of %s: %w", kind.Kind.Kind, err)
+	if kind.IsMissing() {
+		return nil
 	}
-	list, isList := made.(client.ObjectList)
-	if !isList {
-		return fmt.Errorf("%T is no list", made)
+	list, err := o.newList(kind)
+	if err != nil {
+		return err
 	}
 	err = o.cached.List(ctx, list, client.InNamespace(stack.Namespace), client.MatchingFields{ownerIndex: string(stack.UID)})
 	if err != nil {
@@ -66,13 +66,31 @@ func (o observer) owned(ctx context.Context, stack *platformv1.AppStack, kind co
 	})
 }
 
+// newList returns an empty list of objects of a kind.
+func (o observer) newList(kind component.Kind) (client.ObjectList, error) {
+	if kind.Type == component.TypeObject {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.Kind.GroupVersion().WithKind(kind.Kind.Kind + "List"))
+		return list, nil
+	}
+	made, err := o.scheme.New(kind.Kind.GroupVersion().WithKind(kind.Kind.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("making a list of %s: %w", kind.Kind.Kind, err)
+	}
+	list, isList := made.(client.ObjectList)
+	if !isList {
+		return nil, fmt.Errorf("%T is no list", made)
+	}
+	return list, nil
+}
+
 // named adds the objects under the names of the spec's components that are not among them.
 func (o observer) named(ctx context.Context, stack *platformv1.AppStack, found plan.Children) error {
 	var unknown []plan.Object
 	for i := range stack.Spec.Components[:min(len(stack.Spec.Components), appstack.MaxComponents)] {
 		c := &stack.Spec.Components[i]
-		kind, known := o.kinds.Get(c.Type)
-		if !known {
+		kind, known := appstack.KindOf(c, o.kinds)
+		if !known || kind.IsMissing() {
 			continue
 		}
 		name := appstack.ObjectName(stack.Name, c.Name)

@@ -7,10 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
@@ -29,13 +32,16 @@ func Registration() registration.Kind {
 	}, admitted)
 }
 
-// newObserver returns the observer of a running manager.
+// newObserver returns the observer of a running manager. It reads the cache itself: the manager's
+// client reads objects of other projects' kinds from the API server.
 func newObserver(in registration.Input, kinds component.Kinds) observer {
-	return observer{cached: in.Manager.GetClient(), children: in.Children(), scheme: in.Manager.GetScheme(), kinds: kinds}
+	reader := in.Children()
+	reader.Cached = in.Manager.GetCache()
+	return observer{cached: reader.Cached, children: reader, scheme: in.Manager.GetScheme(), kinds: kinds}
 }
 
 // setup adds the controller to the manager. What it may do to components is granted for each kind
-// that is on.
+// that is on, and by the chart for those of other projects.
 //
 // +kubebuilder:rbac:groups=platform.mainstay.dev,resources=appstacks,verbs=patch
 // +kubebuilder:rbac:groups=platform.mainstay.dev,resources=appstacks/status,verbs=patch
@@ -45,32 +51,59 @@ func newObserver(in registration.Input, kinds component.Kinds) observer {
 // +kubebuilder:rbac:part=appstackappconfig,groups=config.mainstay.dev,resources=appconfigs,verbs=create;patch;delete
 // +kubebuilder:rbac:part=appstackconfigmonitor,groups=config.mainstay.dev,resources=configmonitors,verbs=create;patch;delete
 // +kubebuilder:rbac:part=appstackpostgresql,groups=database.mainstay.dev,resources=postgresqls,verbs=create;patch;delete
+// +kubebuilder:rbac:part=appstackobjects,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func setup(ctx context.Context, in registration.Input) error {
-	manager, components := in.Manager, in.Components()
-	kinds := kindsOf(components)
+	manager := in.Manager
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(appstack.Controller).
 		For(&platformv1.AppStack{}, builder.WithPredicates(watch.SpecChanged()))
-	for _, c := range components {
-		index := watch.Index{Object: c.Object, Name: ownerIndex, Values: ownerOf}
-		if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), index); err != nil {
+	uses, err := external(in)
+	if err != nil {
+		return err
+	}
+	for _, c := range in.Components() {
+		if c.Type == component.TypeObject {
+			continue
+		}
+		if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), indexOf(c.Object)); err != nil {
 			return err
 		}
 		under = under.Owns(c.Object, builder.WithPredicates(watch.ContentChanged()))
 	}
+	r, err := newReconciler(in)
+	if err != nil {
+		return err
+	}
+	running, err := under.WithOptions(in.Options()).Build(r)
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	for _, use := range uses {
+		if err := use.start(ctx, manager, running); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func indexOf(object client.Object) watch.Index {
+	return watch.Index{Object: object, Name: ownerIndex, Values: ownerOf}
+}
+
+func newReconciler(in registration.Input) (reconcile.Reconciler, error) {
 	converter, err := crds.Converter()
 	if err != nil {
-		return fmt.Errorf("reading the schemas of components: %w", err)
+		return nil, fmt.Errorf("reading the schemas of components: %w", err)
 	}
-	observes := newObserver(in, kinds)
+	observes := newObserver(in, kindsOf(in.Components()))
 	r := registration.Complete(in, &reconciler.Reconciler[*platformv1.AppStack, appstack.Observed, appstack.Decision]{
 		Name:              appstack.Controller,
 		New:               func() *platformv1.AppStack { return &platformv1.AppStack{} },
 		Children:          func(observed appstack.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{platformv1.ConditionDegraded, platformv1.ConditionStalled},
 		Finalizer:         appstack.Finalizer,
-		Kind:              kind{observer: observes, live: manager.GetAPIReader()},
+		Kind:              kind{observer: observes, live: in.Manager.GetAPIReader()},
 	})
-	r.Applier = r.Applier.WithOwnKinds(converter)
-	return under.WithOptions(in.Options()).Complete(r)
+	r.Applier = apply.New(r.Client, observes.children).WithOwnKinds(converter)
+	return r, nil
 }

@@ -1,0 +1,163 @@
+package appstack
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/api"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+)
+
+// maxValue is the length of the longest value of a status that is injected, in bytes.
+const maxValue = 1000
+
+// manifest is what identifies the kind of an object of another project.
+type manifest struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// KindOf returns the kind of a component's object; false if it is not known.
+func KindOf(c *platformv1.Component, kinds component.Kinds) (component.Kind, bool) {
+	if c.Type != component.TypeObject {
+		return kinds.Get(c.Type)
+	}
+	var named manifest
+	if bounded.Unmarshal(raw(c), maxSpec, &named) != nil {
+		return component.Kind{}, false
+	}
+	return kinds.External(named.APIVersion, named.Kind)
+}
+
+// external returns the object of a component of another project's kind, from its whole manifest.
+func external(stack *platformv1.AppStack, c *platformv1.Component, content map[string]any) component.Object {
+	object := &unstructured.Unstructured{Object: content}
+	given, more := object.GetLabels(), object.GetAnnotations()
+	delete(content, "status")
+	delete(content, "metadata")
+	object.SetNamespace(stack.Namespace)
+	object.SetName(ObjectName(stack.Name, c.Name))
+	object.SetLabels(naming.Merged(given, labels(stack, c.Name)))
+	if annotations := naming.Merged(more, dependsOn(c)); len(annotations) > 0 {
+		object.SetAnnotations(annotations)
+	}
+	return object
+}
+
+// readExternal reads the manifest of an object of another project.
+func readExternal(c *platformv1.Component, kinds component.Kinds, at *field.Path) (component.Object, field.ErrorList) {
+	content, spec := map[string]any{}, at.Child("spec")
+	if err := bounded.Unmarshal(raw(c), maxSpec, &content); err != nil {
+		if problem, ok := errors.AsType[*bounded.Error](err); ok && problem.Path != "" {
+			spec = at.Child("spec" + problem.Path)
+		}
+		return nil, field.ErrorList{field.Invalid(spec, field.OmitValueType{}, err.Error())}
+	}
+	apiVersion, _ := content["apiVersion"].(string)
+	name, _ := content["kind"].(string)
+	kind, known := kinds.External(apiVersion, name)
+	if !known {
+		return nil, field.ErrorList{field.NotSupported(spec.Child("kind"), strings.TrimSpace(apiVersion+" "+name), kinds.Externals())}
+	}
+	if kind.IsMissing() {
+		return nil, field.ErrorList{field.Invalid(spec.Child("kind"), name, kind.Missing())}
+	}
+	problems := checkMetadata(content, spec)
+	if _, given := content["status"]; given {
+		problems = append(problems, field.Forbidden(spec.Child("status"), "is written by the object's own controller"))
+	}
+	return &unstructured.Unstructured{Object: content}, problems
+}
+
+// checkMetadata checks the metadata in the manifest of an object: labels and annotations.
+func checkMetadata(content map[string]any, spec *field.Path) field.ErrorList {
+	at := spec.Child("metadata")
+	metadata, isObject := content["metadata"].(map[string]any)
+	if content["metadata"] != nil && !isObject {
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be an object")}
+	}
+	var problems field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if key != "labels" && key != "annotations" {
+			problems = append(problems, field.Forbidden(at.Child(key), "only labels and annotations may be set: the name is STACK-COMPONENT"))
+			continue
+		}
+		given, _, err := unstructured.NestedStringMap(metadata, key)
+		switch {
+		case err != nil:
+			problems = append(problems, field.Invalid(at.Child(key), field.OmitValueType{}, "must be texts by their keys"))
+		case key == "labels":
+			problems = append(problems, naming.CheckInstanceLabels(given, at.Child(key))...)
+		default:
+			problems = append(problems, naming.CheckAnnotations(given, at.Child(key))...)
+		}
+	}
+	return problems
+}
+
+// checkOutputs checks what a component says that it offers.
+func checkOutputs(c *platformv1.Component, at *field.Path) field.ErrorList {
+	if len(c.Outputs) > 0 && c.Type != component.TypeObject {
+		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: "+c.Type+" has outputs of its own, or none")}
+	}
+	return nil
+}
+
+// checkVariables refuses two outputs of what a component depends on that make one variable.
+func checkVariables(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds, at *field.Path) field.ErrorList {
+	from := map[string]string{}
+	var problems field.ErrorList
+	for i, name := range c.DependsOn {
+		for _, variable := range slices.Sorted(maps.Keys(offered(stack, name, observedNothing(kinds)))) {
+			if other, taken := from[variable]; taken && other != name {
+				problems = append(problems, field.Invalid(at.Index(i), name, "must not offer the variable "+variable+", which "+other+" offers too"))
+			}
+			from[variable] = name
+		}
+	}
+	return problems
+}
+
+// valueOf returns the value of an object at a path of its status, and whether it has one that can
+// be injected.
+func valueOf(object component.Object, path string) (string, bool) {
+	content, isExternal := object.(*unstructured.Unstructured)
+	if !isExternal {
+		return "", false
+	}
+	value, found, err := unstructured.NestedFieldNoCopy(content.Object, strings.Split(path, ".")...)
+	if !found || err != nil {
+		return "", false
+	}
+	text := ""
+	switch value := value.(type) {
+	case string:
+		text = value
+	case bool:
+		text = strconv.FormatBool(value)
+	case int64:
+		text = strconv.FormatInt(value, 10)
+	case float64:
+		text = strconv.FormatFloat(value, 'g', -1, 64)
+	default:
+		return "", false
+	}
+	return text, len(text) <= maxValue
+}
+
+// dependsOn returns the annotation with what a component depends on.
+func dependsOn(c *platformv1.Component) map[string]string {
+	if len(c.DependsOn) == 0 {
+		return nil
+	}
+	return map[string]string{api.AnnotationDependsOn: strings.Join(slices.Sorted(slices.Values(c.DependsOn)), ",")}
+}

@@ -1,0 +1,135 @@
+package appstack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+const queueSpec = `{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":{"labels":{"team":"a"}},"spec":{"size":3}}`
+
+// withQueues are the kinds of the tests, and one of another project.
+func withQueues(missing string) component.Kinds {
+	queue := schema.GroupVersionKind{Group: "mq.example.com", Version: "v1", Kind: "Queue"}
+	return append(append(component.Kinds{}, kinds...), component.NewExternal(queue, func() string { return missing }))
+}
+
+func queue(outputs ...platformv1.Output) platformv1.Component {
+	c := one("queue", "object", queueSpec)
+	c.Outputs = outputs
+	return c
+}
+
+func TestValidateExternal(t *testing.T) {
+	path := platformv1.Output{Name: "URI", Path: "status.uri"}
+	twice := one("queue-x", "object", queueSpec)
+	twice.Outputs = []platformv1.Output{path}
+	long := queue(platformv1.Output{Name: "X_URI", Path: "status.uri"})
+	own := web("a")
+	own.Outputs = []platformv1.Output{path}
+	for want, test := range map[string]struct {
+		components []platformv1.Component
+		missing    string
+	}{
+		"": {[]platformv1.Component{queue(path), web("a", "queue")}, ""},
+		`spec.components[0].spec.kind: Unsupported value: "v1 Secret": supported values: "mq.example.com/v1 Queue"`: {
+			[]platformv1.Component{one("a", "object", `{"apiVersion":"v1","kind":"Secret"}`)}, ""},
+		`spec.components[0].spec.kind: Unsupported value: ""`: {[]platformv1.Component{one("a", "object", `{}`)}, ""},
+		`spec.components[0].spec.kind: Invalid value: "Queue": the cluster does not serve it`: {
+			[]platformv1.Component{queue()}, "the cluster does not serve it"},
+		"spec.components[0].spec.metadata.name: Forbidden: only labels and annotations": {[]platformv1.Component{
+			one("a", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":{"name":"x"}}`)}, ""},
+		"spec.components[0].spec.metadata: Invalid value: must be an object": {[]platformv1.Component{
+			one("a", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":"x"}`)}, ""},
+		"spec.components[0].spec.metadata.annotations[mainstay.dev/adopt]: Forbidden": {[]platformv1.Component{
+			one("a", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":{"annotations":{"mainstay.dev/adopt":"x"}}}`)}, ""},
+		"spec.components[0].spec.status: Forbidden": {[]platformv1.Component{
+			one("a", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","status":{}}`)}, ""},
+		"spec.components[0].outputs: Forbidden: may be set for the type object only": {[]platformv1.Component{own}, ""},
+		`spec.components[2].dependsOn[1]: Invalid value: "queue-x": must not offer the variable QUEUE_X_URI, which queue offers too`: {
+			[]platformv1.Component{long, twice, web("a", "queue", "queue-x")}, ""},
+	} {
+		problems := Validate(newStack(test.components...), withQueues(test.missing)).ToAggregate()
+		if want == "" && problems != nil || want != "" && (problems == nil || !strings.Contains(problems.Error(), want)) {
+			t.Errorf("got  %v\nwant %s", problems, want)
+		}
+	}
+}
+
+func TestExternalObject(t *testing.T) {
+	stack := newStack(queue())
+	all := withQueues("")
+	kind, known := KindOf(&stack.Spec.Components[0], all)
+	if !known {
+		t.Fatal("the kind is not known")
+	}
+	object, err := Object(stack, &stack.Spec.Components[0], kind, Additions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if object.GetName() != "shop-queue" || object.GetNamespace() != "web" || object.GetLabels()["team"] != "a" ||
+		object.GetLabels()["app.kubernetes.io/part-of"] != "shop" {
+		t.Errorf("got %v", object)
+	}
+	live := object.DeepCopyObject().(*unstructured.Unstructured)
+	live.Object["status"] = map[string]any{"uri": "x"}
+	live.Object["spec"].(map[string]any)["defaulted"] = true
+	if got := changes(live, object, false); got != "" {
+		t.Errorf("changed: %s", got)
+	}
+	live.Object["spec"].(map[string]any)["size"] = int64(4)
+	if got := changes(live, object, false); got != "spec.size" {
+		t.Errorf("changed: %s", got)
+	}
+}
+
+// TestInjectExternal: what an object of another project offers is injected once it is known, and is
+// not taken away.
+func TestInjectExternal(t *testing.T) {
+	offers := queue(platformv1.Output{Name: "URI", Path: "status.uri"}, platformv1.Output{Name: "PORT", Path: "status.port"},
+		platformv1.Output{Name: "KEY", SecretKeyRef: &platformv1.OutputSecretKey{Name: "s", Key: "k"}})
+	for name, test := range map[string]struct {
+		status map[string]any
+		has    map[string]component.Output
+		want   string
+	}{
+		"all":                       {map[string]any{"uri": "mq:1", "port": int64(5672)}, nil, "QUEUE_KEY<s.k QUEUE_PORT=5672 QUEUE_URI=mq:1"},
+		"one is unknown":            {map[string]any{"uri": "mq:1"}, nil, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
+		"one is no simple value":    {map[string]any{"uri": []any{"a"}}, nil, "QUEUE_KEY<s.k"},
+		"one is too long":           {map[string]any{"uri": strings.Repeat("a", 1001)}, nil, "QUEUE_KEY<s.k"},
+		"one is no longer known":    {nil, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
+		"one has another value now": {map[string]any{"uri": "mq:2"}, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stack := newStack(offers, web("back", "queue"))
+			observed := Observed{Children: plan.Children{}, Kinds: withQueues("")}
+			kind, _ := KindOf(&stack.Spec.Components[0], observed.Kinds)
+			made, err := Object(stack, &stack.Spec.Components[0], kind, Additions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.(*unstructured.Unstructured).Object["status"] = test.status
+			observed.Children[kind.Ref("web", "shop-queue")] = plan.Found{Object: made, Ownership: plan.Ours}
+			if test.has != nil {
+				app, err := Object(stack, &stack.Spec.Components[1], kinds[0], Additions{Variables: test.has})
+				if err != nil {
+					t.Fatal(err)
+				}
+				observed.Children[kinds[0].Ref("web", "shop-back")] = plan.Found{Object: app, Ownership: plan.Ours}
+			}
+			if got := variablesOf(Decide(stack, observed), "back"); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+	if _, known := KindOf(new(one("a", "object", fmt.Sprintf("[%s]", queueSpec))), withQueues("")); known {
+		t.Error("a list is no manifest")
+	}
+}
