@@ -37,4 +37,6 @@ const (
 	ReasonWaiting = "Waiting"
 	// ReasonNotReported (of a component): its own status does not describe its present spec yet.
 	ReasonNotReported = "NotReported"
+	// ReasonOutputMissing (of a component): its object has no value at the path of an output yet.
+	ReasonOutputMissing = "OutputMissing"
 )

@@ -116,7 +116,7 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 	for _, name := range c.DependsOn {
 		ref, object := dependency(stack, name, observed)
 		step.After = append(step.After, ref)
-		if !isReady(object) {
+		if !isReady(object) || missingOutput(stack, name, object) != "" {
 			step.WaitsFor = append(step.WaitsFor, name)
 		}
 	}

@@ -154,6 +154,22 @@ func valueOf(object component.Object, path string) (string, bool) {
 	return text, len(text) <= maxValue
 }
 
+// missingOutput returns the path of a status that a component offers and its object does not have;
+// "" if it has all. Until then, nothing that depends on the component is created.
+func missingOutput(stack *platformv1.AppStack, name string, object component.Object) string {
+	for i := range stack.Spec.Components {
+		if stack.Spec.Components[i].Name != name {
+			continue
+		}
+		for _, one := range stack.Spec.Components[i].Outputs {
+			if one.SecretKeyRef == nil && offerOf(one, object).isUnknown {
+				return one.Path
+			}
+		}
+	}
+	return ""
+}
+
 // dependsOn returns the annotation with what a component depends on.
 func dependsOn(c *platformv1.Component) map[string]string {
 	if len(c.DependsOn) == 0 {

@@ -101,9 +101,6 @@ func TestInjectExternal(t *testing.T) {
 		want   string
 	}{
 		"all":                       {map[string]any{"uri": "mq:1", "port": int64(5672)}, nil, "QUEUE_KEY<s.k QUEUE_PORT=5672 QUEUE_URI=mq:1"},
-		"one is unknown":            {map[string]any{"uri": "mq:1"}, nil, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
-		"one is no simple value":    {map[string]any{"uri": []any{"a"}}, nil, "QUEUE_KEY<s.k"},
-		"one is too long":           {map[string]any{"uri": strings.Repeat("a", 1001)}, nil, "QUEUE_KEY<s.k"},
 		"one is no longer known":    {nil, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
 		"one has another value now": {map[string]any{"uri": "mq:2"}, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:2"},
 	} {
@@ -131,5 +128,40 @@ func TestInjectExternal(t *testing.T) {
 	}
 	if _, known := KindOf(new(one("a", "object", fmt.Sprintf("[%s]", queueSpec))), withQueues("")); known {
 		t.Error("a list is no manifest")
+	}
+}
+
+// TestMissingOutput: nothing is created before all that it needs is known.
+func TestMissingOutput(t *testing.T) {
+	offers := queue(platformv1.Output{Name: "URI", Path: "status.uri"})
+	for name, test := range map[string]struct {
+		status map[string]any
+		want   string
+	}{
+		"known":        {map[string]any{"uri": "mq:1"}, "queue Apply, back Apply"},
+		"unknown":      {map[string]any{"other": "mq:1"}, "queue Apply, back Wait[queue]"},
+		"not simple":   {map[string]any{"uri": []any{"a"}}, "queue Apply, back Wait[queue]"},
+		"too long":     {map[string]any{"uri": strings.Repeat("a", 1001)}, "queue Apply, back Wait[queue]"},
+		"just so long": {map[string]any{"uri": strings.Repeat("a", 1000)}, "queue Apply, back Apply"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stack := newStack(offers, web("back", "queue"))
+			observed := Observed{Children: plan.Children{}, Kinds: withQueues("")}
+			kind, _ := KindOf(&stack.Spec.Components[0], observed.Kinds)
+			made, err := Object(stack, &stack.Spec.Components[0], kind, Additions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.(*unstructured.Unstructured).Object["status"] = test.status
+			observed.Children[kind.Ref("web", "shop-queue")] = plan.Found{Object: made, Ownership: plan.Ours}
+			decided := Decide(stack, observed)
+			if got := summaryOf(decided); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			isReady := Status(stack, observed, decided, plan.Result{}).Components[0].Phase == platformv1.ComponentReady
+			if wanted := strings.HasSuffix(test.want, "back Apply"); isReady != wanted {
+				t.Errorf("its status says ready: %t", isReady)
+			}
+		})
 	}
 }

@@ -122,6 +122,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 //	is being deleted by someone else               Deleting
 //	was written just now, or has not reported      Progressing
 //	is Ready, and hidden by what it depends on     Waiting
+//	is Ready, and has no value of an output        Progressing
 //	is Ready                                       Ready
 //	is Degraded or Stalled                         Failed
 //	is anything else                               Progressing
@@ -208,6 +209,9 @@ func (s *subject) reportExisting(step Step, reported platformv1.ComponentStatus)
 		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
 		reported.WaitsFor, reported.Since = step.HiddenBy, s.since(step.HiddenBy)
 		reported.Message = "is ready, and reachable from outside once these are ready: " + conditions.FirstFew(step.HiddenBy, ", ")
+	case ready.Status == metav1.ConditionTrue && missingOutput(s.stack, step.Name, step.Existing) != "":
+		reported.Phase, reported.Reason = platformv1.ComponentProgressing, platformv1.ReasonOutputMissing
+		reported.Message = missingOutput(s.stack, step.Name, step.Existing) + " has no value yet that can be injected"
 	case ready.Status == metav1.ConditionTrue:
 		reported.Phase, reported.Message = platformv1.ComponentReady, ""
 	case isWrong(step.Existing):

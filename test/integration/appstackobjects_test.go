@@ -1,0 +1,106 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// queueKind is a kind of somebody else.
+var queueKind = schema.GroupVersionKind{Group: "mq.example.com", Version: "v1", Kind: "Queue"}
+
+// queues returns its definition.
+func queues() *apiextensionsv1.CustomResourceDefinition {
+	keep := true
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "queues." + queueKind.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: queueKind.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: queueKind.Kind, ListKind: "QueueList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: queueKind.Version, Served: true, Storage: true,
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &keep,
+				}},
+			}},
+		},
+	}
+}
+
+// withQueues lets stacks have objects of that kind.
+func withQueues(settings *setup.Settings) { settings.StackObjects = []string{"queues.v1.mq.example.com/Queue"} }
+
+// TestStackObjects: an object of a kind that the cluster gets later is created then, kept, and its
+// outputs are injected once it is ready. The second reconcile writes nothing.
+func TestStackObjects(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	manager := startManagerWith(t, space, nil, withQueues)
+	queue := platformv1.Component{
+		Name: "queue", Type: "object", Outputs: []platformv1.Output{{Name: "URI", Path: "status.uri"}},
+		Spec: runtime.RawExtension{Raw: []byte(`{"apiVersion":"mq.example.com/v1","kind":"Queue","spec":{"size":3,"users":[{"name":"a"}]}}`)},
+	}
+	s := stacking(t, newStack(space, webPart("web", "queue"), queue))
+	s.reports(func(status platformv1.AppStackStatus) bool {
+		ready := meta.FindStatusCondition(status.Conditions, "Ready")
+		return ready != nil && ready.Reason == "InvalidSpec"
+	})
+	definition := queues()
+	s.Expect(definitionsOf(t, cluster.Config).Create(t.Context(), definition)).To(gomega.Succeed())
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(queueKind)
+	key := client.ObjectKey{Namespace: space, Name: "shop-queue"}
+	s.Eventually(func() error { return cluster.Client.Get(t.Context(), key, live) }).WithTimeout(patience).Should(gomega.Succeed())
+	s.Expect(live.GetLabels()).To(gomega.HaveKeyWithValue("app.kubernetes.io/part-of", "shop"))
+
+	write := func(value any, status bool, path ...string) {
+		s.Eventually(func() error {
+			if err := cluster.Client.Get(t.Context(), key, live); err != nil {
+				return err
+			}
+			s.Expect(unstructured.SetNestedField(live.Object, value, path...)).To(gomega.Succeed())
+			if status {
+				return cluster.Client.Status().Update(t.Context(), live)
+			}
+			return cluster.Client.Update(t.Context(), live)
+		}).WithTimeout(patience).Should(gomega.Succeed())
+	}
+	write(map[string]any{"uri": "mq:1", "observedGeneration": int64(1)}, true, "status")
+	s.awaits("web")
+	app := &msappsv1.WebApp{}
+	s.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-web"}, app)).To(gomega.Succeed())
+	s.Expect(app.Spec.Env).To(gomega.Equal([]corev1.EnvVar{{Name: "QUEUE_URI", Value: "mq:1"}}))
+
+	write(int64(7), false, "spec", "size")
+	size := func() (int64, error) {
+		err := cluster.Client.Get(t.Context(), key, live)
+		value, _, _ := unstructured.NestedInt64(live.Object, "spec", "size")
+		return value, err
+	}
+	s.Eventually(size).WithTimeout(patience).Should(gomega.Equal(int64(3)))
+	write([]any{map[string]any{"name": "a", "defaulted": true}}, false, "spec", "users")
+	before := manager.Settle(t)
+	manager.Stop()
+	again := startManagerWith(t, space, nil, withQueues)
+	again.Settle(t)
+	s.Expect(again.Requests.Since(0, "PATCH ")).To(gomega.BeEmpty(), "a restart writes nothing; before: %d requests", before)
+
+	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("web")} })
+	s.Eventually(func() (*metav1.Time, error) {
+		err := cluster.Client.Get(t.Context(), key, live)
+		return live.GetDeletionTimestamp(), err
+	}).WithTimeout(patience).ShouldNot(gomega.BeNil())
+}
