@@ -44,7 +44,7 @@ var areas = []area{
 	},
 	{
 		name: "appstack", folders: []string{"internal/kinds/appstack", "api/platform"}, files: []string{"appstack*_test.go"},
-		scenarios: []string{"appstack"},
+		scenarios: []string{"appstack"}, endToEnd: []string{"AppStack"},
 	},
 	{
 		name: "configmonitor", folders: []string{"internal/kinds/configmonitor"}, scenarios: []string{"configmonitor", "appconfig-used"},

@@ -110,7 +110,7 @@ type binding struct {
 func granted(t *testing.T, account string) []use {
 	t.Helper()
 	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set",
-		"uninstall.enabled=true", "--set", withLlamas)
+		"uninstall.enabled=true", "--set", withRights)
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
 		var one binding
@@ -169,7 +169,7 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "the class of an Ingress is read when that has been without an address for a minute"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
-	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
+	case right.resource == "webapps/finalizers", right.resource == "appstacks/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
 		right.verb == "delete" &&
 			(right.resource == "deployments" || right.resource == "services"):
 		return "OwnerReferencesPermissionEnforcement requires it, for blockOwnerDeletion and for adoption"

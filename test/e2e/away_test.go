@@ -19,12 +19,14 @@ type absence struct{ meanwhile, afterwards func(*testing.T) }
 func testManagersAway(t *testing.T) {
 	// The namespaces must last for all phases, so they belong to this test.
 	config, agents, bypassed := namespace(t, "config-away"), restricted(t, "agents-away"), namespace(t, "bypassed-prod")
+	stack := namespace(t, "stack-away")
 	monitored := newMonitored(t)
 	before := map[string]func(*testing.T) absence{
 		"configuration": func(t *testing.T) absence { return changedWhileAway(t, config) },
 		"agents":        func(t *testing.T) absence { return injectedWhileAway(t, agents) },
 		"webhooks":      func(t *testing.T) absence { return bypassedWhileAway(t, bypassed) },
 		"monitoring":    monitored.test,
+		"stacks":        func(t *testing.T) absence { return stackWhileAway(t, stack) },
 	}
 	absences := map[string]*absence{}
 	phase := func(name string, run func(*testing.T, string)) bool {

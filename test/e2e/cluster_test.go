@@ -60,6 +60,7 @@ func init() {
 	add("apiregistration.k8s.io", "v1", true, "apiservices")
 	add("apps.mainstay.dev", "v1", false, "webapps")
 	add("config.mainstay.dev", "v1", false, "appconfigs", "configmonitors")
+	add("platform.mainstay.dev", "v1", false, "appstacks")
 	add("instrumentation.mainstay.dev", "v1alpha1", false, "instrumentations")
 	add("instrumentation.mainstay.dev", "v1alpha1", true, "clusterinstrumentations")
 	add("policy.mainstay.dev", "v1", true, "platformpolicies")

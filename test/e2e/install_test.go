@@ -17,9 +17,11 @@ const (
 	current = "0.0.0-dev"
 	// storyValues are the values of the installation that most tests share. Its pods may run on both
 	// nodes.
-	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]}"
-	// withLlamas is the part of storyValues that changes rights.
-	withLlamas = "apiserver.llamas.enabled=true"
+	storyValues = "{" + previousValues + ", kinds: {appstack: {enabled: true}}}"
+	// previousValues is the part of them that the previous release has too.
+	previousValues = "apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]"
+	// withRights is the part of storyValues that changes rights.
+	withRights = "apiserver.llamas.enabled=true,kinds.appstack.enabled=true"
 )
 
 // test is a named part of TestMainstay.
@@ -57,6 +59,7 @@ var users = []test{
 	{"missing references heal", testMissingReferencesHeal},
 	{"a broken agent", testBrokenAgent},
 	{"an agent comes, changes and goes", testInstrumentation},
+	{"an AppStack", testAppStack},
 	{"an AppConfig", testAppConfig},
 	{"config, agent and image changed at once", testChangedAtOnce},
 	{"a foreign Deployment is adopted by consent", testForeignDeploymentIsAdoptedByConsent},

@@ -230,7 +230,9 @@ func TestStackHeals(t *testing.T) {
 		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(db), db)).To(gomega.Succeed())
 		g.Expect(db.UID).NotTo(gomega.Equal(former))
 	}).Should(gomega.Succeed())
-	change(t, foreign, func(app *msappsv1.WebApp) { metav1.SetMetaDataAnnotation(&app.ObjectMeta, "mainstay.dev/adopt", "AppStack/shop") })
+	change(t, foreign, func(app *msappsv1.WebApp) {
+		metav1.SetMetaDataAnnotation(&app.ObjectMeta, "mainstay.dev/adopt", "AppStack/shop")
+	})
 	s.Eventually(func(g gomega.Gomega) {
 		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
 		g.Expect(metav1.GetControllerOf(foreign)).NotTo(gomega.BeNil())
@@ -293,8 +295,12 @@ func TestStackQuickEdits(t *testing.T) {
 	s := stacking(t, newStack(space, webPart("db")))
 	s.awaits("db")
 	for round := range 5 { // A, B, A
-		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart(fmt.Sprintf("x%d", round))} })
-		s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("db"), webPart("x4")} })
+		s.edit(func(spec *platformv1.AppStackSpec) {
+			spec.Components = []platformv1.Component{webPart(fmt.Sprintf("x%d", round))}
+		})
+		s.edit(func(spec *platformv1.AppStackSpec) {
+			spec.Components = []platformv1.Component{webPart("db"), webPart("x4")}
+		})
 	}
 	s.Eventually(func(ctx context.Context) ([]string, error) {
 		var apps msappsv1.WebAppList
@@ -329,7 +335,9 @@ func TestStackFailure(t *testing.T) {
 			of(status, "other").Phase == platformv1.ComponentReady && status.Phase == platformv1.PhaseDegraded &&
 			degraded != nil && degraded.Reason == platformv1.ReasonComponentFailed && strings.Contains(degraded.Message, "settings (AppConfig shop-settings)")
 	})
-	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components[0].Spec.Raw = []byte(`{"application":"shop","config":{"a":"b"}}`) })
+	s.edit(func(spec *platformv1.AppStackSpec) {
+		spec.Components[0].Spec.Raw = []byte(`{"application":"shop","config":{"a":"b"}}`)
+	})
 	s.awaits("other", "web")
 	var made configv1.AppConfig
 	s.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-settings"}, &made)).To(gomega.Succeed())

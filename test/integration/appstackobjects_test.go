@@ -41,7 +41,9 @@ func queues() *apiextensionsv1.CustomResourceDefinition {
 }
 
 // withQueues lets stacks have objects of that kind.
-func withQueues(settings *setup.Settings) { settings.StackObjects = []string{"queues.v1.mq.example.com/Queue"} }
+func withQueues(settings *setup.Settings) {
+	settings.StackObjects = []string{"queues.v1.mq.example.com/Queue"}
+}
 
 // TestStackObjects: an object of a kind that the cluster gets later is created then, kept, and its
 // outputs are injected once it is ready. The second reconcile writes nothing.

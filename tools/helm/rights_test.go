@@ -351,6 +351,9 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
+// queues lets stacks have objects of another project.
+const queues = "objects: [{group: mq.example.com, version: v1, kind: Queue, resource: queues}]"
+
 // TestRightsOfParts: the rights of a part are there when it is on, and only then; and no file of
 // rights is forgotten.
 func TestRightsOfParts(t *testing.T) {
@@ -358,23 +361,24 @@ func TestRightsOfParts(t *testing.T) {
 	for part, wanted := range map[string]struct {
 		on, off, kind, resource, verb string
 	}{
-		"election":             {"{}", "{" + small + "}", "Role", "leases", "update"},
-		"defaultpolicy":        {"{}", "defaultPolicy: {create: false}", "ClusterRole", "platformpolicies", "create"},
-		"webhooks":             {"{}", "webhook: {enabled: false}", "ClusterRole", "mutatingwebhookconfigurations", "patch"},
-		"certificates":         {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
-		"apiservice":           {"{}", nothing, "ClusterRole", "apiservices", "patch"},
-		"withdrawal":           {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
-		"webapp":               {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
-		"appconfig":            {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
-		"configmonitor":        {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
+		"election":              {"{}", "{" + small + "}", "Role", "leases", "update"},
+		"defaultpolicy":         {"{}", "defaultPolicy: {create: false}", "ClusterRole", "platformpolicies", "create"},
+		"webhooks":              {"{}", "webhook: {enabled: false}", "ClusterRole", "mutatingwebhookconfigurations", "patch"},
+		"certificates":          {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
+		"apiservice":            {"{}", nothing, "ClusterRole", "apiservices", "patch"},
+		"withdrawal":            {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
+		"webapp":                {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
+		"appconfig":             {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
+		"configmonitor":         {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"appstack":              {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appstacks", "watch"},
 		"appstackwebapp":        {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "webapps", "delete"},
 		"appstackappconfig":     {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appconfigs", "delete"},
 		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
-		"appstackpostgresql": {"kinds: {appstack: {enabled: true}, postgresql: {enabled: true}}", "kinds: {appstack: {enabled: true}}", "ClusterRole", "postgresqls", "delete"},
-		"postgresql":           {"kinds: {postgresql: {enabled: true}}", "{}", "ClusterRole", "postgresqls", "watch"},
-		"platformpolicy":       {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
-		"apiservicewithdrawal": {nothing, "", "ClusterRole", "apiservices", "get"},
+		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}, postgresql: {enabled: true}}", "kinds: {appstack: {enabled: true}}", "ClusterRole", "postgresqls", "delete"},
+		"appstackobjects":       {"kinds: {appstack: {enabled: true, " + queues + "}}", "kinds: {appstack: {" + queues + "}}", "ClusterRole", "queues", "delete"},
+		"postgresql":            {"kinds: {postgresql: {enabled: true}}", "{}", "ClusterRole", "postgresqls", "watch"},
+		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
+		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
 		"workload": {
 			"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch",
@@ -418,7 +422,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackconfigmonitor", "appstackpostgresql", "appstackwebapp", "certificates", "clusterinstrumentation",
+	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackconfigmonitor", "appstackobjects", "appstackpostgresql", "appstackwebapp", "certificates", "clusterinstrumentation",
 		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
