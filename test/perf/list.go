@@ -26,6 +26,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -45,6 +46,8 @@ var listed = map[string]struct {
 	"daemonsets":               {&appsv1.DaemonSetList{}, ""},
 	"configmaps":               {&corev1.ConfigMapList{}, ""},
 	"appconfigs":               {&configv1.AppConfigList{}, ""},
+	"appstacks":                {&platformv1.AppStackList{}, ""},
+	"postgresqls":              {&databasev1.PostgreSQLList{}, ""},
 	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},
 	"instrumentations":         {&instrv1.InstrumentationList{}, ""},
 	"clusterinstrumentations":  {&instrv1.ClusterInstrumentationList{}, ""},

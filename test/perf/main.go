@@ -35,6 +35,8 @@ type bench struct {
 	apps, many int
 	// postgreSQLs is the number of PostgreSQLs of the part databases.
 	postgreSQLs int
+	// stacks is the number of AppStacks of the part stacks.
+	stacks int
 }
 
 // say prints a line of progress.
@@ -66,6 +68,7 @@ var parts = []struct {
 	{"injection", (*bench).injection},
 	{"databases", (*bench).databases},
 	{"served", (*bench).served},
+	{"stacks", (*bench).appStacks},
 	{"many", (*bench).manyObjects},
 }
 
@@ -101,6 +104,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts")
 	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
 	flags.IntVar(&b.postgreSQLs, "postgresqls", 500, "PostgreSQLs of the part `databases`")
+	flags.IntVar(&b.stacks, "stacks", 2000, "AppStacks of the part `stacks`")
 	output := flags.String("output", "bin/bench.json", "file for the figures")
 	page := flags.String("page", "", "page to write the figures into; empty writes none")
 	baseline := flags.String("baseline", "test/perf/baseline.json", "file to compare with; empty compares with nothing")

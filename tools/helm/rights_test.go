@@ -391,10 +391,9 @@ func TestRightsOfParts(t *testing.T) {
 		"injectiondirect":        {"webhook: {enabled: false}", "{}", "ClusterRole", "statefulsets", "get"},
 		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
 		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
-		"configuration": {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole",
-			"controllerrevisions", "list"},
-		"secrets": {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
-		"shared":  {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
+		"configuration":          {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
+		"secrets":                {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
+		"shared":                 {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
 	} {
 		granted := func(values string) bool {
 			return slices.ContainsFunc(objects(t, mustRender(t, values, target{}).Manifest), func(object *unstructured.Unstructured) bool {

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
+)
+
+const (
+	stackNamespace = "stacks"
+	// reactions is how often the time from a ready component to the next one is measured.
+	reactions = 300
+	// brokenStacks is the number of stacks that fail while others are measured.
+	brokenStacks = 100
+	// bareLabel is the label of the AppConfigs that the bare program reacts to.
+	bareLabel = "perf.example.com/bare"
+)
+
+// appStacks measures a manager with many AppStacks of three AppConfigs, one after the other: they
+// are ready without pods.
+func (b *bench) appStacks(ctx context.Context) error {
+	p, err := b.plane(ctx, "stacks")
+	if err != nil {
+		return err
+	}
+	defer b.end(p)
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		return err
+	}
+	options := childOptions{Kubeconfig: kubeconfig, Controller: appstack.Controller}
+	running, err := startChild(p.directory, options)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(b.stackReactions(ctx, p, running), b.fillStacks(ctx, p, running))
+	if err := errors.Join(err, running.stop()); err != nil {
+		return err
+	}
+	return b.restartStacks(ctx, p, options)
+}
+
+// newStack returns an AppStack of AppConfigs, each of which depends on the one before.
+func newStack(namespace, name, content string, components ...string) *platformv1.AppStack {
+	stack := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for i, component := range components {
+		spec := fmt.Sprintf(`{"application":"%s-%s","config":{"A":%q}}`, name, component, content)
+		c := platformv1.Component{Name: component, Type: "appConfig", Spec: runtime.RawExtension{Raw: []byte(spec)}}
+		if i > 0 {
+			c.DependsOn = components[i-1 : i]
+		}
+		stack.Spec.Components = append(stack.Spec.Components, c)
+	}
+	return stack
+}
+
+func isStackReady(object client.Object) bool {
+	stack, ok := object.(*platformv1.AppStack)
+	return ok && stack.Namespace == stackNamespace && meta.IsStatusConditionTrue(stack.Status.Conditions, platformv1.ConditionReady)
+}
+
+// stackReactions measures the time from the event that a component is ready to the event that the
+// next one exists, beside a bare program that watches and creates, and beside broken stacks.
+func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) error {
+	if err := makeNamespace(ctx, p.client, "reactions"); err != nil {
+		return err
+	}
+	if err := p.client.Create(ctx, newStack("reactions", "first", "x", "a")); err != nil {
+		return err
+	}
+	if _, err := running.settle(ctx, 1); err != nil {
+		return err
+	}
+	own, err := p.timeReactions(ctx, "own", func(ctx context.Context, name string) error {
+		return p.client.Create(ctx, newStack("reactions", name, "x", "a", "b"))
+	})
+	if err != nil {
+		return err
+	}
+	bare, err := b.bareReactions(ctx, p)
+	if err != nil {
+		return err
+	}
+	err = each(ctx, brokenStacks, clients, func(ctx context.Context, i int) error {
+		return p.client.Create(ctx, newStack("reactions", fmt.Sprintf("broken-%d", i), "{{ .no.such.value }}", "a", "b"))
+	})
+	if err != nil {
+		return err
+	}
+	beside, err := p.timeReactions(ctx, "beside", func(ctx context.Context, name string) error {
+		return p.client.Create(ctx, newStack("reactions", name, "x", "a", "b"))
+	})
+	if err != nil {
+		return err
+	}
+	p99, floor := percentile(own, 0.99), percentile(bare, 0.99)
+	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+	b.add(
+		Figure{Name: "stacks: p99 from a ready component to the next one", Kind: Info, Unit: "ms", Limit: new(250.0), Value: milliseconds(p99),
+			Note: fmt.Sprintf("p50 %s, of %d", percentile(own, 0.5).Round(10*time.Microsecond), reactions)},
+		Figure{Name: "stacks: the same, beyond that of a bare program", Kind: Info, Unit: "ms", Limit: new(20.0), Value: milliseconds(p99 - floor),
+			Note: fmt.Sprintf("which has %s", floor.Round(10*time.Microsecond))},
+		Figure{Name: fmt.Sprintf("stacks: p99 beside %d broken stacks over that without", brokenStacks), Kind: Ratio, Limit: new(1.05),
+			Value: beside99(beside) / milliseconds(p99)},
+	)
+	return nil
+}
+
+func beside99(of []time.Duration) float64 { return float64(percentile(of, 0.99).Microseconds()) / 1e3 }
+
+// timeReactions has AppConfigs NAME-a created one after the other, and returns the times from each
+// one's readiness to the creation of NAME-b, as another client sees them.
+func (p *plane) timeReactions(ctx context.Context, prefix string, create func(context.Context, string) error) ([]time.Duration, error) {
+	stream, err := p.watchConfigs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Stop()
+	var took []time.Duration
+	for i := range reactions {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		if err := create(ctx, name); err != nil {
+			return nil, err
+		}
+		var ready time.Time
+		for event := range stream.ResultChan() {
+			config, ok := event.Object.(*configv1.AppConfig)
+			switch {
+			case !ok:
+			case config.Name == name+"-a" && ready.IsZero() && isConfigReady(config):
+				ready = time.Now()
+			case config.Name == name+"-b" && event.Type == watch.Added:
+				took = append(took, time.Since(ready))
+			}
+			if len(took) > i {
+				break
+			}
+		}
+		if len(took) <= i || ready.IsZero() {
+			return nil, fmt.Errorf("the component after %s-a was not created, or before that was ready", name)
+		}
+	}
+	return took, nil
+}
+
+func isConfigReady(config *configv1.AppConfig) bool {
+	ready := meta.FindStatusCondition(config.Status.Conditions, configv1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == config.Generation
+}
+
+func (p *plane) watchConfigs(ctx context.Context) (watch.Interface, error) {
+	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	return watching.Watch(ctx, &configv1.AppConfigList{}, client.InNamespace("reactions"))
+}
+
+// newConfig returns an AppConfig that no stack has.
+func newConfig(name string) *configv1.AppConfig {
+	return &configv1.AppConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "reactions", Name: name, Labels: map[string]string{bareLabel: "true"}},
+		Spec:       configv1.AppConfigSpec{Application: name, Config: map[string]string{"A": "x"}},
+	}
+}
+
+// bareReactions measures the same of a program that watches AppConfigs, and creates NAME-b when
+// NAME-a is ready. No program can do less.
+func (b *bench) bareReactions(ctx context.Context, p *plane) ([]time.Duration, error) {
+	stream, err := p.watchConfigs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer stream.Stop()
+		created := map[string]bool{}
+		for event := range stream.ResultChan() {
+			config, ok := event.Object.(*configv1.AppConfig)
+			if !ok || config.Labels[bareLabel] == "" || !strings.HasSuffix(config.Name, "-a") || created[config.Name] || !isConfigReady(config) {
+				continue
+			}
+			created[config.Name] = true
+			// The measuring client's wait finds a failure.
+			_ = p.client.Create(ctx, newConfig(strings.TrimSuffix(config.Name, "-a")+"-b"))
+		}
+	}()
+	return p.timeReactions(ctx, "bare", func(ctx context.Context, name string) error { return p.client.Create(ctx, newConfig(name+"-a")) })
+}
+
+// fillStacks creates stacks of three components, and measures the manager's memory for them, and
+// its calls at rest.
+func (b *bench) fillStacks(ctx context.Context, p *plane, running *child) error {
+	before, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	if err := makeNamespace(ctx, p.client, stackNamespace); err != nil {
+		return err
+	}
+	ready := p.until(ctx, &platformv1.AppStackList{}, b.stacks, isStackReady)
+	err = each(ctx, b.stacks, clients, func(ctx context.Context, i int) error {
+		return p.client.Create(ctx, newStack(stackNamespace, fmt.Sprintf("stack-%05d", i), "x", "a", "b", "c"))
+	})
+	if err := errors.Join(err, <-ready); err != nil {
+		return err
+	}
+	if _, err := running.settle(ctx, b.stacks); err != nil {
+		return err
+	}
+	full, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	size, err := sizeOf(ctx, p.client, stackNamespace)
+	if err != nil {
+		return err
+	}
+	heap := float64(full.Heap) - float64(before.Heap)
+	b.add(Figure{Name: fmt.Sprintf("stacks: heap for %d of three components over the JSON of them and all children", b.stacks), Kind: Ratio,
+		Limit: new(3.0), Value: heap / float64(size),
+		Note: fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each", heap/float64(b.stacks)/1e3, float64(size)/float64(b.stacks)/1e3)})
+	return b.stackSilence(ctx, p)
+}
+
+// stackSilence counts the calls of an idle manager.
+func (b *bench) stackSilence(ctx context.Context, p *plane) error {
+	if err := pause(ctx, gathering); err != nil {
+		return err
+	}
+	since, err := p.position()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, silence); err != nil {
+		return err
+	}
+	made, err := p.calls(managerUser, since)
+	if err != nil {
+		return err
+	}
+	asked := made.that(not(call.isLease), func(c call) bool { return c.Verb != "watch" })
+	b.add(Figure{Name: fmt.Sprintf("stacks: calls in %.0f s of silence", silence.Seconds()), Kind: Count, Limit: new(0.0),
+		Value: float64(len(asked)), Note: asked.String()})
+	return nil
+}
+
+// restartStacks counts the writes of a manager that starts where nothing is to be done.
+func (b *bench) restartStacks(ctx context.Context, p *plane, options childOptions) error {
+	since, err := p.position()
+	if err != nil {
+		return err
+	}
+	running, err := startChild(p.directory, options)
+	if err != nil {
+		return err
+	}
+	_, err = running.settle(ctx, b.stacks)
+	if err := errors.Join(err, running.stop()); err != nil {
+		return err
+	}
+	made, err := p.calls(managerUser, since)
+	if err != nil {
+		return err
+	}
+	written := made.that(not(call.isRead), not(call.isLease))
+	b.add(Figure{Name: fmt.Sprintf("restart with %d stacks: writes", b.stacks), Kind: Count, Limit: new(0.0), Value: float64(len(written)),
+		Note: written.String()})
+	return nil
+}
