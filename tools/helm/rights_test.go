@@ -357,11 +357,10 @@ const queues = "objects: [{group: mq.example.com, version: v1, kind: Queue, reso
 // TestRightsOfParts: the rights of a part are there when it is on, and only then; and no file of
 // rights is forgotten.
 func TestRightsOfParts(t *testing.T) {
-	const small = "replicaCount: 1, leaderElection: {enabled: false}"
 	for part, wanted := range map[string]struct {
 		on, off, kind, resource, verb string
 	}{
-		"election":              {"{}", "{" + small + "}", "Role", "leases", "update"},
+		"election":              {"{}", "{replicaCount: 1, leaderElection: {enabled: false}}", "Role", "leases", "update"},
 		"defaultpolicy":         {"{}", "defaultPolicy: {create: false}", "ClusterRole", "platformpolicies", "create"},
 		"webhooks":              {"{}", "webhook: {enabled: false}", "ClusterRole", "mutatingwebhookconfigurations", "patch"},
 		"certificates":          {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
