@@ -35,8 +35,8 @@ func appStack() campaign.Scenario {
 				if err := world.Read("AppConfig", "shop-more", &config); err != nil {
 					return err
 				}
-				if config.Annotations["example.com/edited"] == "" {
-					return fmt.Errorf("it is not edited yet")
+				if config.Annotations["example.com/edited"] == "" || config.Annotations["platform.mainstay.dev/depends-on"] != "base" {
+					return fmt.Errorf("it is not edited yet, or not put back")
 				}
 				return stackIs("two", "base", "more")(world)
 			}},
@@ -82,9 +82,11 @@ func patchStack(content string, names ...string) func(context.Context, client.Cl
 	}
 }
 
+// editComponent edits what the component's own controller does not react to: it may see an edit of
+// the spec, or not, before that is put back.
 func editComponent(ctx context.Context, c client.Client, namespace string) error {
 	config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-more"}}
-	patch := `{"metadata": {"annotations": {"example.com/edited": "yes"}}, "spec": {"config": {"MESSAGE": "oops"}}}`
+	patch := `{"metadata": {"annotations": {"example.com/edited": "yes", "platform.mainstay.dev/depends-on": "nothing"}}}`
 	return c.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(patch)))
 }
 
@@ -130,8 +132,8 @@ func stackIs(content string, names ...string) func(campaign.World) error {
 	}
 }
 
-// stackIsReady trusts the condition except for the content that the user edits: without a running
-// manager, an AppStack cannot show that a component was edited.
+// stackIsReady trusts the condition except for the content with which the user edits: without a
+// running manager, an AppStack cannot show that a component was edited.
 func stackIsReady(owner *unstructured.Unstructured) bool {
 	var stack platformv1.AppStack
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &stack); err != nil {

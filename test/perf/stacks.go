@@ -113,8 +113,8 @@ func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) er
 	b.add(
 		Figure{Name: "stacks: p99 from a ready component to the next one", Kind: Info, Unit: "ms", Limit: new(250.0), Value: milliseconds(p99),
 			Note: fmt.Sprintf("p50 %s, of %d", percentile(own, 0.5).Round(10*time.Microsecond), reactions)},
-		Figure{Name: "stacks: the same, beyond that of a bare program", Kind: Info, Unit: "ms", Limit: new(20.0), Value: milliseconds(p99 - floor),
-			Note: fmt.Sprintf("which has %s", floor.Round(10*time.Microsecond))},
+		Figure{Name: "stacks: the same, beyond that of a bare program", Kind: Info, Unit: "ms", Limit: new(20.0),
+			Value: milliseconds(p99 - floor), Note: fmt.Sprintf("which has %s", floor.Round(10*time.Microsecond))},
 		Figure{Name: fmt.Sprintf("stacks: p99 beside %d broken stacks over that without", brokenStacks), Kind: Ratio, Limit: new(1.05),
 			Value: milliseconds(percentile(beside, 0.99)) / milliseconds(p99)},
 	)
@@ -200,7 +200,9 @@ func (b *bench) bareReactions(ctx context.Context, p *plane) ([]time.Duration, e
 			_ = p.client.Create(ctx, newConfig(strings.TrimSuffix(config.Name, "-a")+"-b"))
 		}
 	}()
-	return p.timeReactions(ctx, "bare", func(ctx context.Context, name string) error { return p.client.Create(ctx, newConfig(name+"-a")) })
+	return p.timeReactions(ctx, "bare", func(ctx context.Context, name string) error {
+		return p.client.Create(ctx, newConfig(name+"-a"))
+	})
 }
 
 // fillStacks creates stacks of three components, and measures the manager's memory for them, and
