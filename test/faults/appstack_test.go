@@ -46,7 +46,8 @@ func appStack() campaign.Scenario {
 		Finalizes: true,
 		IsReady:   stackIsReady,
 		// A component's status comes from its own controller, and each of its changes may be seen or not.
-		MoreStatuses: 30,
+		MoreStatuses:    30,
+		HasManyChildren: true,
 	}
 }
 

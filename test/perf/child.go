@@ -27,8 +27,6 @@ type childOptions struct {
 	SecretNamespaces []string
 	// Record is a file to which each write is appended before it is sent. Empty means none.
 	Record string
-	// Controller is the controller whose reconciles are counted; empty is that of WebApps.
-	Controller string
 	// Poison makes each call panic whose path ends with it. Empty means none.
 	Poison string
 	// Controller is the controller whose reconciles are counted; empty is that of WebApps.

@@ -47,7 +47,6 @@ var listed = map[string]struct {
 	"configmaps":               {&corev1.ConfigMapList{}, ""},
 	"appconfigs":               {&configv1.AppConfigList{}, ""},
 	"appstacks":                {&platformv1.AppStackList{}, ""},
-	"postgresqls":              {&databasev1.PostgreSQLList{}, ""},
 	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},
 	"instrumentations":         {&instrv1.InstrumentationList{}, ""},
 	"clusterinstrumentations":  {&instrv1.ClusterInstrumentationList{}, ""},

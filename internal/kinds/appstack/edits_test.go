@@ -180,7 +180,7 @@ func (s *simulation) reconcile() {
 		kept[ref] = true
 	}
 	for _, child := range wanted.Children {
-		object := child.Object.(component.Object)
+		object := child.Object
 		ref := refOf(object)
 		kept[ref] = true
 		if slices.ContainsFunc(child.After, func(other plan.Ref) bool { return written[other] }) {

@@ -121,7 +121,7 @@ func TestInjectExternal(t *testing.T) {
 				}
 				observed.Children[kinds[0].Ref("web", "shop-back")] = plan.Found{Object: app, Ownership: plan.Ours}
 			}
-			if got := variablesOf(Decide(stack, observed), "back"); got != test.want {
+			if got := variablesOf(Decide(stack, observed)); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})

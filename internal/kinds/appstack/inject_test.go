@@ -8,10 +8,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// variablesOf returns the environment of a component's object in a decision, as text.
-func variablesOf(decided Decision, name string) string {
+// variablesOf returns the environment of the component back in a decision, as text.
+func variablesOf(decided Decision) string {
 	var all []string
-	for _, variable := range listOf(specOf(stepOf(decided.Steps, name).Object)["env"]) {
+	for _, variable := range listOf(specOf(stepOf(decided.Steps, "back").Object)["env"]) {
 		text := fmt.Sprint(variable["name"])
 		if from, refers := variable["valueFrom"].(map[string]any); refers {
 			secret := from["secretKeyRef"].(map[string]any)
@@ -50,17 +50,17 @@ func TestInject(t *testing.T) {
 			if test.has != nil {
 				test.has(w)
 			}
-			if got := variablesOf(Decide(w.stack, w.observed()), "back"); got != test.want {
+			if got := variablesOf(Decide(w.stack, w.observed())); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 	w := world{newStack(db, own), plan.Children{}}
-	if got, want := variablesOf(Decide(w.stack, w.observed()), "back"), "DB_URI=mine "+host; got != want {
+	if got, want := variablesOf(Decide(w.stack, w.observed())), "DB_URI=mine "+host; got != want {
 		t.Errorf("its own: got %s, want %s", got, want)
 	}
 	w = world{newStack(db, without), plan.Children{}}
-	if got := variablesOf(Decide(w.stack, w.observed()), "back"); got != "" {
+	if got := variablesOf(Decide(w.stack, w.observed())); got != "" {
 		t.Errorf("inject is false: got %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -77,9 +78,7 @@ func inherit(spec map[string]any, name string, given map[string]string) {
 	for key, value := range naming.Merged(given) {
 		merged[key] = value
 	}
-	for key, value := range own {
-		merged[key] = value
-	}
+	maps.Copy(merged, own)
 	spec[name] = merged
 }
 

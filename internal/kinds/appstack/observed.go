@@ -29,8 +29,7 @@ func (o Observed) existing(ref plan.Ref) component.Object {
 	if found.Ownership != plan.Ours {
 		return nil
 	}
-	object, _ := found.Object.(component.Object)
-	return object
+	return found.Object
 }
 
 // isReady reports whether a component's object is Ready for its present generation.

@@ -3,6 +3,7 @@ package appstackcontroller
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,9 +105,7 @@ func (o observer) named(ctx context.Context, stack *platformv1.AppStack, found p
 	if err != nil {
 		return err
 	}
-	for ref, one := range more {
-		found[ref] = one
-	}
+	maps.Copy(found, more)
 	return nil
 }
 
