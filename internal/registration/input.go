@@ -103,7 +103,7 @@ func (k ObjectKind) missing(mapper meta.RESTMapper) string {
 	case meta.IsNoMatchError(err):
 		return "the cluster does not serve " + k.GroupVersion().String() + " " + k.Kind + ": install its definition"
 	case err != nil:
-		return "it is not known whether the cluster serves it: " + err.Error()
+		return "" // unknown: reading the objects fails, and is tried again
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		return "must be of a kind with a namespace"
 	}

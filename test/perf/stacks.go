@@ -66,9 +66,8 @@ func newStack(namespace, name, content string, components ...string) *platformv1
 	return stack
 }
 
-func isStackReady(object client.Object) bool {
-	stack, ok := object.(*platformv1.AppStack)
-	return ok && stack.Namespace == stackNamespace && meta.IsStatusConditionTrue(stack.Status.Conditions, platformv1.ConditionReady)
+func isStackReady(stack *platformv1.AppStack) bool {
+	return meta.IsStatusConditionTrue(stack.Status.Conditions, platformv1.ConditionReady)
 }
 
 // stackReactions measures the time from the event that a component is ready to the event that the
@@ -215,11 +214,10 @@ func (b *bench) fillStacks(ctx context.Context, p *plane, running *child) error 
 	if err := makeNamespace(ctx, p.client, stackNamespace); err != nil {
 		return err
 	}
-	ready := p.until(ctx, &platformv1.AppStackList{}, b.stacks, isStackReady)
 	err = each(ctx, b.stacks, clients, func(ctx context.Context, i int) error {
 		return p.client.Create(ctx, newStack(stackNamespace, fmt.Sprintf("stack-%05d", i), "x", "a", "b", "c"))
 	})
-	if err := errors.Join(err, <-ready); err != nil {
+	if err := errors.Join(err, p.awaitStacks(ctx, b.stacks)); err != nil {
 		return err
 	}
 	if _, err := running.settle(ctx, b.stacks); err != nil {
@@ -238,6 +236,28 @@ func (b *bench) fillStacks(ctx context.Context, p *plane, running *child) error 
 		Limit: new(3.0), Value: heap / float64(size),
 		Note: fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each", heap/float64(b.stacks)/1e3, float64(size)/float64(b.stacks)/1e3)})
 	return b.stackSilence(ctx, p)
+}
+
+// awaitStacks waits until n stacks are ready.
+func (p *plane) awaitStacks(ctx context.Context, n int) error {
+	for {
+		var stacks platformv1.AppStackList
+		if err := p.client.List(ctx, &stacks, client.InNamespace(stackNamespace)); err != nil {
+			return err
+		}
+		ready := 0
+		for i := range stacks.Items {
+			if isStackReady(&stacks.Items[i]) {
+				ready++
+			}
+		}
+		if ready >= n {
+			return nil
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return fmt.Errorf("%d of %d stacks are ready: %w", ready, n, err)
+		}
+	}
 }
 
 // stackSilence counts the calls of an idle manager.
