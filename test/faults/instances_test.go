@@ -120,10 +120,10 @@ func startPod(database string, ordinal int, revision string, report contract.Rep
 	}
 }
 
-// report lets an instance say something else.
-func report(database string, ordinal int, said contract.Report) action {
+// report lets an instance of the retained database say something else.
+func report(ordinal int, said contract.Report) action {
 	annotations := map[string]string{api.AnnotationInstance: encoded(said)}
-	return merge(pod(database, ordinal), encoded(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
+	return merge(pod(retained, ordinal), encoded(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
 }
 
 // renew gives the pod of an instance another revision, as if it had been replaced.

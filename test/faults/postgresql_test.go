@@ -136,8 +136,8 @@ func switchesOver() []campaign.Step {
 	return []campaign.Step{
 		first("switch over", merge(database(retained), `{"spec": {"switchoverAt": "2026-11-23T12:00:00Z"}}`),
 			databaseState{is: "SwitchingOver SwitchingOver shop-0 3/3", pods: 3, told: "3 1>shop-1 ", claims: threeClaims}),
-		first("take over", inTurn(lead(retained, 2, 1, 0, 2), report(retained, 1, primary(2, election.HandedOver)),
-			report(retained, 0, replica(2)), report(retained, 2, replica(2))),
+		first("take over", inTurn(lead(retained, 2, 1, 0, 2), report(1, primary(2, election.HandedOver)),
+			report(0, replica(2)), report(2, replica(2))),
 			databaseState{is: "Running Available shop-1 3/3", pods: 3, told: "3 0> ", claims: threeClaims}),
 	}
 }
@@ -158,9 +158,9 @@ func scalesIn() []campaign.Step {
 	return []campaign.Step{
 		first("scale in", merge(database(retained), `{"spec": {"replicas": 1}}`),
 			databaseState{is: "Updating Scaling shop-1 3/1", pods: 3, told: "2 2>shop-0 8MB", claims: threeClaims}),
-		first("hand over", report(retained, 1, stopping),
+		first("hand over", report(1, stopping),
 			databaseState{is: "SwitchingOver SwitchingOver  2/1", pods: 3, told: "3 0> 8MB", claims: threeClaims}),
-		first("lead", inTurn(lead(retained, 3, 0), report(retained, 0, primary(3, election.HandedOver))),
+		first("lead", inTurn(lead(retained, 3, 0), report(0, primary(3, election.HandedOver))),
 			databaseState{is: "Updating Scaling shop-0 2/1", pods: 1, told: "1 0> 8MB", claims: threeClaims}),
 		first("leave", inTurn(remove(pod(retained, 1)), remove(pod(retained, 2)), observe(retained, "2")),
 			databaseState{is: "Running Available shop-0 1/1", pods: 1, told: "1 0> 8MB", claims: threeClaims}),
