@@ -178,6 +178,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 	case slices.Contains([]string{"config.mainstay.dev", "database.mainstay.dev"}, right.group) && right.verb == "patch" &&
 		!strings.Contains(right.resource, "/"):
 		return "the uninstallation removes finalizers, and these kinds have none"
+	case right == use{"platform.mainstay.dev", "appstacks", "", "patch"}:
+		return "the uninstallation removes the finalizers of AppStacks, and there are none then"
 	case right.group == "records.mainstay.dev" && right.verb == "patch":
 		return "the uninstallation removes the finalizer of records that are being deleted, and there are none then"
 	case right == use{"", "secrets", "mainstay-apiserver", "update"}:
