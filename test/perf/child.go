@@ -25,7 +25,7 @@ type childOptions struct {
 	WebhookPort int
 	// SecretNamespaces are the namespaces whose Secrets it may read.
 	SecretNamespaces []string
-	// Record is a file to which each write is appended before it is sent. Empty means none.
+	// Record is a file to which each request is appended before it is sent. Empty means none.
 	Record string
 	// Poison makes each call panic whose path ends with it. Empty means none.
 	Poison string

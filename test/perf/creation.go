@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,7 +28,7 @@ var clients = setup.DefaultSettings().Concurrency
 // creation compares how fast a manager creates the children of WebApps with a bare client that
 // makes the same writes.
 func (b *bench) creation(ctx context.Context) error {
-	floor, err := b.bareCreation(ctx, "creation-floor", b.writeFloor)
+	floors, err := b.creationFloors(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,10 +49,11 @@ func (b *bench) creation(ctx context.Context) error {
 	changes := made.that(not(call.isRead), not(call.isLease))
 	own := changes.that(not(call.isEvent))
 	b.add(
-		Figure{Name: "creation: rate over a bare client's", Kind: Ratio, AtLeast: true, Limit: new(0.7),
-			Value: floor.Seconds() / own.took().Seconds(),
-			Note: fmt.Sprintf("%d WebApps in %.1f s; the same writes, and no reads, by a bare client in %.1f s", b.apps, own.took().Seconds(),
-				floor.Seconds())},
+		Figure{Name: "creation: rate over that of a bare client with the same requests", Kind: Ratio, AtLeast: true, Limit: new(0.9),
+			Value: floors[len(floors)-1].Seconds() / own.took().Seconds(),
+			Note:  fmt.Sprintf("%d WebApps in %.1f s; by a bare client %s", b.apps, own.took().Seconds(), inWords(floors))},
+		Figure{Name: "creation: rate over that of a bare client with the writes alone", Kind: Ratio, AtLeast: true, Limit: new(0.5),
+			Value: floors[0].Seconds() / own.took().Seconds()},
 		Figure{Name: "creation: writes over the minimum", Kind: Ratio, Limit: new(1.1),
 			Value: float64(len(own)) / float64(minimum*b.apps),
 			Note:  fmt.Sprintf("minimum %d for each: one for each child, one status; %s", minimum, own)},
@@ -64,6 +66,46 @@ func (b *bench) creation(ctx context.Context) error {
 	return nil
 }
 
+// steps are the requests of a creation that a bare client sends: first the writes alone, then more
+// of what a manager sends in addition.
+var steps = []struct {
+	name string
+	keep func(request) bool
+}{
+	{"with the writes alone", request.isOwnWrite},
+	{"and the dry run", func(r request) bool { return r.isOwnWrite() || r.isDryRun() }},
+	{"and the reads", func(r request) bool { return !r.isEvent() }},
+	{"and the event", func(request) bool { return true }},
+}
+
+// isOwnWrite reports whether the request is one that no creation can do without.
+func (r request) isOwnWrite() bool { return !r.isRead() && !r.isDryRun() && !r.isEvent() }
+
+// creationFloors returns the time that a bare client needs for each of the steps.
+func (b *bench) creationFloors(ctx context.Context) ([]time.Duration, error) {
+	var took []time.Duration
+	_, err := b.bareCreation(ctx, "creation-floor", func(ctx context.Context, p *plane, copies *replay) (time.Duration, error) {
+		for i, step := range steps {
+			needed, err := b.sendAll(ctx, p, fmt.Sprintf("floor-%d", i), copies.only(step.keep))
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", step.name, err)
+			}
+			took = append(took, needed)
+		}
+		return 0, nil
+	})
+	return took, err
+}
+
+// inWords returns the times of the steps: "with the writes alone in 6.8 s, and the dry run in 8 s".
+func inWords(floors []time.Duration) string {
+	var words []string
+	for i, step := range steps {
+		words = append(words, fmt.Sprintf("%s in %.1f s", step.name, floors[i].Seconds()))
+	}
+	return strings.Join(words, ", ")
+}
+
 // simulated is creation with pods that become ready on simulated nodes.
 func (b *bench) simulated(ctx context.Context) error {
 	floor, err := b.bareCreation(ctx, "simulated-floor", func(ctx context.Context, p *plane, copies *replay) (time.Duration, error) {
@@ -74,7 +116,7 @@ func (b *bench) simulated(ctx context.Context) error {
 		available := p.until(ctx, &appsv1.DeploymentList{}, b.apps, func(object client.Object) bool {
 			return object.(*appsv1.Deployment).Status.AvailableReplicas > 0
 		})
-		if _, err := b.writeFloor(ctx, p, copies); err != nil {
+		if _, err := b.sendAll(ctx, p, "floor", copies.only(request.isOwnWrite)); err != nil {
 			return 0, err
 		}
 		return time.Since(start), <-available
@@ -162,7 +204,7 @@ func (b *bench) awaitManager(ctx context.Context, p *plane, running *child) erro
 	return err
 }
 
-// bareCreation records the writes of a manager for one WebApp, and has measure repeat them for
+// bareCreation records the requests of a manager for one WebApp, and has measure repeat them for
 // many. It returns the time.
 func (b *bench) bareCreation(ctx context.Context, name string, measure func(context.Context, *plane, *replay) (time.Duration,
 	error)) (time.Duration, error) {
@@ -178,7 +220,7 @@ func (b *bench) bareCreation(ctx context.Context, name string, measure func(cont
 	return measure(ctx, p, copies)
 }
 
-// record records the writes of a manager for one WebApp, and stops the manager.
+// record records the requests of a manager for one WebApp, and stops the manager.
 func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 	if err := makeNamespace(ctx, p.client, appNamespace); err != nil {
 		return nil, err
@@ -187,7 +229,7 @@ func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorded := filepath.Join(p.directory, "writes.json")
+	recorded := filepath.Join(p.directory, "requests.json")
 	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig, Record: recorded})
 	if err != nil {
 		return nil, err
@@ -205,20 +247,23 @@ func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 		return nil, err
 	}
 	copies, err := newReplay(config, recorded, sample)
-	if err == nil && len(copies.first) != minimum {
-		err = fmt.Errorf("the manager made %d writes for a WebApp, but the floor needs %d: see %s", len(copies.first), minimum, recorded)
+	if err != nil {
+		return nil, err
 	}
-	return copies, err
+	if n := len(copies.only(request.isOwnWrite).requests); n != minimum {
+		return nil, fmt.Errorf("the manager made %d writes for a WebApp, but the floor needs %d: see %s", n, minimum, recorded)
+	}
+	return copies, nil
 }
 
-// writeFloor creates WebApps with as many clients as there are, while as many others make the
-// manager's writes. It returns the time from the first of these writes to the last.
-func (b *bench) writeFloor(ctx context.Context, p *plane, copies *replay) (time.Duration, error) {
+// sendAll creates WebApps with as many clients as there are, while as many others send a manager's
+// requests. It returns the time from the first of these requests to the last.
+func (b *bench) sendAll(ctx context.Context, p *plane, namespace string, copies *replay) (time.Duration, error) {
 	since, err := p.position()
 	if err != nil {
 		return 0, err
 	}
-	if err := makeNamespace(ctx, p.client, "floor"); err != nil {
+	if err := makeNamespace(ctx, p.client, namespace); err != nil {
 		return 0, err
 	}
 	created := make(chan *msappsv1.WebApp, b.apps)
@@ -226,7 +271,7 @@ func (b *bench) writeFloor(ctx context.Context, p *plane, copies *replay) (time.
 	go func() {
 		defer close(created)
 		creation <- each(ctx, b.apps, clients, func(ctx context.Context, i int) error {
-			app := newWebApp("floor", appName(i))
+			app := newWebApp(namespace, appName(i))
 			err := p.client.Create(ctx, app)
 			if err == nil {
 				created <- app
@@ -234,15 +279,15 @@ func (b *bench) writeFloor(ctx context.Context, p *plane, copies *replay) (time.
 			return err
 		})
 	}()
-	written := each(ctx, clients, clients, func(ctx context.Context, _ int) error {
+	sent := each(ctx, clients, clients, func(ctx context.Context, _ int) error {
 		for app := range created {
-			if err := copies.write(ctx, app); err != nil {
+			if err := copies.send(ctx, app); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err := errors.Join(written, <-creation); err != nil {
+	if err := errors.Join(sent, <-creation); err != nil {
 		return 0, err
 	}
 	made, err := p.calls(floorUser, since)

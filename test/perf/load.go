@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,20 +59,20 @@ func createWebApps(ctx context.Context, to client.Client, namespace string, n, c
 	return each(ctx, n, clients, func(ctx context.Context, i int) error { return to.Create(ctx, newWebApp(namespace, appName(i))) })
 }
 
-// replay repeats a manager's writes for the sample, for WebApps of other names.
+// replay repeats a manager's requests for the sample, for WebApps of other names.
 type replay struct {
 	client *http.Client
 	host   string
-	// first are the writes of a creation except events: one for each child, and one of the status.
-	first []write
+	// requests are those of a creation, in their order.
+	requests []request
 	// from is the sample.
 	from *msappsv1.WebApp
 }
 
 // resourceVersion is the precondition of a status patch. It cannot be the same for another object.
-var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
+var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]+",|,?"resourceVersion":"[0-9]+"`)
 
-// newReplay reads the recorded writes.
+// newReplay reads the recorded requests.
 func newReplay(config *rest.Config, recorded string, from *msappsv1.WebApp) (*replay, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -83,33 +85,59 @@ func newReplay(config *rest.Config, recorded string, from *msappsv1.WebApp) (*re
 	defer file.Close()
 	r := &replay{client: httpClient, host: strings.TrimSuffix(config.Host, "/"), from: from}
 	for decoder := json.NewDecoder(bufio.NewReader(file)); ; {
-		var made write
+		var made request
 		if err := decoder.Decode(&made); err == io.EOF {
 			return r, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if strings.Contains(made.URI, "/"+from.Name) {
-			made.Body = resourceVersion.ReplaceAllString(made.Body, "")
-			r.first = append(r.first, made)
+		if strings.Contains(made.URI, "/"+from.Name) || made.isEvent() && bytes.Contains(made.Body, []byte(from.Name)) {
+			if err := made.toText(); err != nil {
+				return nil, err
+			}
+			r.requests = append(r.requests, made)
 		}
 	}
 }
 
-// write makes all writes for one WebApp, one after the other.
-func (r *replay) write(ctx context.Context, app *msappsv1.WebApp) error {
+// toText makes a request one in which names can be replaced: JSON instead of Protocol Buffers, and
+// without a precondition.
+func (r *request) toText() error {
+	if strings.Contains(r.Header.Get("Content-Type"), "protobuf") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(r.Body, nil, nil)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", r.Method, r.URI, err)
+		}
+		if r.Body, err = json.Marshal(object); err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Body = resourceVersion.ReplaceAll(r.Body, nil)
+	return nil
+}
+
+// only returns a replay of the requests that are kept.
+func (r *replay) only(keep func(request) bool) *replay {
+	some := *r
+	some.requests = slices.DeleteFunc(slices.Clone(r.requests), func(made request) bool { return !keep(made) })
+	return &some
+}
+
+// send sends the requests for one WebApp, one after the other.
+func (r *replay) send(ctx context.Context, app *msappsv1.WebApp) error {
 	rename := strings.NewReplacer(r.from.Name, app.Name, string(r.from.UID), string(app.UID), "/namespaces/"+r.from.Namespace+"/",
 		"/namespaces/"+app.Namespace+"/",
 		`"namespace":"`+r.from.Namespace+`"`, `"namespace":"`+app.Namespace+`"`)
-	for _, recorded := range r.first {
-		request, err := http.NewRequestWithContext(ctx, recorded.Method, r.host+rename.Replace(recorded.URI),
-			bytes.NewBufferString(rename.Replace(recorded.Body)))
+	for _, recorded := range r.requests {
+		again, err := http.NewRequestWithContext(ctx, recorded.Method, r.host+rename.Replace(recorded.URI),
+			bytes.NewBufferString(rename.Replace(string(recorded.Body))))
 		if err != nil {
 			return err
 		}
-		request.Header = recorded.Header.Clone()
-		request.Header.Del("Content-Length")
-		response, err := r.client.Do(request)
+		again.Header = recorded.Header.Clone()
+		again.Header.Del("Content-Length")
+		response, err := r.client.Do(again)
 		if err != nil {
 			return err
 		}
@@ -118,8 +146,8 @@ func (r *replay) write(ctx context.Context, app *msappsv1.WebApp) error {
 		if err != nil {
 			return err
 		}
-		if response.StatusCode > 299 {
-			return fmt.Errorf("%s %s: %s: %.300s", request.Method, request.URL.Path, response.Status, answer)
+		if response.StatusCode > 299 && !recorded.isRead() {
+			return fmt.Errorf("%s %s: %s: %.300s", again.Method, again.URL.Path, response.Status, answer)
 		}
 	}
 	return nil

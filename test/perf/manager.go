@@ -163,39 +163,46 @@ func (w *watched) isCounted(metric *dto.Metric) bool {
 	return false
 }
 
-// recorder records writes, so that another program can repeat them, and makes calls panic.
+// recorder records requests, so that another program can repeat them, and makes calls panic.
 type recorder struct {
 	path, poison string
 	mutex        sync.Mutex
 }
 
-// write is a request that changed something.
-type write struct {
+// request is one that a manager sent.
+type request struct {
 	Method, URI string
 	Header      http.Header
-	Body        string
+	Body        []byte
 }
 
+func (r request) isDryRun() bool { return strings.Contains(r.URI, "dryRun=") }
+func (r request) isRead() bool   { return r.Method == http.MethodGet }
+func (r request) isEvent() bool  { return strings.Contains(r.URI, "/events") }
+
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return transport.Func(func(request *http.Request) (*http.Response, error) {
-		if r.poison != "" && strings.HasSuffix(request.URL.Path, "/"+r.poison) {
+	return transport.Func(func(sent *http.Request) (*http.Response, error) {
+		if r.poison != "" && strings.HasSuffix(sent.URL.Path, "/"+r.poison) {
 			panic("poisoned")
 		}
-		if r.path != "" && request.Method != http.MethodGet && request.URL.Query().Get("dryRun") == "" {
-			if err := r.note(request); err != nil {
+		if r.path != "" {
+			if err := r.note(sent); err != nil {
 				return nil, err
 			}
 		}
-		return next.RoundTrip(request)
+		return next.RoundTrip(sent)
 	})
 }
 
-func (r *recorder) note(request *http.Request) error {
-	body, err := io.ReadAll(request.Body)
-	if err != nil {
-		return err
+func (r *recorder) note(sent *http.Request) error {
+	var body []byte
+	if sent.Body != nil {
+		var err error
+		if body, err = io.ReadAll(sent.Body); err != nil {
+			return err
+		}
+		sent.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	request.Body = io.NopCloser(bytes.NewReader(body))
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -203,7 +210,7 @@ func (r *recorder) note(request *http.Request) error {
 		return err
 	}
 	defer file.Close()
-	header := request.Header.Clone()
+	header := sent.Header.Clone()
 	header.Del("Authorization")
-	return json.NewEncoder(file).Encode(write{Method: request.Method, URI: request.URL.RequestURI(), Header: header, Body: string(body)})
+	return json.NewEncoder(file).Encode(request{Method: sent.Method, URI: sent.URL.RequestURI(), Header: header, Body: body})
 }
