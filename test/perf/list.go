@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,9 @@ var listed = map[string]struct {
 	"persistentvolumeclaims":   {&corev1.PersistentVolumeClaimList{}, ours},
 	"roles":                    {&rbacv1.RoleList{}, ours},
 	"rolebindings":             {&rbacv1.RoleBindingList{}, ours},
+
+	"validatingadmissionpolicies":       {&admissionregistrationv1.ValidatingAdmissionPolicyList{}, ours},
+	"validatingadmissionpolicybindings": {&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ours},
 }
 
 // ours selects the objects that Mainstay creates.
