@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
 
 // TestFaults lets each fault happen to a database of three instances on three nodes: nothing that
@@ -99,7 +101,8 @@ func (d *database) begin() *scene {
 }
 
 // isWhole reports whether the PostgreSQL is Ready, and says so of pods that really are: while no
-// manager runs, its status may be older. Commits wait for one of all replicas then.
+// manager runs, its status may be older, and all that the API server has about a lost node's pods
+// is. So the primary itself is asked as well: commits wait for one of all replicas then.
 func (d *database) isWhole() bool {
 	found := d.postgreSQL()
 	record, known := d.record()
@@ -114,7 +117,14 @@ func (d *database) isWhole() bool {
 			return false
 		}
 	}
-	return len(d.pods()) == int(found.Spec.Replicas)
+	return len(d.pods()) == int(found.Spec.Replicas) && d.replicates(found)
+}
+
+// replicates reports whether all replicas receive what the primary writes, and count for commits.
+func (d *database) replicates(found *databasev1.PostgreSQL) bool {
+	answer, err := d.trySQL(found.Status.Primary, "postgres",
+		"SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('quorum', 'sync')")
+	return err == nil && answer == fmt.Sprint(found.Spec.Replicas-1)
 }
 
 // quantile returns the time below which so many percent of the sorted ones are.
