@@ -13,7 +13,8 @@ type Snapshot struct {
 	// Targets are sorted by name.
 	Targets []Target
 	Demands []Demand
-	// Sources are the sources that demands name. A source that is missing here is Absent.
+	// Sources are the sources that demands name, but for ConfigMaps that concern no target. A source
+	// that is missing here, and that a demand on a target names, is Absent.
 	Sources map[SourceRef]Source
 }
 
@@ -152,22 +153,10 @@ func (d *planner) requeueAt(at time.Time) {
 // relate compares each demand with each target in its scope.
 func (d *planner) relate() {
 	d.relations = make([][]relation, len(d.Targets))
-	byRef := map[TargetRef]int{}
-	for i := range d.Targets {
-		byRef[d.Targets[i].Ref] = i
-	}
+	targets := NewIndex(d.Targets)
 	for index := range d.Demands {
-		demand := &d.Demands[index]
-		if demand.Scope.Target != nil {
-			if target, there := byRef[*demand.Scope.Target]; there {
-				d.relations[target] = append(d.relations[target], d.compare(index, &d.Targets[target]))
-			}
-			continue
-		}
-		for target := range d.Targets {
-			if demand.Scope.includes(&d.Targets[target], demand.Source) {
-				d.relations[target] = append(d.relations[target], d.compare(index, &d.Targets[target]))
-			}
+		for _, target := range targets.Concerned(&d.Demands[index]) {
+			d.relations[target] = append(d.relations[target], d.compare(index, &d.Targets[target]))
 		}
 	}
 }

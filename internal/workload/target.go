@@ -75,17 +75,51 @@ type Scope struct {
 	Target *TargetRef
 }
 
-// includes reports whether a demand on source with this scope applies to target.
-func (s Scope) includes(target *Target, source SourceRef) bool {
-	switch {
-	case s.Selector != nil:
-		return s.Selector.Matches(labels.Set(target.Labels)) && (!s.Declinable || !target.Declines())
-	case s.Users:
-		_, uses := target.Uses[source]
-		return uses
-	default:
-		return s.Target != nil && *s.Target == target.Ref
+// Index finds the targets that demands concern.
+type Index struct {
+	targets []Target
+	byRef   map[TargetRef]int
+	// users are the targets that use each source.
+	users map[SourceRef][]int
+}
+
+// NewIndex returns an index of targets, which must not change afterwards.
+func NewIndex(targets []Target) Index {
+	index := Index{targets: targets, byRef: map[TargetRef]int{}, users: map[SourceRef][]int{}}
+	for i := range targets {
+		index.byRef[targets[i].Ref] = i
+		for source := range targets[i].Uses {
+			index.users[source] = append(index.users[source], i)
+		}
 	}
+	return index
+}
+
+// Concerned returns the indices of the targets in the scope of a demand, in their order.
+func (x Index) Concerned(demand *Demand) []int {
+	switch scope := demand.Scope; {
+	case scope.Selector != nil:
+		return x.selected(scope)
+	case scope.Users:
+		return x.users[demand.Source]
+	case scope.Target != nil:
+		if target, there := x.byRef[*scope.Target]; there {
+			return []int{target}
+		}
+	}
+	return nil
+}
+
+// selected returns the indices of the targets that a scope's selector matches.
+func (x Index) selected(scope Scope) []int {
+	var found []int
+	for i := range x.targets {
+		target := &x.targets[i]
+		if scope.Selector.Matches(labels.Set(target.Labels)) && (!scope.Declinable || !target.Declines()) {
+			found = append(found, i)
+		}
+	}
+	return found
 }
 
 // Declines reports whether the target opts out of restarts. The opt-out does not apply to demands

@@ -26,8 +26,8 @@ func TestDeclines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := Target{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{configv1.AnnotationReload: test.reload}}
-			if got := test.demand.Scope.includes(&target, source); got != test.want {
-				t.Errorf("got %t", got)
+			if got := NewIndex([]Target{target}).Concerned(&test.demand); (len(got) > 0) != test.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

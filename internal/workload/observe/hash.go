@@ -112,21 +112,27 @@ func onlyController(object metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// dataWriters keeps our own entries unchanged, because kit/apply depends on them. Of other managers
-// it keeps the latest writers of data, without fields.
+// dataWriters keeps our own entries unchanged, because kit/apply depends on them. After them it
+// lists the latest writers of data, the latest first and ours included, without fields: what is
+// asked of a source in every pass over its namespace is parsed once.
 func dataWriters(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var ours, others []metav1.ManagedFieldsEntry
+	var ours, writers []metav1.ManagedFieldsEntry
 	for i := range entries {
 		entry := &entries[i]
-		switch {
-		case naming.IsOurManager(entry.Manager):
+		if naming.IsOurManager(entry.Manager) {
 			ours = append(ours, *entry)
-		case writesData(entry):
-			others = append(others, metav1.ManagedFieldsEntry{Manager: unique.Make(entry.Manager).Value(), Time: entry.Time})
+		}
+		if writesData(entry) {
+			writers = append(writers, metav1.ManagedFieldsEntry{Manager: unique.Make(entry.Manager).Value(), Time: entry.Time})
 		}
 	}
-	slices.SortStableFunc(others, latestFirst)
-	return slices.Clip(append(ours, others[:min(len(others), maxWriters)]...))
+	slices.SortStableFunc(writers, latestFirst)
+	return slices.Clip(append(ours, writers[:min(len(writers), maxWriters)]...))
+}
+
+// isWriter reports whether an entry is one of the writers that dataWriters lists.
+func isWriter(entry *metav1.ManagedFieldsEntry) bool {
+	return entry.FieldsType == "" && entry.FieldsV1 == nil
 }
 
 func latestFirst(a, b metav1.ManagedFieldsEntry) int {
@@ -156,14 +162,10 @@ func (g *given) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// writesData reports whether a manager owns data. An entry without fields is one that dataWriters
-// has kept.
+// writesData reports whether a manager owns data.
 func writesData(entry *metav1.ManagedFieldsEntry) bool {
-	if entry.FieldsV1 == nil {
-		return entry.FieldsType == ""
-	}
 	var top topFields
-	return json.Unmarshal(entry.FieldsV1.GetRawBytes(), &top) == nil && bool(top.Data || top.BinaryData)
+	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &top) == nil && bool(top.Data || top.BinaryData)
 }
 
 // lastChange returns when the data of a cached source last changed, and its writers, the latest
@@ -173,19 +175,17 @@ func writesData(entry *metav1.ManagedFieldsEntry) bool {
 // if it sets something.
 func lastChange(source metav1.Object) (time.Time, []string) {
 	changed := source.GetCreationTimestamp().Time
-	var entries []metav1.ManagedFieldsEntry
-	for _, entry := range source.GetManagedFields() {
-		if writesData(&entry) {
-			entries = append(entries, entry)
-		}
-	}
-	slices.SortStableFunc(entries, latestFirst)
 	var writers []string
-	for _, entry := range entries {
-		if at := timeOf(entry); at.After(changed) {
+	entries := source.GetManagedFields()
+	for i := range entries {
+		entry := &entries[i]
+		if !isWriter(entry) {
+			continue
+		}
+		if at := timeOf(*entry); at.After(changed) {
 			changed = at
 		}
-		if !slices.Contains(writers, entry.Manager) && len(writers) < maxWriters {
+		if !slices.Contains(writers, entry.Manager) {
 			writers = append(writers, entry.Manager)
 		}
 	}

@@ -38,7 +38,9 @@ type Reader struct {
 }
 
 // Snapshot returns what the cache knows about a namespace. It makes no API calls. The result shares
-// memory with the cache and must not be modified.
+// memory with the cache and must not be modified. A ConfigMap whose demands concern no workload is
+// not in it: a namespace may have thousands, and nothing depends on them. A Secret always is, for
+// its owner reports whether it exists.
 func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapshot, error) {
 	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.SourceRef]*read{}}
 	for _, step := range []func(context.Context) error{s.observeTargets, s.observeDemands, s.observeAnnotated, s.askTargets} {
@@ -47,7 +49,12 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapsh
 		}
 	}
 	s.Snapshot.Sources = map[workload.SourceRef]workload.Source{}
-	for _, demand := range s.Demands {
+	targets := workload.NewIndex(s.Targets)
+	for i := range s.Demands {
+		demand := &s.Demands[i]
+		if demand.Source.Kind == workload.ConfigMap && len(targets.Concerned(demand)) == 0 {
+			continue
+		}
 		found, err := s.source(ctx, demand.Source)
 		if err != nil {
 			return workload.Snapshot{}, err

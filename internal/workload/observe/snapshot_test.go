@@ -250,15 +250,18 @@ func TestDemands(t *testing.T) {
 	}
 }
 
+// TestSources: of ConfigMaps, those that concern a workload are read; of Secrets, all that are
+// asked for.
 func TestSources(t *testing.T) {
 	flags := configMap("flags", "hello")
 	flags.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("helm", at(2), dataFields)}
 	objects := []client.Object{
 		flags, owned(configMap("shop-config", "hello", configv1.AnnotationHash, "x")), configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "x"),
-		secret("database"), deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
+		owned(configMap("idle-config", "hello", configv1.AnnotationHash, "x")), secret("database"),
+		deployment("web", configv1.AnnotationReload, "flags, forged, shop-config, secret/database, missing, secret/missing"),
 	}
 	r := reader(t, objects...)
-	r.DemandReaders = []DemandReader{asking("other"), rendering(on("Rendering/shop", "shop-config"))}
+	r.DemandReaders = []DemandReader{asking("other"), rendering(on("Rendering/shop", "shop-config"), on("Rendering/idle", "idle-config"))}
 	got := snapshotOf(t, r)
 	for ref, source := range got.Sources {
 		source.Created, source.Changed = source.Created.UTC(), source.Changed.UTC()
