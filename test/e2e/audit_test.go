@@ -232,7 +232,7 @@ func testAudit(t *testing.T) {
 			}
 			if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
 				if !gone["clusterrolebindings "+name] && !gone["namespaces "+namespace] && !withoutRights(e.RequestReceivedTimestamp.Time) {
-					denied[fmt.Sprintf("%s %s in %q", name, e.use(), e.ObjectRef.Namespace)]++
+					denied[fmt.Sprintf("%s %s in %q (%s)", name, e.use(), e.ObjectRef.Namespace, e.RequestURI)]++
 				}
 				continue
 			}
