@@ -63,6 +63,12 @@ func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
 	return &extended
 }
 
+// Look reads a child of owner from the API server into found, as Apply does with children that found
+// lacks. It fails if the child can't be read.
+func (a *Applier) Look(ctx context.Context, owner plan.Object, child plan.Child, found plan.Children) error {
+	return a.Children.FindLive(ctx, owner, emptyLike(child.Object), found)
+}
+
 // Apply carries out the plan wanted for owner. found is what the kind has observed in the cache. It
 // must name every child that owner could have, because what is ours in it and not wanted is
 // deleted. Apply reads children that found lacks from the API server before it first writes them.
