@@ -42,6 +42,8 @@ type state struct {
 	FirstReconcile time.Duration
 	// Reconciled is the number of reconciles, Panics the number of those that panicked.
 	Reconciled, Panics int
+	// Quick is the number of reconciles that took at most 50 ms.
+	Quick int
 	// Waiting is the number of queued objects, Working the number of objects being reconciled.
 	Waiting, Working int
 	// Heap is the number of bytes in use after a collection, 0 unless requested.

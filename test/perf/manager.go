@@ -140,7 +140,7 @@ func (w *watched) read() state {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if w.isCounted(metric) {
-				sum[family.GetName()] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+				sum[family.GetName()] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + within(metric, 50*time.Millisecond)
 			}
 		}
 	}
@@ -149,9 +149,21 @@ func (w *watched) read() state {
 
 		Reconciled: int(sum["controller_runtime_reconcile_total"]),
 		Panics:     int(sum["controller_runtime_reconcile_panics_total"]),
+		Quick:      int(sum["controller_runtime_reconcile_time_seconds"]),
 		Waiting:    int(sum["workqueue_depth"]),
 		Working:    int(sum["controller_runtime_active_workers"]),
 	}
+}
+
+// within returns how many observations of a histogram are at most limit, which must be the bound of
+// a bucket; 0 for any other metric.
+func within(metric *dto.Metric, limit time.Duration) float64 {
+	for _, bucket := range metric.GetHistogram().GetBucket() {
+		if bucket.GetUpperBound() == limit.Seconds() {
+			return float64(bucket.GetCumulativeCount())
+		}
+	}
+	return 0
 }
 
 func (w *watched) isCounted(metric *dto.Metric) bool {

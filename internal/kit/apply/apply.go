@@ -63,8 +63,8 @@ func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
 	return &extended
 }
 
-// Look reads a child of owner from the API server into found, as Apply does with children that found
-// lacks. It fails if the child can't be read.
+// Look reads a child of owner from the API server into found, as Apply does with children that
+// found lacks. It fails if the child can't be read.
 func (a *Applier) Look(ctx context.Context, owner plan.Object, child plan.Child, found plan.Children) error {
 	return a.Children.FindLive(ctx, owner, emptyLike(child.Object), found)
 }
