@@ -268,6 +268,10 @@ test-e2e: ## run the tests against a real cluster with real pods
 test-databases: ## let things happen to a PostgreSQL on a real cluster of three nodes; not part of `make test`
 	go run ./hack/testrun testbed databases testbed-down
 
+.PHONY: test-database-versions
+test-database-versions: ## start a PostgreSQL of each version on a real cluster, and let it fail over
+	go run ./hack/testrun testbed databases-versions testbed-down
+
 .PHONY: faults-databases
 faults-databases: ## let each of these things happen 20 times, and print for how long no write was acknowledged: p50, p95, max
 	go run ./hack/testrun testbed faults-databases testbed-down

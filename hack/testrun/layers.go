@@ -73,9 +73,16 @@ var layers = []layer{
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with their
 	// distribution and a long outage.
-	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute, prepare: databases, runs: commands(databaseFaults()...)},
-	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute, prepare: databases,
-		runs: commands(databaseFaults("-args", "-rounds=20", "-away=60s")...)},
+	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute,
+		prepare: databases("postgresql-14", "postgresql-17"),
+		runs:    commands(databaseFaults("-skip", "TestVersions")...)},
+	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute,
+		prepare: databases("postgresql-14", "postgresql-17"),
+		runs:    commands(databaseFaults("-skip", "TestVersions", "-args", "-rounds=20", "-away=60s")...)},
+	// On request: a database of each version on the cluster.
+	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 15 * time.Minute,
+		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18"),
+		runs:    commands(databaseFaults("-run", "TestVersions")...)},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
 	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, runs: everyPostgreSQL},

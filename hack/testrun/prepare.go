@@ -153,20 +153,22 @@ func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, erro
 	}, testbedEnvironment()...), nil
 }
 
-// databases makes sure that the test cluster has three nodes, the operator's image, and two of
-// PostgreSQL.
-func databases(ctx context.Context, log *step.Log) ([]string, error) {
-	environment, err := clusterOf(ctx, log, "3")
-	if err != nil {
-		return nil, err
+// databases returns what makes sure that the test cluster has three nodes, the operator's image,
+// and these of PostgreSQL.
+func databases(images ...string) func(context.Context, *step.Log) ([]string, error) {
+	return func(ctx context.Context, log *step.Log) ([]string, error) {
+		environment, err := clusterOf(ctx, log, "3")
+		if err != nil {
+			return nil, err
+		}
+		built, err := step.Ask(ctx, append([]string{"image", "build"}, images...)...)
+		if err != nil {
+			return nil, err
+		}
+		loaded := append([]string{"image", "load", step.Image}, strings.Fields(built)...)
+		load := inTestCluster(exec.CommandContext(ctx, step.Testbed, loaded...))
+		return environment, log.Do(ctx, "loading the images into the cluster", load)
 	}
-	built, err := step.Ask(ctx, "image", "build", "postgresql-14", "postgresql-17")
-	if err != nil {
-		return nil, err
-	}
-	images := append([]string{"image", "load", step.Image}, strings.Fields(built)...)
-	load := inTestCluster(exec.CommandContext(ctx, step.Testbed, images...))
-	return environment, log.Do(ctx, "loading the images into the cluster", load)
 }
 
 // longOutage starts a cluster whose API server will be down for as long as an upgrade of it may

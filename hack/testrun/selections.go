@@ -240,7 +240,7 @@ func nightly(context.Context) ([]layer, error) {
 			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
 	}
 	for _, name := range []string{"faults-whole", "instances-whole", "faults-instances", "postgresql", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage",
-		"databases", "faults-databases", "testbed-down"} {
+		"databases", "databases-versions", "faults-databases", "testbed-down"} {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 		chosen = append(chosen, layers[at])
 	}

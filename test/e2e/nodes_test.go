@@ -17,13 +17,14 @@ const secondNode = "mainstay.dev/second-node"
 
 const node2 = "node-2"
 
-// reserveSecondNode taints the second node.
+// reserveSecondNode taints the second node, until the end of the test.
 func reserveSecondNode(t *testing.T) {
 	t.Helper()
 	if _, err := tryGet(t, "", "node/"+node2); err != nil {
 		t.Fatalf("these tests need a cluster of two nodes (`testbed up --nodes 2`): %v", err)
 	}
 	patch(t, "", "node/"+node2, `{"spec":{"taints":[{"key":"`+secondNode+`","effect":"NoSchedule"}]}}`)
+	t.Cleanup(func() { kubectlAnyway(t, "taint", "node", node2, secondNode+"-") })
 }
 
 // onBothNodes creates a WebApp with a pod on each node.
