@@ -74,18 +74,18 @@ func isStackReady(stack *platformv1.AppStack) bool {
 // stackReactions measures the time from the event that a component is ready to the event that the
 // next one exists, beside a bare program that watches and creates, and beside broken stacks.
 func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) error {
-	if err := makeNamespace(ctx, p.client, "reactions"); err != nil {
-		return err
+	for _, namespace := range []string{"own", "bare", "broken", "beside"} {
+		if err := makeNamespace(ctx, p.client, namespace); err != nil {
+			return err
+		}
 	}
-	if err := p.client.Create(ctx, newStack("reactions", "first", "x", "a")); err != nil {
+	if err := p.client.Create(ctx, newStack("own", "first", "x", "a")); err != nil {
 		return err
 	}
 	if _, err := running.settle(ctx, 1); err != nil {
 		return err
 	}
-	own, err := p.timeReactions(ctx, "own", func(ctx context.Context, name string) error {
-		return p.client.Create(ctx, newStack("reactions", name, "x", "a", "b"))
-	})
+	own, err := p.timeStacks(ctx, "own")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) er
 		return err
 	}
 	err = each(ctx, brokenStacks, clients, func(ctx context.Context, i int) error {
-		return p.client.Create(ctx, newStack("reactions", fmt.Sprintf("broken-%d", i), "{{ .no.such.value }}", "a", "b"))
+		return p.client.Create(ctx, newStack("broken", fmt.Sprintf("broken-%d", i), "{{ .no.such.value }}", "a", "b"))
 	})
 	if err != nil {
 		return err
@@ -102,9 +102,7 @@ func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) er
 	if _, err := running.settle(ctx, brokenStacks); err != nil {
 		return err
 	}
-	beside, err := p.timeReactions(ctx, "beside", func(ctx context.Context, name string) error {
-		return p.client.Create(ctx, newStack("reactions", name, "x", "a", "b"))
-	})
+	beside, err := p.timeStacks(ctx, "beside")
 	if err != nil {
 		return err
 	}
@@ -121,17 +119,25 @@ func (b *bench) stackReactions(ctx context.Context, p *plane, running *child) er
 	return nil
 }
 
-// timeReactions has AppConfigs NAME-a created one after the other, and returns the times from each
-// one's readiness to the creation of NAME-b, as another client sees them.
-func (p *plane) timeReactions(ctx context.Context, prefix string, create func(context.Context, string) error) ([]time.Duration, error) {
-	stream, err := p.watchConfigs(ctx)
+// timeStacks returns the times from the first component of a stack to the second one, for stacks in
+// a namespace.
+func (p *plane) timeStacks(ctx context.Context, namespace string) ([]time.Duration, error) {
+	return p.timeReactions(ctx, namespace, func(ctx context.Context, name string) error {
+		return p.client.Create(ctx, newStack(namespace, name, "x", "a", "b"))
+	})
+}
+
+// timeReactions has AppConfigs NAME-a created in a namespace one after the other, and returns the
+// times from each one's readiness to the creation of NAME-b, as another client sees them.
+func (p *plane) timeReactions(ctx context.Context, namespace string, create func(context.Context, string) error) ([]time.Duration, error) {
+	stream, err := p.watchConfigs(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer stream.Stop()
 	var took []time.Duration
 	for i := range reactions {
-		name := fmt.Sprintf("%s-%d", prefix, i)
+		name := fmt.Sprintf("shop-%d", i)
 		if err := create(ctx, name); err != nil {
 			return nil, err
 		}
@@ -161,18 +167,18 @@ func isConfigReady(config *configv1.AppConfig) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == config.Generation
 }
 
-func (p *plane) watchConfigs(ctx context.Context) (watch.Interface, error) {
+func (p *plane) watchConfigs(ctx context.Context, namespace string) (watch.Interface, error) {
 	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
 	if err != nil {
 		return nil, err
 	}
-	return watching.Watch(ctx, &configv1.AppConfigList{}, client.InNamespace("reactions"))
+	return watching.Watch(ctx, &configv1.AppConfigList{}, client.InNamespace(namespace))
 }
 
 // newConfig returns an AppConfig that no stack has.
 func newConfig(name string) *configv1.AppConfig {
 	return &configv1.AppConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "reactions", Name: name, Labels: map[string]string{bareLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bare", Name: name, Labels: map[string]string{bareLabel: "true"}},
 		Spec:       configv1.AppConfigSpec{Application: name, Config: map[string]string{"A": "x"}},
 	}
 }
@@ -180,7 +186,7 @@ func newConfig(name string) *configv1.AppConfig {
 // bareReactions measures the same of a program that watches AppConfigs, and creates NAME-b when
 // NAME-a is ready. No program can do less.
 func (b *bench) bareReactions(ctx context.Context, p *plane) ([]time.Duration, error) {
-	stream, err := p.watchConfigs(ctx)
+	stream, err := p.watchConfigs(ctx, "bare")
 	if err != nil {
 		return nil, err
 	}
