@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -202,6 +203,28 @@ func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
 		// The conflict is checked again about every ten seconds.
 		g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	})
+}
+
+// TestACreationReadsNothing: each child is one request, and the first Deployment another one, its
+// dry run. See docs/decisions/20261125-create-by-apply.md.
+func TestACreationReadsNothing(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	space := namespace(t)
+	manager := startManager(t, space)
+	create(t, newApp(space))
+	g.Eventually(func() []string {
+		made := manager.Requests.Since(0, "/shop")
+		slices.Sort(made)
+		return made
+	}).WithContext(t.Context()).Should(gomega.Equal([]string{
+		"PATCH /api/v1/namespaces/" + space + "/serviceaccounts/shop",
+		"PATCH /api/v1/namespaces/" + space + "/services/shop",
+		"PATCH /apis/apps.mainstay.dev/v1/namespaces/" + space + "/webapps/shop/status",
+		"PATCH /apis/apps/v1/namespaces/" + space + "/deployments/shop",
+		"PATCH /apis/apps/v1/namespaces/" + space + "/deployments/shop",
+		"PATCH /apis/policy/v1/namespaces/" + space + "/poddisruptionbudgets/shop",
+	}))
 }
 
 func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {

@@ -34,7 +34,8 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		// New pods could not be created; the running ones stay.
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
-		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true}
+		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true,
+			Decisive: true}
 		if app.Spec.ServiceAccountName == "" {
 			child.Needs = []plan.Ref{account}
 		}
@@ -43,7 +44,8 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if mustWaitForPods(app, observed) {
 		wanted.Keep = append(wanted.Keep, service)
 	} else {
-		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}}})
+		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}},
+			Decisive: true})
 	}
 	if app.Spec.Autoscaling != nil && !app.Spec.Suspend {
 		add(desiredAutoscaler(app), deployment)

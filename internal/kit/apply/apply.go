@@ -63,15 +63,10 @@ func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
 	return &extended
 }
 
-// Look reads a child of owner from the API server into found, as Apply does with children that
-// found lacks. It fails if the child can't be read.
-func (a *Applier) Look(ctx context.Context, owner plan.Object, child plan.Child, found plan.Children) error {
-	return a.Children.FindLive(ctx, owner, emptyLike(child.Object), found)
-}
-
 // Apply carries out the plan wanted for owner. found is what the kind has observed in the cache. It
 // must name every child that owner could have, because what is ours in it and not wanted is
-// deleted. Apply reads children that found lacks from the API server before it first writes them.
+// deleted. Apply creates children that found lacks, and reads the object of such a name from the
+// API server if there is one.
 //
 // Apply is idempotent and may be interrupted between any two writes. It continues after conflicts
 // and refusals, so that one refused child does not block the repair of children that do not need
@@ -162,7 +157,7 @@ func (r *run) noteForeign(ctx context.Context, blocked task) error {
 	if len(r.result.Conflicts) == 0 {
 		return nil
 	}
-	existing, err := r.find(ctx, blocked)
+	existing, err := r.look(ctx, blocked)
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", blocked.ref, err)
 	}
@@ -248,26 +243,24 @@ type task struct {
 // with DryRunFirst that do not exist yet.
 func (r *run) dryRunAll(ctx context.Context, all []task) error {
 	for _, task := range all {
-		if !task.DryRunFirst {
+		existing, known := r.found[task.ref]
+		if !task.DryRunFirst || known && existing.Ownership != plan.Absent {
 			continue
 		}
-		existing, err := r.find(ctx, task)
+		err := r.writeNew(ctx, task.object.DeepCopy(), client.DryRunAll)
+		if isTaken(err) {
+			err = r.resolve(ctx, task, err)
+		}
 		if err != nil {
-			return fmt.Errorf("applying %s: %w", task.ref, err)
-		}
-		if existing.Ownership != plan.Absent {
-			continue
-		}
-		if err := r.write(ctx, r.manager, task.object.DeepCopy(), client.DryRunAll); err != nil {
 			return fmt.Errorf("applying %s: %w", task.ref, err)
 		}
 	}
 	return nil
 }
 
-// find returns the object under a child's name. It asks the API server for objects that the cache
-// lacks, or has only in part because they are not ours, unless the kind has just done so.
-func (r *run) find(ctx context.Context, task task) (plan.Found, error) {
+// look returns the object under a child's name, and asks the API server unless the kind has just
+// done so. The cache lacks objects that are not ours, or has them only in part.
+func (r *run) look(ctx context.Context, task task) (plan.Found, error) {
 	existing, known := r.found[task.ref]
 	if !known || existing.Ownership == plan.Consenting || task.Uncached && !existing.IsLive {
 		if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), r.found); err != nil {
@@ -278,26 +271,25 @@ func (r *run) find(ctx context.Context, task task) (plan.Found, error) {
 	return existing, nil
 }
 
-// apply applies one child and records the write.
+// apply applies one child and records the write. Most names that the cache does not know are free,
+// so it reads the object under such a name only if the child can't be created.
 func (r *run) apply(ctx context.Context, task task) error {
-	existing, err := r.find(ctx, task)
+	if _, known := r.found[task.ref]; !known {
+		err := r.create(ctx, task)
+		if !isTaken(err) {
+			return err
+		}
+		if err := r.resolve(ctx, task, err); err != nil {
+			return err
+		}
+	}
+	existing, err := r.look(ctx, task)
 	if err != nil {
 		return err
 	}
 	switch {
-	case existing.Ownership == plan.Absent && task.CreateOnce:
-		// Not by server-side apply, which would overwrite what another replica has just generated.
-		if err := r.Client.Create(ctx, task.object, client.FieldOwner(r.manager)); err != nil {
-			return err
-		}
-		r.recordCreated(task)
-		return nil
 	case existing.Ownership == plan.Absent:
-		if err := r.write(ctx, r.manager, task.object); err != nil {
-			return err
-		}
-		r.recordCreated(task)
-		return nil
+		return r.create(ctx, task)
 	case existing.Ownership == plan.Foreign:
 		r.result.Conflicts = append(r.result.Conflicts, task.ref)
 		return nil

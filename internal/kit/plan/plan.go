@@ -101,6 +101,11 @@ type Child struct {
 	// would accept this child. It asks only while the child does not exist, so that a spec that
 	// can't be carried out leaves nothing half done.
 	DryRunFirst bool
+	// Decisive is for children whose existing object decides about the rest of the plan, such as a
+	// Deployment whose selector can't be changed. If the kind has not observed what has the child's
+	// name, and something has it, apply stops with ErrTaken. It adds that object to what was found,
+	// and the plan has to be made again.
+	Decisive bool
 	// ReclaimData takes the data of a ConfigMap from all other field managers, so that this write
 	// also removes what they added, which server-side apply alone does not do. It costs one more
 	// read and one more write.

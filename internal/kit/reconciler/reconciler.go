@@ -204,20 +204,16 @@ func (r *Reconciler[T, O, D]) reconcile(ctx context.Context, stored T, done *sta
 	if err := r.ensureFinalizer(ctx, stored, done); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // it is gone, and the watch shows that
 	}
-	run, err := r.observe(ctx, stored)
-	if err == nil {
-		err = r.decide(ctx, run)
-	}
-	if err == nil && run.err == nil {
-		err = r.act(ctx, stored, run)
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if run.err == nil {
-		if vanished, err := r.apply(ctx, stored, run); err != nil || vanished {
-			return ctrl.Result{}, err
+	run, vanished, err := r.carryOut(ctx, stored, nil)
+	for tries := 1; err == nil && errors.Is(run.err, apply.ErrTaken) && tries < maxTries; tries++ {
+		earlier := run.result.Changes
+		run, vanished, err = r.carryOut(ctx, stored, r.Children(run.observed))
+		if err == nil {
+			run.result.Changes = append(earlier, run.result.Changes...)
 		}
+	}
+	if err != nil || vanished {
+		return ctrl.Result{}, err
 	}
 	done.applied(run.result, run.err)
 	if errclass.Of(run.err) == errclass.Gone || apierrors.IsConflict(run.err) {
@@ -229,10 +225,31 @@ func (r *Reconciler[T, O, D]) reconcile(ctx context.Context, stored T, done *sta
 	return r.report(ctx, stored, run, done)
 }
 
-// observe admits the object and reads the present state. The run's error is that of admission; a
+// maxTries is how often a plan is made in one reconcile: again, if the name of a decisive child is
+// taken. No kind has more than two such children.
+const maxTries = 3
+
+// carryOut runs the steps from admission to apply. The run's error is why not all of the plan was
+// carried out; a returned error means that there is nothing to report. known are children that an
+// earlier try has read from the API server.
+func (r *Reconciler[T, O, D]) carryOut(ctx context.Context, stored T, known plan.Children) (run *run[T, O, D], vanished bool, err error) {
+	run, err = r.observe(ctx, stored, known)
+	if err == nil {
+		err = r.decide(ctx, run)
+	}
+	if err == nil && run.err == nil {
+		err = r.act(ctx, stored, run)
+	}
+	if err == nil && run.err == nil {
+		vanished, err = r.apply(ctx, stored, run)
+	}
+	return run, vanished, err
+}
+
+// observe admits the object and reads the present state, with known in addition. The run's error is that of admission; a
 // returned error means that nothing is known. The content of an object that is being deleted does
 // not matter.
-func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T) (*run[T, O, D], error) {
+func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T, known plan.Children) (*run[T, O, D], error) {
 	run := &run[T, O, D]{object: stored.DeepCopyObject().(T)}
 	_, step := trace.Start(ctx, "admit")
 	admission := r.Kind.Admit(run.object)
@@ -241,6 +258,11 @@ func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T) (*run[T, O,
 	var err error
 	run.observed, err = r.Kind.Observe(within, run.object)
 	step.End(err)
+	for ref, child := range known {
+		if err == nil && child.IsLive {
+			r.Children(run.observed)[ref] = child
+		}
+	}
 	if err != nil || stored.GetDeletionTimestamp() != nil {
 		return run, err
 	}

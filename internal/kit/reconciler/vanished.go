@@ -3,8 +3,6 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"maps"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,56 +17,36 @@ import (
 // before the object's own. Children created in between, for example the pods of a deleted app,
 // would live for a moment. An object without a status has had no children yet, and is not checked.
 // Neither is an object whose deletion is known.
-//
-// While it asks, it reads the first missing child, which apply would read next, into found.
 func (r *Reconciler[T, O, D]) hasVanished(ctx context.Context, stored T, wanted plan.Plan, found plan.Children) (bool, error) {
 	if len(stored.GetConditions()) == 0 || stored.GetDeletionTimestamp() != nil || wanted.Withhold {
 		return false, nil
 	}
-	lacking, err := r.lacking(stored, wanted, found)
-	if err != nil || lacking == nil {
+	lacks, err := r.lacksChild(stored, wanted, found)
+	if err != nil || !lacks {
 		return false, err
 	}
-	live, others := r.New(), plan.Children{}
-	var asked error
-	var reads sync.WaitGroup
-	reads.Go(func() { asked = r.Applier.Children.Live.Get(ctx, client.ObjectKeyFromObject(stored), live) })
-	if !lacking.isKnown {
-		// Apply reads it again after an error, and reports that.
-		reads.Go(func() { _ = r.Applier.Look(ctx, stored, lacking.child, others) })
-	}
-	reads.Wait()
-	if apierrors.IsNotFound(asked) {
+	live := r.New()
+	err = r.Applier.Children.Live.Get(ctx, client.ObjectKeyFromObject(stored), live)
+	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	if asked != nil {
-		return false, fmt.Errorf("checking whether %s/%s still exists: %w", stored.GetNamespace(), stored.GetName(), asked)
+	if err != nil {
+		return false, fmt.Errorf("checking whether %s/%s still exists: %w", stored.GetNamespace(), stored.GetName(), err)
 	}
-	if live.GetUID() != stored.GetUID() || live.GetDeletionTimestamp() != nil {
-		return true, nil
-	}
-	maps.Copy(found, others)
-	return false, nil
+	return live.GetUID() != stored.GetUID() || live.GetDeletionTimestamp() != nil, nil
 }
 
-// lacking is a desired child that does not exist.
-type lacking struct {
-	child plan.Child
-	// isKnown reports that the API server has said so, not only the cache.
-	isKnown bool
-}
-
-// lacking returns the first desired child that is missing; nil if none is.
-func (r *Reconciler[T, O, D]) lacking(owner T, wanted plan.Plan, found plan.Children) (*lacking, error) {
+// lacksChild reports whether a desired child is missing.
+func (r *Reconciler[T, O, D]) lacksChild(owner T, wanted plan.Plan, found plan.Children) (bool, error) {
 	for _, child := range wanted.Children {
 		ref, err := children.RefOf(child.Object, r.Applier.Children.Scheme)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		ref.Namespace = owner.GetNamespace()
 		if existing, known := found[ref]; !known || existing.Ownership == plan.Absent {
-			return &lacking{child: child, isKnown: known}, nil
+			return true, nil
 		}
 	}
-	return nil, nil
+	return false, nil
 }

@@ -43,18 +43,8 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 		return observed, err
 	}
 	observed.Children = found
-	// They may exist and be adopted: then the Deployment's selector determines everything else, and
-	// the Service may have to wait.
-	for kind, object := range map[string]plan.Object{
-		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
-		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
-	} {
-		if known, there := found[webapp.Ref(app, kind)]; there && watch.IsWhole(known.Object) {
-			continue
-		}
-		if err := k.children.FindLive(ctx, app, object, found); err != nil {
-			return observed, err
-		}
+	if err := k.observeLive(ctx, app, found); err != nil {
+		return observed, err
 	}
 	if observed.ServiceAccountMissing, err = k.isServiceAccountMissing(ctx, app); err != nil {
 		return observed, err
@@ -66,6 +56,27 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	observed.Imposed = k.imposed(ctx, app, observed.Pods)
 	observed.Events, observed.EventsUnread = k.observeEvents(ctx, webapp.Evidence(app, observed).Unexplained())
 	return observed, nil
+}
+
+// observeLive reads the Deployment and the Service from the API server where the cache does not have
+// them in full. They may exist and be adopted: then the Deployment's selector determines everything
+// else, and the Service may have to wait. A new WebApp rarely has them, and apply notices them (see
+// plan.Child.Decisive), so they are not read if nothing in the cache has the name.
+func (k kind) observeLive(ctx context.Context, app *msappsv1.WebApp, found plan.Children) error {
+	isNew := len(app.Status.Conditions) == 0
+	for kind, object := range map[string]plan.Object{
+		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
+		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
+	} {
+		known, there := found[webapp.Ref(app, kind)]
+		if there && watch.IsWhole(known.Object) || !there && isNew {
+			continue
+		}
+		if err := k.children.FindLive(ctx, app, object, found); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // possibleChildren returns all objects that a WebApp of this name can own. Those that exist, are
