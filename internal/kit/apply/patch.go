@@ -21,21 +21,22 @@ import (
 )
 
 const (
-	// patchLimit limits the time of one patch, including the wait for the cache, so that a webhook
-	// that does not answer does not delay the other patches.
+	// patchLimit limits the time of one patch, so that a webhook that does not answer does not delay
+	// the other patches.
 	patchLimit = 10 * time.Second
 	// maxPatches limits the patches of a plan that run in parallel. With more, the API server of a
 	// small cluster is not faster.
 	maxPatches = 16
 )
 
-// Patch applies patches side by side, and waits until the cache shows them: the next reconcile must
-// not start from the state before. A failed patch does not prevent the others.
+// Patch applies patches side by side. Then it waits until the cache shows them: the next reconcile
+// must not start from the state before. A failed patch does not prevent the others.
 //
 // The result says, by object, which were written, refused, or failed otherwise. failures are the
 // errors of the latter, in the order of the patches. An object that was written, but that the cache
-// does not show in time, is among both. written is called for each written object, concurrently:
-// with the index of its patch, and with the object as the cache shows it; nil if it does not.
+// does not show in time, is among both. written is called for each written object, in the order of
+// the patches, once all are sent: with the index of its patch, and with the object as the cache
+// shows it; nil if it does not.
 func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patch,
 	written func(index int, object *metav1.PartialObjectMetadata, shown plan.Object)) (result plan.Result, failures []error) {
 	objects, errs := make([]*metav1.PartialObjectMetadata, len(patches)), make([]error, len(patches))
@@ -43,14 +44,20 @@ func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patc
 	group.SetLimit(maxPatches)
 	for i := range patches {
 		group.Go(func() error {
-			var shown plan.Object
-			if objects[i], shown, errs[i] = a.patch(ctx, manager, &patches[i]); objects[i] != nil {
-				written(i, objects[i], shown)
-			}
+			objects[i], errs[i] = a.patch(ctx, manager, &patches[i])
 			return nil
 		})
 	}
 	_ = group.Wait() // each failure is in errs
+	within, cancel := context.WithTimeout(ctx, children.AwaitLimit)
+	defer cancel()
+	for i, object := range objects {
+		if object != nil {
+			var shown plan.Object
+			shown, errs[i] = a.shown(within, &patches[i], object.GetResourceVersion())
+			written(i, object, shown)
+		}
+	}
 	result.Unwritten = map[plan.Ref]string{}
 	for i := range patches {
 		ref, err := patches[i].Ref, errs[i]
@@ -99,39 +106,56 @@ func isNoAnswer(err error) bool {
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
-// patch applies one patch. It returns the written object, also if the cache then lags, and the
-// object that the cache shows. An object that is gone or was replaced needs no patch; the watch
-// reports it.
-func (a *Applier) patch(ctx context.Context, manager string, patch *plan.Patch) (*metav1.PartialObjectMetadata, plan.Object, error) {
+// patch applies one patch and returns the written object. An object that is gone or was replaced
+// needs no patch; the watch reports it.
+func (a *Applier) patch(ctx context.Context, manager string, patch *plan.Patch) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
-	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
-	known, err := a.Children.Scheme.New(kind)
-	if err != nil {
-		return nil, nil, fmt.Errorf("finding the kind of an object: %w", err)
+	if _, err := a.emptyOf(patch); err != nil {
+		return nil, err
 	}
-	cached, isObject := known.(plan.Object)
-	if !isObject {
-		return nil, nil, fmt.Errorf("%s is not the kind of an object", kind)
-	}
-	cached.SetNamespace(patch.Ref.Namespace)
-	cached.SetName(patch.Ref.Name)
 	form, body, err := patch.Body()
 	if err != nil {
-		return nil, nil, fmt.Errorf("composing the patch: %w", err)
+		return nil, fmt.Errorf("composing the patch: %w", err)
 	}
 	written := metadataOf(patch.Ref, patch.APIVersion, patch.UID)
 	err = a.Client.Patch(ctx, written, client.RawPatch(form, body), client.FieldOwner(manager))
 	switch {
 	case apierrors.IsNotFound(err), isOtherObject(err):
-		return nil, nil, nil
+		return nil, nil
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	}
-	if err := children.Await(ctx, a.Children.Cached, cached, written.GetResourceVersion()); err != nil {
-		return written, nil, err
+	return written, nil
+}
+
+// shown returns a patched object as the cache shows it, at least in the version that was written.
+func (a *Applier) shown(ctx context.Context, patch *plan.Patch, version string) (plan.Object, error) {
+	cached, err := a.emptyOf(patch)
+	if err == nil {
+		err = children.Await(ctx, a.Children.Cached, cached, version)
 	}
-	return written, cached, nil
+	if err != nil {
+		return nil, err
+	}
+	return cached, nil
+}
+
+// emptyOf returns an empty object with the kind and name of the patched one. It fails for a kind
+// that could not be awaited, because the cache does not know it.
+func (a *Applier) emptyOf(patch *plan.Patch) (plan.Object, error) {
+	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
+	known, err := a.Children.Scheme.New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("finding the kind of an object: %w", err)
+	}
+	object, isObject := known.(plan.Object)
+	if !isObject {
+		return nil, fmt.Errorf("%s is not the kind of an object", kind)
+	}
+	object.SetNamespace(patch.Ref.Namespace)
+	object.SetName(patch.Ref.Name)
+	return object, nil
 }
 
 // metadataOf returns what writes and events need of an object.
