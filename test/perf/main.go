@@ -64,6 +64,7 @@ var parts = []struct {
 	{"policy", (*bench).policy},
 	{"panic", (*bench).panicking},
 	{"config", (*bench).configuration},
+	{"fanout", (*bench).fanOutBesideOthers},
 	{"sources", (*bench).sources},
 	{"injection", (*bench).injection},
 	{"databases", (*bench).databases},
