@@ -142,7 +142,7 @@ func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) 
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
 	g.Expect(gone(app, &autoscalingv2.HorizontalPodAutoscaler{})(t.Context())).To(gomega.Succeed())
 	g.Expect(gone(app, &networkingv1.Ingress{})(t.Context())).To(gomega.Succeed())
-	for _, call := range manager.Requests.Since(0, app.Namespace+"/deployments", app.Namespace+"/services/") {
+	for _, call := range manager.Requests.Done(0, app.Namespace+"/deployments", app.Namespace+"/services/") {
 		if !strings.HasPrefix(call, "GET ") {
 			t.Errorf("wrote: %s", call)
 		}
