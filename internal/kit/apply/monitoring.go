@@ -9,11 +9,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 )
 
-// fielder is what lists the fields of an object, such as a managedfields.TypeConverter.
-type fielder interface {
-	ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error)
-}
-
 // newMonitoring returns the fielder for ServiceMonitors. Their definition says what is one value:
 // each list, and a selector. If that of a cluster says something else, each reconcile applies the
 // ServiceMonitor once more, which changes nothing.

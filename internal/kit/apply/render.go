@@ -26,8 +26,9 @@ import (
 
 // renderer converts a typed object to what is sent, and reports whether it must be sent.
 type renderer struct {
-	scheme  *runtime.Scheme
-	builtin managedfields.TypeConverter
+	scheme *runtime.Scheme
+	// builtin is for Kubernetes' own kinds.
+	builtin fielder
 	gateway managedfields.TypeConverter
 	// monitoring is for the Prometheus Operator's API.
 	monitoring fielder
@@ -52,7 +53,7 @@ func (r renderer) fielderOf(kind schema.GroupVersionKind) fielder {
 func newRenderer(scheme *runtime.Scheme) renderer {
 	return renderer{
 		scheme:     scheme,
-		builtin:    clientconfigurations.NewTypeConverter(scheme),
+		builtin:    inBackground(func() fielder { return clientconfigurations.NewTypeConverter(scheme) }),
 		gateway:    gatewayconfigurations.NewTypeConverter(scheme),
 		monitoring: newMonitoring(),
 	}
