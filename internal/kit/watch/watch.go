@@ -78,6 +78,12 @@ func ContentChanged() predicate.Predicate {
 	}}
 }
 
+// NotInitial passes all events but those of objects that exist when a controller starts. It is for
+// what belongs to an object whose own watch brings that object then.
+func NotInitial() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(created event.CreateEvent) bool { return !created.IsInInitialList }}
+}
+
 // SpecChanged passes updates of spec or labels, which users make, of one of our own kinds. Our own
 // status writes do not pass.
 func SpecChanged() predicate.Predicate {

@@ -102,3 +102,14 @@ func TestDefaultKeepsOursOnly(t *testing.T) {
 		})
 	}
 }
+
+func TestNotInitial(t *testing.T) {
+	for _, initial := range []bool{true, false} {
+		if got := NotInitial().Create(event.CreateEvent{Object: &corev1.Pod{}, IsInInitialList: initial}); got == initial {
+			t.Errorf("in the initial list %t: passed %t", initial, got)
+		}
+	}
+	if !NotInitial().Update(event.UpdateEvent{}) || !NotInitial().Delete(event.DeleteEvent{}) {
+		t.Error("a change does not pass")
+	}
+}

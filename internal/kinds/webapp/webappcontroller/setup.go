@@ -203,7 +203,7 @@ func owned() []client.Object {
 
 func build(in registration.Input, r reconcile.Reconciler, uses []optionalapi.Child[*msappsv1.WebApp]) (controller.Controller, error) {
 	cached := in.Manager.GetClient()
-	changed := builder.WithPredicates(watch.ContentChanged())
+	changed := builder.WithPredicates(watch.ContentChanged(), watch.NotInitial())
 	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(webapp.Controller).
 		For(&msappsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
