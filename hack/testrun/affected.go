@@ -76,15 +76,55 @@ func affected(root string, modules [][]listed, files []string) ([]testPackage, e
 			if err != nil {
 				return nil, fmt.Errorf("naming the packages of %s: %w", module, err)
 			}
-			touched, err := touchedTests(filepath.Join(root, folder), nil)
+			forms, err := testedForms(filepath.Join(root, folder))
 			if err != nil {
 				return nil, err
 			}
-			found = append(found, testPackage{directory: filepath.Join(root, module), at: "./" + filepath.ToSlash(at), tags: touched.tags})
+			for _, tags := range forms {
+				found = append(found, testPackage{directory: filepath.Join(root, module), at: "./" + filepath.ToSlash(at), tags: tags})
+			}
 		}
 	}
 	return found, nil
 }
+
+// testedForms returns the build tags with which the tests of a folder run: none, if it has tests
+// without a tag or no tests at all, and those of the others, such as [] and [instances].
+func testedForms(folder string) ([][]string, error) {
+	names, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the tests in %s: %w", folder, err)
+	}
+	var forms [][]string
+	for _, name := range names {
+		tags, err := tagsOfFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the tests in %s: %w", folder, err)
+		}
+		forms = append(forms, tags)
+	}
+	slices.SortFunc(forms, slices.Compare)
+	forms = slices.CompactFunc(forms, slices.Equal)
+	if len(forms) == 0 {
+		return [][]string{nil}, nil
+	}
+	return forms, nil
+}
+
+// tagsOfFile returns the build tags that a file requires, sorted, without those of platforms.
+func tagsOfFile(name string) ([]string, error) {
+	// Only the comments above the package clause.
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		return nil, err
+	}
+	tags := slices.DeleteFunc(tagsOf(file), func(tag string) bool { return slices.Contains(platforms, tag) })
+	slices.Sort(tags)
+	return slices.Compact(tags), nil
+}
+
+// platforms are build tags that the go command sets itself: they choose no tests.
+var platforms = []string{"linux", "darwin", "windows", "unix", "amd64", "arm64", "cgo"}
 
 // sources returns the modules of the repository that have Go code, and all build tags that the code
 // has.
@@ -107,12 +147,11 @@ func sources(root string) (modules, tags []string, err error) {
 			return err
 		}
 		modules = append(modules, module)
-		// Only the comments above the package clause.
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
+		required, err := tagsOfFile(name)
 		if err != nil {
 			return err
 		}
-		tags = append(tags, tagsOf(file)...)
+		tags = append(tags, required...)
 		return nil
 	})
 	if err != nil {

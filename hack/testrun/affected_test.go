@@ -21,6 +21,8 @@ var repositoryOf = map[string]string{
 	"tests/tests_test.go":      "package tests_test\n\nimport _ \"m/base\"\n",
 	"tests/testdata/x.yaml":    "a: 1\n",
 	"tagged/tagged_test.go":    "//go:build e2e\n\npackage tagged\n\nimport _ \"m/over\"\n",
+	"mixed/mixed_test.go":      "package mixed\n\nimport _ \"m/over\"\n",
+	"mixed/server_test.go":     "//go:build linux && instances\n\npackage mixed\n",
 	"alone/alone.go":           "package alone\n",
 	"embeds/embeds.go":         "package embeds\n\nimport _ \"embed\"\n\n//go:embed files/*.yaml\nvar F string\n",
 	"embeds/files/f.yaml":      "f: 1\n",
@@ -42,20 +44,21 @@ func TestAffected(t *testing.T) {
 		t.Fatal(err)
 	}
 	for changed, want := range map[string]string{
-		"base/base.go":          "all base over tagged(e2e) tests top",
+		"base/base.go":          "all base mixed mixed(instances) over tagged(e2e) tests top",
 		"base/base_test.go":     "all base",
-		"base/gone.go":          "all base over tagged(e2e) tests top",
-		"over/over.go":          "all over tagged(e2e) top",
+		"base/gone.go":          "all base mixed mixed(instances) over tagged(e2e) tests top",
+		"over/over.go":          "all mixed mixed(instances) over tagged(e2e) top",
 		"alone/alone.go":        "all alone",
 		"tests/tests_test.go":   "all tests",
 		"tests/testdata/x.yaml": "all tests",
 		"tagged/tagged_test.go": "all tagged(e2e)",
+		"mixed/server_test.go":  "all mixed mixed(instances)",
 		"embeds/files/f.yaml":   "all embeds user",
 		// Not embedded, but the tests may read it.
 		"embeds/files/unknown.txt": "all embeds",
 		"config/sample.yaml":       "all globs reader tools/t",
 		"README.md":                "all",
-		"go.mod":                   "all alone base embeds globs over reader tagged(e2e) tests top user",
+		"go.mod":                   "all alone base embeds globs mixed mixed(instances) over reader tagged(e2e) tests top user",
 		"tools/go.mod":             "all tools/t",
 		"tools/t/t.go":             "all tools/t",
 	} {

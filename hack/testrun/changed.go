@@ -102,18 +102,18 @@ func changedTests(ctx context.Context, root, base string) ([]testPackage, error)
 		if err != nil {
 			return nil, err
 		}
-		if len(touched.tests) == 0 {
-			continue
-		}
-		if touched.directory, err = moduleOf(root, filepath.Join(root, folder)); err != nil {
-			return nil, err
-		}
-		at, err := filepath.Rel(touched.directory, filepath.Join(root, folder))
+		directory, err := moduleOf(root, filepath.Join(root, folder))
 		if err != nil {
 			return nil, err
 		}
-		touched.at = "./" + filepath.ToSlash(at)
-		found = append(found, touched)
+		at, err := filepath.Rel(directory, filepath.Join(root, folder))
+		if err != nil {
+			return nil, err
+		}
+		for _, form := range touched {
+			form.directory, form.at = directory, "./"+filepath.ToSlash(at)
+			found = append(found, form)
+		}
 	}
 	return found, nil
 }
@@ -156,38 +156,51 @@ type declared struct {
 	isTest  bool
 	uses    map[string]bool
 	changed bool
+	// tags are the build tags of the file.
+	tags []string
 }
 
-// touchedTests returns the tests in a folder that use changed lines of its test files, and the
-// build tags of those files.
-func touchedTests(folder string, changed map[string][]lineRange) (testPackage, error) {
+// touchedTests returns the tests in a folder that use changed lines of its test files, one value
+// for each set of build tags that the tests need.
+func touchedTests(folder string, changed map[string][]lineRange) ([]testPackage, error) {
 	names, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil {
-		return testPackage{}, fmt.Errorf("listing the tests in %s: %w", folder, err)
+		return nil, fmt.Errorf("listing the tests in %s: %w", folder, err)
 	}
 	var all []declared
-	var touched testPackage
 	for _, name := range names {
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
 		if err != nil {
-			return testPackage{}, fmt.Errorf("reading the tests in %s: %w", folder, err)
+			return nil, fmt.Errorf("reading the tests in %s: %w", folder, err)
 		}
-		touched.tags = append(touched.tags, tagsOf(file)...)
+		tags, err := tagsOfFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the tests in %s: %w", folder, err)
+		}
 		for _, declaration := range file.Decls {
-			all = append(all, declarations(files, declaration, changed[filepath.Base(name)])...)
+			for _, d := range declarations(files, declaration, changed[filepath.Base(name)]) {
+				d.tags = tags
+				all = append(all, d)
+			}
 		}
 	}
-	for _, test := range spread(all) {
-		if test.isTest && test.changed {
-			touched.tests = append(touched.tests, test.name)
+	all = slices.DeleteFunc(spread(all), func(d declared) bool { return !d.isTest || !d.changed })
+	var forms []testPackage
+	for _, test := range all {
+		at := slices.IndexFunc(forms, func(p testPackage) bool { return slices.Equal(p.tags, test.tags) })
+		if at < 0 {
+			at = len(forms)
+			forms = append(forms, testPackage{tags: test.tags})
 		}
+		forms[at].tests = append(forms[at].tests, test.name)
 	}
-	slices.Sort(touched.tests)
-	touched.tests = slices.Compact(touched.tests) // TestX of a package, and of the one of its external tests
-	slices.Sort(touched.tags)
-	touched.tags = slices.Compact(touched.tags)
-	return touched, nil
+	slices.SortFunc(forms, func(a, b testPackage) int { return slices.Compare(a.tags, b.tags) })
+	for i := range forms {
+		slices.Sort(forms[i].tests)
+		forms[i].tests = slices.Compact(forms[i].tests) // TestX of a package, and of the one of its external tests
+	}
+	return forms, nil
 }
 
 // declarations returns what one declaration declares.
@@ -265,12 +278,23 @@ func tagsOf(file *ast.File) (tags []string) {
 				continue
 			}
 			if expression, err := constraint.Parse(comment.Text); err == nil {
-				expression.Eval(func(tag string) bool { tags = append(tags, tag); return true })
-				if _, negated := expression.(*constraint.NotExpr); negated {
-					tags = nil
-				}
+				tags = append(tags, positive(expression)...)
 			}
 		}
 	}
 	return tags
+}
+
+// positive returns the tags of a build constraint that are not negated.
+func positive(expression constraint.Expr) []string {
+	switch expression := expression.(type) {
+	case *constraint.TagExpr:
+		return []string{expression.Tag}
+	case *constraint.AndExpr:
+		return append(positive(expression.X), positive(expression.Y)...)
+	case *constraint.OrExpr:
+		return append(positive(expression.X), positive(expression.Y)...)
+	default:
+		return nil
+	}
 }

@@ -106,6 +106,10 @@ func TestChangedTests(t *testing.T) {
 		"a file less": {map[string]string{"p/p_test.go": ""}, nil},
 		"a test with a build tag": {map[string]string{"e/e_test.go": "//go:build e2e\n\npackage e\n\nfunc TestE(t *testing.T) {}\n"},
 			[]string{". ./e TestE e2e"}},
+		"a package with and without a build tag": {map[string]string{
+			"p/new_test.go":    "package p\n\nfunc TestNew(t *testing.T) { _ = limited() }\n",
+			"p/server_test.go": "//go:build instances\n\npackage p\n\nfunc TestServer(t *testing.T) { _ = limited() }\n",
+		}, []string{". ./p TestNew", ". ./p TestServer instances"}},
 		"a test in another module": {map[string]string{"tools/q/q_test.go": "package q\n\nfunc TestQ(t *testing.T) {}\n"},
 			[]string{"tools ./q TestQ"}},
 		"a test in a testdata":       {map[string]string{"p/testdata/q_test.go": "package q\n\nfunc TestQ(t *testing.T) {}\n"}, nil},

@@ -57,7 +57,7 @@ var layers = []layer{
 	{name: "integration", lane: hostLane, budget: 6 * time.Minute, prepare: assets(), runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 4 * time.Minute, prepare: assets(), runs: commands(faults()...)},
 	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, atOnce: 2,
-		runs: commands(simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms"))},
+		runs: commands(databasesHere()...)},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
@@ -97,6 +97,11 @@ var layers = []layer{
 		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
 }
 
+// named returns the layer of that name, which must be there.
+func named(name string) layer {
+	return layers[slices.IndexFunc(layers, func(l layer) bool { return l.name == name })]
+}
+
 // compat runs the integration tests on an older Kubernetes. It runs on request, because another
 // Kubernetes takes minutes to compile.
 func compat(minor string) layer {
@@ -120,9 +125,11 @@ func pureTests(ctx context.Context) ([]goTest, error) {
 	return append(withManyCases(others, changedKind(ctx)), goTest{directory: ".", race: true, arguments: racing}), nil
 }
 
-// withManyCases returns the tests of packages. Those of an area try many cases.
-func withManyCases(packages []string, of area) []goTest {
-	few := slices.DeleteFunc(slices.Clone(packages), of.contains)
+// withManyCases returns the tests of packages. Those of the areas try many cases.
+func withManyCases(packages []string, of []area) []goTest {
+	few := slices.DeleteFunc(slices.Clone(packages), func(at string) bool {
+		return slices.ContainsFunc(of, func(a area) bool { return a.contains(at) })
+	})
 	tests := []goTest{{directory: ".", arguments: few}}
 	if len(few) < len(packages) {
 		many := slices.DeleteFunc(slices.Clone(packages), func(at string) bool { return slices.Contains(few, at) })
@@ -151,6 +158,11 @@ func faults(options ...string) []goTest {
 // runs in the pure layer, would make it ten times as slow.
 func simulation(options ...string) goTest {
 	return goTest{directory: ".", arguments: append([]string{"-timeout", "60m", "./test/simulation/", "-args"}, options...)}
+}
+
+// databasesHere returns the tests of databases that need no cluster.
+func databasesHere() []goTest {
+	return []goTest{simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms")}
 }
 
 // realServers returns the databases on this machine, to which faults happen. They mostly wait.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,21 +32,21 @@ func since(ctx context.Context) (string, error) {
 	return "HEAD~1", nil
 }
 
-// changedKind returns the only area that has changed since main; none if several have, or if the
-// history is not there to say so.
-func changedKind(ctx context.Context) area {
+// changedKind returns the area that has changed since main, or the two that share what has changed;
+// none if more have, or if the history is not there to say so.
+func changedKind(ctx context.Context) []area {
 	base, err := since(ctx)
 	if err != nil {
-		return area{}
+		return nil
 	}
 	files, err := changedFiles(ctx, ".", base)
 	if err != nil {
-		return area{}
+		return nil
 	}
-	if of := touched(files); !of.all && len(of.areas) == 1 {
-		return of.areas[0]
+	if of := touched(files); !of.all && len(of.areas) <= 2 {
+		return of.areas
 	}
-	return area{}
+	return nil
 }
 
 // quick returns vet for all build tags, and the pure tests of changed packages, without those that
@@ -54,7 +56,7 @@ func quick(ctx context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	folders, err := changedFolders(ctx, base)
+	files, err := changedFiles(ctx, ".", base)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +64,7 @@ func quick(ctx context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
+	folders := foldersOf(files)
 	changed := func(packages []string) []string {
 		return slices.DeleteFunc(packages, func(at string) bool { return !slices.Contains(folders, strings.TrimPrefix(at, "./")) })
 	}
@@ -72,32 +75,58 @@ func quick(ctx context.Context) ([]layer, error) {
 	if racing = changed(racing); len(racing) > 0 {
 		tests = append(tests, goTest{directory: ".", race: true, arguments: racing})
 	}
-	vet := layer{name: "vet", lane: hostLane, budget: time.Minute, prepare: vetAll}
+	vets, err := vetting(".", files)
+	if err != nil {
+		return nil, err
+	}
+	vet := layer{name: "vet", lane: hostLane, budget: time.Minute, prepare: vetAll(vets)}
 	if len(tests) == 0 {
 		return []layer{vet}, nil
 	}
 	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, runs: commands(tests...)}}, nil
 }
 
-// changedFolders returns the folders with changed files, relative to the repository.
-func changedFolders(ctx context.Context, base string) ([]string, error) {
-	files, err := changedFiles(ctx, ".", base)
-	if err != nil {
-		return nil, err
-	}
+// foldersOf returns the folders of files.
+func foldersOf(files []string) []string {
 	var folders []string
 	for _, file := range files {
 		folders = append(folders, filepath.Dir(file))
 	}
 	slices.Sort(folders)
-	return slices.Compact(folders), nil
+	return slices.Compact(folders)
 }
 
-// vetAll vets the product with every build tag.
-func vetAll(ctx context.Context, log *step.Log) ([]string, error) {
-	vet := goTest{}.command(ctx, nil)
-	vet.Args = []string{"go", "vet", "-tags", "e2e", "./..."}
-	return nil, log.Do(ctx, "vetting the code behind all build tags", vet)
+// vetting returns the arguments of go vet for the product, and for other modules with changed
+// files, by module. All build tags that the code has are set at once.
+func vetting(root string, files []string) (map[string][]string, error) {
+	modules, tags, err := sources(root)
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{"vet", "./..."}
+	if len(tags) > 0 {
+		arguments = []string{"vet", "-tags", strings.Join(tags, ","), "./..."}
+	}
+	vets := map[string][]string{}
+	for _, module := range modules {
+		if module == "." || slices.ContainsFunc(files, func(file string) bool { return isBelow(file, module) }) {
+			vets[module] = arguments
+		}
+	}
+	return vets, nil
+}
+
+// vetAll runs go vet in modules, with these arguments.
+func vetAll(vets map[string][]string) func(context.Context, *step.Log) ([]string, error) {
+	return func(ctx context.Context, log *step.Log) ([]string, error) {
+		var problems []error
+		for _, module := range slices.Sorted(maps.Keys(vets)) {
+			vet := goTest{directory: module}.command(ctx, nil)
+			vet.Args = append([]string{"go"}, vets[module]...)
+			problems = append(problems, log.Do(ctx, "go "+strings.Join(vets[module], " ")+" in "+module, vet))
+		}
+		return nil, errors.Join(problems...)
+	}
 }
 
 // affectedLayers returns the tests that a change since main can affect.
@@ -117,63 +146,99 @@ func affectedLayers(ctx context.Context) ([]layer, error) {
 	return layersFor(packages, touched(files))
 }
 
-// layersFor returns the layers, limited to some packages and, for tests that run programs, to a
-// scope.
+// need is what the tests of a package need.
+type need string
+
+const (
+	needsNothing need = "nothing but Go"
+	// needsModule is another module: its tests prepare what they need.
+	needsModule    need = "another module"
+	needsAPIServer need = "an API server"
+	needsDatabase  need = "a database server"
+	needsCluster   need = "a cluster"
+)
+
+// needOf returns what the tests of a package need. TestNeeds fails if it is wrong.
+func needOf(p testPackage) need {
+	at := strings.TrimPrefix(p.at, "./")
+	switch {
+	case slices.Contains(p.tags, "e2e"):
+		return needsCluster
+	case filepath.Clean(p.directory) != ".":
+		return needsModule
+	case slices.Contains(p.tags, "instances"), at == "test/instances":
+		return needsDatabase
+	case slices.Contains([]string{"test/faults", "test/integration", "test/served"}, at):
+		return needsAPIServer
+	default:
+		return needsNothing
+	}
+}
+
+// layersFor returns the layers, limited to some packages and, for tests that run whole programs, to
+// a scope.
 func layersFor(packages []testPackage, of scope) ([]layer, error) {
-	var pureCommands, toolCommands []goTest
+	chosen := map[string][]goTest{}
 	for _, p := range packages {
-		at := strings.TrimPrefix(p.at, "./")
-		switch {
-		case len(p.tags) > 0, at == "test/faults", at == "test/integration", at == "test/served":
-			// The scope decides about those: they import the whole program.
-		case filepath.Clean(p.directory) != ".":
-			toolCommands = append(toolCommands, p.command())
-		default:
+		switch at := strings.TrimPrefix(p.at, "./"); needOf(p) {
+		case needsNothing:
 			command := p.command()
 			command.race = slices.Contains(concurrent, at)
-			pureCommands = append(pureCommands, command)
+			chosen["pure"] = append(chosen["pure"], command)
+		case needsModule:
+			chosen["tools"] = append(chosen["tools"], p.command())
+		case needsDatabase:
+			// Of the databases the scope decides: they import the whole manager.
+			if len(p.tags) > 0 {
+				chosen[instancesLayer] = append(chosen[instancesLayer], p.command("-timeout", "20m"))
+			}
+		case needsAPIServer, needsCluster:
+			// The scope decides.
 		}
 	}
-	var chosen []layer
-	add := func(name string, tests []goTest) {
-		if len(tests) == 0 {
-			return
-		}
-		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
-		narrowed := layers[at]
-		narrowed.runs = commands(tests...)
-		chosen = append(chosen, narrowed)
-	}
-	add("pure", pureCommands)
-	add("tools", toolCommands)
-	tests, err := integrationFor(of)
-	if err != nil {
+	var err error
+	if chosen[integrationLayer], err = integrationFor(of); err != nil {
 		return nil, err
 	}
-	add("integration", tests)
-	if tests := of.faults(); len(tests) > 0 {
-		add("faults", tests)
+	chosen[faultsLayer] = of.faults()
+	if of.whole(instancesLayer) {
+		chosen[instancesLayer] = append(databasesHere(), chosen[instancesLayer]...)
 	}
-	if tests := of.endToEnd(); len(tests) > 0 {
-		add("testbed", []goTest{testbedTest("^TestUp$")})
-		add("e2e", tests)
-		add("testbed-down", []goTest{testbedTest("^TestDown$")})
+	chosen[endToEndLayer] = of.endToEnd()
+	if of.whole(databasesLayer) {
+		chosen[databasesLayer] = databaseFaults("-skip", "TestVersions")
 	}
-	return chosen, nil
+	if len(chosen[endToEndLayer])+len(chosen[databasesLayer]) > 0 {
+		chosen["testbed"], chosen["testbed-down"] = []goTest{testbedTest("^TestUp$")}, []goTest{testbedTest("^TestDown$")}
+	}
+	var narrowed []layer
+	for _, name := range []string{"pure", "tools", integrationLayer, faultsLayer, instancesLayer, "testbed", endToEndLayer, databasesLayer,
+		"testbed-down"} {
+		if len(chosen[name]) > 0 {
+			l := named(name)
+			l.runs = commands(chosen[name]...)
+			narrowed = append(narrowed, l)
+		}
+	}
+	return narrowed, nil
 }
 
 // integrationFor returns the integration tests in scope.
 func integrationFor(of scope) ([]goTest, error) {
-	if of.isEmpty() {
-		return nil, nil
+	all := testPackage{directory: ".", at: "./test/integration"}
+	var tests []goTest
+	if of.whole(integrationLayer) {
+		tests = append(tests, all.command("-timeout", "15m"))
+	} else {
+		names, err := of.integration("test/integration")
+		if err != nil {
+			return nil, err
+		}
+		if all.tests = names; len(names) > 0 {
+			tests = append(tests, all.command("-timeout", "15m"))
+		}
 	}
-	names, err := of.integration("test/integration")
-	if err != nil {
-		return nil, err
-	}
-	all := testPackage{directory: ".", at: "./test/integration", tests: names}
-	tests := []goTest{all.command("-timeout", "15m")}
-	if of.served() {
+	if of.whole(servedTests) {
 		tests = append(tests, goTest{directory: ".", arguments: []string{"-timeout", "15m", "./test/served"}})
 	}
 	return tests, nil
@@ -193,20 +258,35 @@ func flake(ctx context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tests []goTest
+	return flakeLayers(packages), nil
+}
+
+// flakeLayers returns the layer that repeats tests, and one for those that need a database server.
+func flakeLayers(packages []testPackage) []layer {
+	var tests, databases []goTest
 	for _, p := range packages {
-		if len(p.tags) > 0 {
-			continue
-		}
 		command := p.command("-count="+flakeRuns, "-timeout", "60m")
-		command.race = filepath.Clean(p.directory) == "."
-		tests = append(tests, command)
+		switch needOf(p) {
+		case needsCluster:
+		case needsDatabase:
+			databases = append(databases, command)
+		case needsModule:
+			tests = append(tests, command)
+		case needsNothing, needsAPIServer:
+			command.race = true
+			tests = append(tests, command)
+		}
 	}
-	if len(tests) == 0 {
-		return nil, nil
+	var chosen []layer
+	if len(tests) > 0 {
+		chosen = append(chosen, layer{name: "flake", lane: hostLane, budget: 20 * time.Minute, prepare: both(assets(), prometheus),
+			runs: commands(tests...), load: true})
 	}
-	return []layer{{name: "flake", lane: hostLane, budget: 20 * time.Minute, prepare: both(assets(), prometheus), runs: commands(tests...),
-		load: true}}, nil
+	if len(databases) > 0 {
+		chosen = append(chosen, layer{name: "flake-instances", lane: hostLane, budget: 60 * time.Minute, prepare: instances,
+			runs: commands(databases...), load: true})
+	}
+	return chosen
 }
 
 // fuzzTime is how long `make nightly` fuzzes each target.
@@ -241,8 +321,7 @@ func nightly(context.Context) ([]layer, error) {
 	}
 	for _, name := range []string{"faults-whole", "instances-whole", "faults-instances", "postgresql", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage",
 		"databases", "databases-versions", "faults-databases", "testbed-down"} {
-		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
-		chosen = append(chosen, layers[at])
+		chosen = append(chosen, named(name))
 	}
 	return chosen, nil
 }

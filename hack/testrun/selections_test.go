@@ -1,0 +1,147 @@
+package main
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// signsOf are environment variables that only tests with these needs read.
+var signsOf = map[string]need{
+	"MAINSTAY_POSTGRESQL_ROOT": needsDatabase,
+	"testenv.Start(":           needsAPIServer,
+}
+
+// TestNeeds: what the tests of each folder need is what their code asks for.
+func TestNeeds(t *testing.T) {
+	found := map[need]int{}
+	err := filepath.WalkDir(repository, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			return nil
+		}
+		if isSkipped(entry.Name()) && name != repository {
+			return filepath.SkipDir
+		}
+		at, err := filepath.Rel(repository, name)
+		if err != nil || !isBelow(at, "test") && !isBelow(at, "internal") {
+			return err
+		}
+		forms, err := testedForms(name)
+		if err != nil {
+			return err
+		}
+		for _, tags := range forms {
+			wanted := signOf(t, name, tags)
+			found[wanted]++
+			got := needOf(testPackage{directory: ".", at: "./" + filepath.ToSlash(at), tags: tags})
+			if wanted != needsNothing && got != needsCluster && got != wanted || wanted == needsNothing && got == needsDatabase {
+				t.Errorf("%s with the tags %v needs %s, but gets %s", at, tags, wanted, got)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found[needsDatabase] != 2 || found[needsAPIServer] < 3 {
+		t.Errorf("found %v: a sign is wrong", found)
+	}
+}
+
+// signOf returns the need that the code of a folder shows, if it has tests with these tags.
+func signOf(t *testing.T, folder string, tags []string) need {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, hasTests := needsNothing, false
+	for _, name := range names {
+		required, err := tagsOfFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(required) > 0 && !slices.Equal(required, tags) {
+			continue
+		}
+		hasTests = hasTests || strings.HasSuffix(name, "_test.go")
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for sign, of := range signsOf {
+			if strings.Contains(string(content), sign) && shown != needsDatabase {
+				shown = of
+			}
+		}
+	}
+	if !hasTests {
+		return needsNothing
+	}
+	return shown
+}
+
+// TestVetting: the product is vetted with every build tag that the code of any module has, and so
+// are modules with changed files.
+func TestVetting(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{
+		"go.mod": "module m\n", "a/a.go": "package a\n", "a/a_test.go": "//go:build one && !three\n\npackage a\n",
+		"a/a_linux.go": "//go:build linux\n\npackage a\n", "a/zz.go": "//go:build !generated\n\npackage a\n",
+		"tools/go.mod": "module tools\n", "tools/t_test.go": "//go:build two\n\npackage t\n", "other/go.mod": "module other\n", "other/o.go": "package o\n",
+	})
+	vets, err := vetting(root, []string{"other/o.go", "a/a.go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(vets)); !slices.Equal(got, []string{".", "other"}) {
+		t.Errorf("vets %v", got)
+	}
+	if diff := cmp.Diff([]string{"vet", "-tags", "one,two", "./..."}, vets["."]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestVettingHere: every build tag of a test in this repository is vetted.
+func TestVettingHere(t *testing.T) {
+	vets, err := vetting(repository, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := strings.Join(vets["."], " ")
+	if arguments != "vet -tags e2e,instances ./..." {
+		t.Errorf("runs go %s: if a build tag is new, is there a layer that runs its tests?", arguments)
+	}
+}
+
+// TestFlakeLayers: each test with what it needs; those on a cluster can't be repeated.
+func TestFlakeLayers(t *testing.T) {
+	got := described(t, flakeLayers([]testPackage{
+		{directory: ".", at: "./internal/policy", tests: []string{"TestA"}},
+		{directory: "tools/image", at: ".", tests: []string{"TestB"}},
+		{directory: ".", at: "./test/e2e", tags: []string{"e2e"}, tests: []string{"TestC"}},
+		{directory: ".", at: "./internal/postgres/server", tags: []string{"instances"}, tests: []string{"TestD"}},
+		{directory: ".", at: "./test/instances", tests: []string{"TestE"}},
+	}))
+	want := `flake -count=20 -timeout 60m -run ^(TestA)$ ./internal/policy (race)
+flake -count=20 -timeout 60m -run ^(TestB)$ .
+flake-instances -count=20 -timeout 60m -tags instances -run ^(TestD)$ ./internal/postgres/server
+flake-instances -count=20 -timeout 60m -run ^(TestE)$ ./test/instances`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, l := range flakeLayers([]testPackage{{directory: ".", at: "./test/instances", tests: []string{"TestE"}}}) {
+		if l.prepare == nil || !l.load {
+			t.Errorf("%s has no server, or no load", l.name)
+		}
+	}
+}
