@@ -223,6 +223,10 @@ flake: ## run the tests that you changed since main 20 times, beside two busy lo
 nightly: ## run what `make test` has no time for: every fault, race detector and new seeds everywhere, fuzzing, load (some hours)
 	go run ./hack/testrun nightly
 
+.PHONY: nightly-databases
+nightly-databases: ## the same of databases: their faults again and again, and every PostgreSQL (some hours)
+	go run ./hack/testrun nightly-databases
+
 .PHONY: test-pure
 test-pure: ## run the tests that need nothing but Go
 	go run ./hack/testrun pure

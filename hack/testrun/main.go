@@ -7,7 +7,8 @@
 //	testrun quick      vet, and the pure tests, of what changed since main
 //	testrun affected   what a change since main can affect
 //	testrun flake      the changed tests, 20 times, under load
-//	testrun nightly    everything, long
+//	testrun nightly    what takes too long for a change
+//	testrun nightly-databases  the same of databases
 package main
 
 import (

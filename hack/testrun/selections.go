@@ -15,7 +15,8 @@ import (
 
 // selections choose layers, and tests of them. `make test` is never one of them.
 var selections = map[string]func(context.Context) ([]layer, error){
-	"quick": quick, "affected": affectedLayers, "flake": flake, "nightly": nightly,
+	"quick": quick, "affected": affectedLayers, "flake": flake,
+	"nightly": nightly, "nightly-databases": nightlyDatabases,
 }
 
 // since returns the commit that a change is compared with: the merge base with main or, on main
@@ -292,18 +293,17 @@ func flakeLayers(packages []testPackage) []layer {
 // fuzzTime is how long `make nightly` fuzzes each target.
 const fuzzTime = time.Minute
 
-// nightly returns what `make test` has no time for: every fault, every PostgreSQL, the previous
-// Kubernetes, a long outage, the race detector and new seeds everywhere, fuzzing, and ten runs of
-// the integration tests under load.
+// nightly returns what `make test` has no time for, but what has databases: every fault, the
+// previous Kubernetes, a long outage, the race detector and new seeds everywhere, fuzzing, and ten
+// runs of the integration tests under load.
 func nightly(context.Context) ([]layer, error) {
 	targets, err := fuzzing(".", fuzzTime)
 	if err != nil {
 		return nil, err
 	}
-	long := []string{cases.Variable + "=long"}
 	racing := func(tests ...goTest) func(context.Context) ([]goTest, error) {
 		for i := range tests {
-			tests[i].race, tests[i].environment = true, long
+			tests[i].race = true
 		}
 		return commands(tests...)
 	}
@@ -319,9 +319,35 @@ func nightly(context.Context) ([]layer, error) {
 		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(),
 			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
 	}
-	for _, name := range []string{"faults-whole", "instances-whole", "faults-instances", "postgresql", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage",
-		"databases", "databases-versions", "faults-databases", "testbed-down"} {
+	for _, name := range []string{"faults-whole", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage", "testbed-down"} {
 		chosen = append(chosen, named(name))
 	}
-	return chosen, nil
+	return withNewSeeds(chosen), nil
+}
+
+// nightlyDatabases returns what `make test` has no time for of databases: a million schedules of
+// their election, faults again and again, and every PostgreSQL.
+func nightlyDatabases(context.Context) ([]layer, error) {
+	var chosen []layer
+	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "testbed", "databases", "databases-versions",
+		"faults-databases", "testbed-down"} {
+		chosen = append(chosen, named(name))
+	}
+	return withNewSeeds(chosen), nil
+}
+
+// withNewSeeds makes the random tests of layers try many cases, from a new seed each time.
+func withNewSeeds(chosen []layer) []layer {
+	for i := range chosen {
+		runs := chosen[i].runs
+		chosen[i].runs = func(ctx context.Context) ([]goTest, error) {
+			tests, err := runs(ctx)
+			tests = slices.Clone(tests)
+			for i := range tests {
+				tests[i].environment = append(slices.Clone(tests[i].environment), cases.Variable+"=long")
+			}
+			return tests, err
+		}
+	}
+	return chosen
 }

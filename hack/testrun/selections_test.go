@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io/fs"
 	"maps"
 	"os"
@@ -8,8 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // signsOf are environment variables that only tests with these needs read.
@@ -142,6 +147,109 @@ flake-instances -count=20 -timeout 60m -run ^(TestE)$ ./test/instances`
 	for _, l := range flakeLayers([]testPackage{{directory: ".", at: "./test/instances", tests: []string{"TestE"}}}) {
 		if l.prepare == nil || !l.load {
 			t.Errorf("%s has no server, or no load", l.name)
+		}
+	}
+}
+
+const (
+	// jobLimit is for how long GitHub lets a job run.
+	jobLimit = 6 * time.Hour
+	// buildAllowance is for what a night compiles before its tests: Kubernetes, which a fresh
+	// runner needs some half an hour for, and three other versions of its API server.
+	buildAllowance = 75 * time.Minute
+)
+
+// TestNightFits: each night's longer lane fits into its job of the workflow, with what must be
+// compiled first.
+func TestNightFits(t *testing.T) {
+	t.Chdir(repository)
+	text, err := os.ReadFile(".github/workflows/nightly.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Minutes int `json:"timeout-minutes"`
+			Steps   []struct{ Run string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	minutes := map[string]int{}
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			if _, target, runs := strings.Cut(step.Run, "make "); runs {
+				minutes[target] += job.Minutes
+			}
+		}
+	}
+	for name, selection := range nights {
+		chosen, err := selection(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := time.Duration(minutes[name]) * time.Minute
+		if limit == 0 || limit > jobLimit {
+			t.Errorf("the job of make %s may take %s", name, limit)
+		}
+		for lane, budget := range lanesOf(chosen) {
+			if took := budget + buildAllowance; took > limit {
+				t.Errorf("make %s: the lane %s needs up to %s with what it compiles, and its job has %s", name, lane, took, limit)
+			}
+		}
+	}
+	if len(minutes) != len(nights) {
+		t.Errorf("the workflow runs %v", minutes)
+	}
+}
+
+// nights are the selections of the workflow nightly.
+var nights = map[string]func(context.Context) ([]layer, error){"nightly": nightly, "nightly-databases": nightlyDatabases}
+
+// lanesOf returns the sum of the budgets of each lane.
+func lanesOf(chosen []layer) map[lane]time.Duration {
+	lanes := map[lane]time.Duration{}
+	for _, l := range chosen {
+		lanes[l.lane] += l.budget
+	}
+	return lanes
+}
+
+// TestNightHasAll: every layer on request runs in one of the nights, with new seeds. The layers
+// that need a database are together, because they need its images.
+func TestNightHasAll(t *testing.T) {
+	t.Chdir(repository)
+	ran := map[string]int{}
+	for name, selection := range nights {
+		chosen, err := selection(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range chosen {
+			ran[l.name]++
+			if l.name == "postgresql" { // asks the testbed for images
+				continue
+			}
+			tests, err := l.runs(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range tests {
+				if !slices.Contains(test.environment, cases.Variable+"=long") {
+					t.Errorf("make %s: %s has the seeds of make test", name, test)
+				}
+			}
+		}
+	}
+	for _, l := range layers {
+		if l.onRequest && l.name != "faults-plan" && ran[l.name] != 1 {
+			t.Errorf("the nights run %s %d times", l.name, ran[l.name])
+		}
+	}
+	for _, test := range databasesHere() {
+		if len(test.environment) > 0 {
+			t.Error("the nights change the layers of make test")
 		}
 	}
 }

@@ -73,12 +73,8 @@ func Number(t testing.TB, gate, nightly int) int {
 func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 	t.Helper()
 	made, number := chosen(t), Number(t, gate, nightly)
-	first := uint64(0)
-	switch {
-	case made.seed != nil:
-		first = *made.seed
-	case made.fresh:
-		first = uint64(time.Now().UnixMilli()) //nolint:gosec // the time is after 1970
+	first := made.first(0)
+	if made.fresh {
 		t.Logf("%d cases from seed %d on", number, first)
 	}
 	return func(yield func(uint64) bool) {
@@ -86,7 +82,7 @@ func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 		seed := first
 		defer func() {
 			if !failedBefore && t.Failed() {
-				t.Logf("failed with seed %d; to repeat: %s=seed=%d go test -run '^%s$'", seed, Variable, seed, t.Name())
+				logFailure(t, seed)
 			}
 		}()
 		for range number {
@@ -96,4 +92,41 @@ func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 			seed++
 		}
 	}
+}
+
+// Seed returns the seed of a test that has one: the given one in `make test`, a new one if Variable
+// is long. If the test or one of its subtests fails, it logs the command that repeats it.
+func Seed(t testing.TB, gate uint64) uint64 {
+	t.Helper()
+	seed := First(t, gate)
+	t.Cleanup(func() {
+		if t.Failed() {
+			logFailure(t, seed)
+		}
+	})
+	return seed
+}
+
+// First returns the first seed of a test that counts up from it and says itself which one failed:
+// the given one in `make test`, a new one if Variable is long.
+func First(t testing.TB, gate uint64) uint64 {
+	t.Helper()
+	return chosen(t).first(gate)
+}
+
+// first returns the first seed, if that of `make test` is given.
+func (c choice) first(gate uint64) uint64 {
+	switch {
+	case c.seed != nil:
+		return *c.seed
+	case c.fresh:
+		return uint64(time.Now().UnixMilli()) //nolint:gosec // the time is after 1970
+	default:
+		return gate
+	}
+}
+
+func logFailure(t testing.TB, seed uint64) {
+	t.Helper()
+	t.Logf("failed with seed %d; to repeat: %s=seed=%d go test -run '^%s$'", seed, Variable, seed, t.Name())
 }

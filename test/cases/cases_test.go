@@ -10,13 +10,15 @@ import (
 // recorder is a test that only records its failures and log lines.
 type recorder struct {
 	testing.TB
-	failed bool
-	lines  []string
+	failed   bool
+	lines    []string
+	cleanups []func()
 }
 
-func (r *recorder) Helper()      {}
-func (r *recorder) Failed() bool { return r.failed }
-func (r *recorder) Name() string { return "TestX" }
+func (r *recorder) Helper()          {}
+func (r *recorder) Failed() bool     { return r.failed }
+func (r *recorder) Name() string     { return "TestX" }
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Logf(format string, values ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, values...))
 }
@@ -70,6 +72,29 @@ func TestSeedsRepeatOne(t *testing.T) {
 	}
 	if got := Number(t, 3, 100); got != 1 {
 		t.Errorf("the number is %d", got)
+	}
+}
+
+func TestSeed(t *testing.T) {
+	for value, isRight := range map[string]func(uint64) bool{
+		"": func(seed uint64) bool { return seed == 5 }, "many": func(seed uint64) bool { return seed == 5 },
+		"seed=17": func(seed uint64) bool { return seed == 17 },
+		"long":    func(seed uint64) bool { return seed > 1_700_000_000_000 },
+	} {
+		t.Setenv(Variable, value)
+		r := &recorder{TB: t}
+		seed := Seed(r, 5)
+		if !isRight(seed) {
+			t.Errorf("with %q: %d", value, seed)
+		}
+		r.failed = true
+		for _, cleanup := range r.cleanups {
+			cleanup()
+		}
+		want := fmt.Sprintf("failed with seed %d; to repeat: MAINSTAY_TEST_CASES=seed=%d go test -run '^TestX$'", seed, seed)
+		if !slices.Equal(r.lines, []string{want}) {
+			t.Errorf("logged %q", r.lines)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainstay-platform/mainstay/test/cases"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
@@ -213,12 +214,12 @@ func TestWatches(t *testing.T) {
 
 // TestStorm makes a share of all writes fail.
 func TestStorm(t *testing.T) {
-	seeds := []uint64{1}
+	first, number := cases.First(t, 1), 1
 	if *whole {
-		seeds = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+		number = cases.Number(t, 10, 10)
 	}
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
-		for _, seed := range seeds {
+		for seed := first; seed < first+uint64(number); seed++ { //nolint:gosec // a small number
 			count.same(t, fmt.Sprintf("seed %d", seed), scenario, campaign.Options{Plan: campaign.Storm(seed), SettleLimit: time.Minute})
 		}
 	})

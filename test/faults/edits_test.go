@@ -23,6 +23,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/cases"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
@@ -59,7 +60,7 @@ func TestEdits(t *testing.T) {
 	if *whole {
 		edits, kills = manyEdits, manyKills
 	}
-	e := newEditing(t, uint64(20261121)) //nolint:gosec // any number
+	e := newEditing(t, cases.Seed(t, 20261121))
 	e.start()
 	e.settle(-1) // the first reconcile of each restarts nothing
 	for i := range edits {

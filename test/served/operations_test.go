@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 const (
@@ -32,11 +33,8 @@ const (
 	watchers   = 8
 )
 
-// more multiplies the operations for long runs, and seed chooses them.
-var (
-	more = flag.Int("more", 1, "factor of the number of operations")
-	seed = flag.Uint64("seed", 20261122, "seed that chooses the operations")
-)
+// more multiplies the operations for long runs.
+var more = flag.Int("more", 1, "factor of the number of operations")
 
 // TestListThenWatch checks that a client that lists at any time, and watches from there, receives
 // each object's versions in order and ends with the same state as a list. It does so for Llamas,
@@ -61,8 +59,7 @@ func listThenWatch(
 	truth func(ctx context.Context, namespace string) (map[string]string, error),
 ) {
 	g := gomega.NewWithT(t)
-	t.Logf("-seed %d -more %d", *seed, *more)
-	random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // guards nothing
+	random := rand.New(rand.NewPCG(cases.Seed(t, 20261122), 0)) //nolint:gosec // guards nothing
 	operations := operations * *more
 	namespace := newNamespace(t)
 	watching, err := client.NewWithWatch(cluster.config, client.Options{Scheme: scheme()})
