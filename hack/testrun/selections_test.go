@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,29 +160,72 @@ const (
 	buildAllowance = 75 * time.Minute
 )
 
-// TestNightFits: each night's longer lane fits into its job of the workflow, with what must be
-// compiled first.
-func TestNightFits(t *testing.T) {
-	t.Chdir(repository)
-	text, err := os.ReadFile(".github/workflows/nightly.yaml")
+// job is a job of a workflow, as far as these tests read it.
+type job struct {
+	Minutes int `json:"timeout-minutes"`
+	Steps   []struct{ Run string }
+}
+
+// jobsOf returns the jobs of a workflow that run Make targets, with these.
+func jobsOf(t *testing.T, workflow string) (jobs map[string]job, targets map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, ".github", "workflows", workflow))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var workflow struct {
-		Jobs map[string]struct {
-			Minutes int `json:"timeout-minutes"`
-			Steps   []struct{ Run string }
-		}
-	}
-	if err := yaml.Unmarshal(text, &workflow); err != nil {
+	var read struct{ Jobs map[string]job }
+	if err := yaml.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	minutes := map[string]int{}
-	for _, job := range workflow.Jobs {
-		for _, step := range job.Steps {
-			if _, target, runs := strings.Cut(step.Run, "make "); runs {
-				minutes[target] += job.Minutes
+	targets = map[string][]string{}
+	for name, j := range read.Jobs {
+		for _, step := range j.Steps {
+			if _, made, runs := strings.Cut(step.Run, "make "); runs {
+				targets[name] = append(targets[name], strings.Fields(made)...)
 			}
+		}
+	}
+	return read.Jobs, targets
+}
+
+// runsLayers matches a Make target that runs layers, and nothing else.
+var runsLayers = regexp.MustCompile(`(?m)^([a-z0-9-]+): ## .*\n\tgo run ./hack/testrun (.+)$`)
+
+// TestWorkflowRunsEveryLayer: each change runs all layers of `make test`, in jobs of its own.
+func TestWorkflowRunsEveryLayer(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layersOf := map[string][]string{"verify": {"verify"}} // the layer runs this target
+	for _, match := range runsLayers.FindAllStringSubmatch(string(makefile), -1) {
+		layersOf[match[1]] = strings.Fields(match[2])
+	}
+	ran := map[string]int{}
+	_, targets := jobsOf(t, "ci.yaml")
+	for _, made := range targets {
+		for _, target := range made {
+			for _, name := range layersOf[target] {
+				ran[name]++
+			}
+		}
+	}
+	for _, l := range layers {
+		if !l.onRequest && ran[l.name] != 1 {
+			t.Errorf("ci.yaml runs %s %d times", l.name, ran[l.name])
+		}
+	}
+}
+
+// TestNightFits: each night's longer lane fits into its job of the workflow, with what must be
+// compiled first.
+func TestNightFits(t *testing.T) {
+	jobs, targets := jobsOf(t, "nightly.yaml")
+	t.Chdir(repository)
+	minutes := map[string]int{}
+	for name, made := range targets {
+		for _, target := range made {
+			minutes[target] += jobs[name].Minutes
 		}
 	}
 	for name, selection := range nights {
