@@ -220,11 +220,11 @@ func summarize(out io.Writer, all []ended, chosen int, took time.Duration) bool 
 		if layer.err != nil {
 			good = false
 			note = "  FAILED"
-		} else if layer.took > layer.budget {
+		} else if layer.took > layer.limit() {
 			note = "  over its budget"
 		}
 		_, _ = fmt.Fprintf(out, "%-14s %-8s %7d %7d %7d %8s %8s %8s%s\n", layer.name, layer.lane, layer.passed, layer.failed, len(layer.skipped),
-			layer.took, layer.cpu().Round(time.Second), layer.budget, note)
+			layer.took, layer.cpu().Round(time.Second), layer.limit(), note)
 	}
 	for _, skipped := range sum(all).skipped {
 		_, _ = fmt.Fprintf(out, "skipped: %s\n", skipped)

@@ -64,7 +64,7 @@ func runLanes(ctx context.Context, log *step.Log, chosen []layer) []ended {
 func run(ctx context.Context, log *step.Log, l layer) ended {
 	start := time.Now()
 	result := ended{layer: l}
-	log.Say("== %s (budget %s)", l.name, l.budget)
+	log.Say("== %s (budget %s)", l.name, l.limit())
 	var environment []string
 	if l.prepare != nil {
 		if environment, result.err = l.prepare(ctx, log); result.err != nil {

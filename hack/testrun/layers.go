@@ -28,10 +28,9 @@ type layer struct {
 	lane lane
 	// onRequest excludes a layer from a run that names none.
 	onRequest bool
-	// budget is how long the layer may take with warm caches, on two cores, beside the other lane.
-	// It is printed next to the time taken. Exceeding it is a reason to investigate, not a failure.
-	// The budgets of a lane make up the promise about `make test`.
-	budget time.Duration
+	// budget is how long the layer may take with warm caches, on two cores, beside the other lane,
+	// and perKind is what each later kind adds. See limit.
+	budget, perKind time.Duration
 	// prepare builds what the tests need and returns additional environment variables for them.
 	prepare func(context.Context, *step.Log) ([]string, error)
 	// runs returns the go test commands. A layer without them is a check, done by prepare.
@@ -47,19 +46,21 @@ type layer struct {
 // failed layer does not stop the next.
 var layers = []layer{
 	{name: "verify", lane: hostLane, budget: 2 * time.Minute, prepare: verify},
-	{name: "pure", lane: hostLane, budget: 3 * time.Minute, runs: pureTests},
+	{name: "pure", lane: hostLane, budget: 160 * time.Second, perKind: pureAllowance, runs: pureTests},
 	{name: "tools", lane: hostLane, budget: time.Minute, prepare: prometheus, atOnce: 2, runs: commands(
 		goTest{directory: "tools/helm", arguments: []string{"./..."}},
 		goTest{directory: "tools/image", arguments: []string{"./..."}},
 		goTest{directory: "tools/monitoring", arguments: []string{"./..."}},
 		goTest{directory: "testbed", arguments: []string{"./..."}},
 	)},
-	{name: "integration", lane: hostLane, budget: 6 * time.Minute, prepare: assets(), runs: commands(integration()...), atOnce: 2},
-	{name: "faults", lane: hostLane, budget: 4 * time.Minute, prepare: assets(), runs: commands(faults()...)},
+	{name: "integration", lane: hostLane, budget: 310 * time.Second, perKind: integrationAllowance, prepare: assets(),
+		runs: commands(integration()...), atOnce: 2},
+	{name: "faults", lane: hostLane, budget: 190 * time.Second, perKind: faultsAllowance, prepare: assets(), runs: commands(faults()...)},
 	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, atOnce: 2,
 		runs: commands(databasesHere()...)},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
-	{name: "e2e", lane: clusterLane, budget: 18 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
+	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
+		runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
@@ -71,8 +72,8 @@ var layers = []layer{
 	// On request: the same faults again and again, with their distribution.
 	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
-	// On request: what can happen to a database on a cluster, each once; again and again, with their
-	// distribution and a long outage.
+	// On request: what can happen to a database on a cluster, each once; again and again, with
+	// their distribution and a long outage.
 	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17"),
 		runs:    commands(databaseFaults("-skip", "TestVersions")...)},

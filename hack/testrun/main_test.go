@@ -3,7 +3,6 @@ package main
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestChoose(t *testing.T) {
@@ -31,21 +30,6 @@ func TestChoose(t *testing.T) {
 	}
 	if _, err := choose(t.Context(), []string{"quick", "pure"}); err == nil {
 		t.Error("a selection is accepted beside a layer")
-	}
-}
-
-// TestBudgets: `make test` takes as long as its longer lane, and promises 20 minutes.
-func TestBudgets(t *testing.T) {
-	lanes := map[lane]time.Duration{}
-	for _, layer := range layers {
-		if !layer.onRequest {
-			lanes[layer.lane] += layer.budget
-		}
-	}
-	for lane, budget := range lanes {
-		if budget > 20*time.Minute {
-			t.Errorf("the layers of the lane %s may take %s", lane, budget)
-		}
 	}
 }
 

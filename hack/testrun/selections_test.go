@@ -255,7 +255,7 @@ var nights = map[string]func(context.Context) ([]layer, error){"nightly": nightl
 func lanesOf(chosen []layer) map[lane]time.Duration {
 	lanes := map[lane]time.Duration{}
 	for _, l := range chosen {
-		lanes[l.lane] += l.budget
+		lanes[l.lane] += l.limit()
 	}
 	return lanes
 }
