@@ -16,6 +16,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // queueKind is a kind of somebody else.
@@ -98,7 +99,7 @@ func TestStackObjects(t *testing.T) {
 	manager.Stop()
 	again := startManagerWith(t, space, nil, withQueues)
 	again.Settle(t)
-	s.Expect(again.Requests.Since(0, "PATCH ")).To(gomega.BeEmpty(), "a restart writes nothing; before: %d requests", before)
+	s.Expect(testenv.In(space, again.Requests.Since(0, "PATCH "))).To(gomega.BeEmpty(), "a restart writes nothing; before: %d requests", before)
 
 	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("web")} })
 	s.Eventually(func() (*metav1.Time, error) {

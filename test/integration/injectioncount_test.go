@@ -49,7 +49,7 @@ func TestInjectionCosts(t *testing.T) {
 		s.finish(t, space)
 		s.calls.Settle(t)
 		g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched, matched)))
-		n = checkCosts(t, s, about, n, matched, 1)
+		n = checkCosts(t, s, about, n, costs{space, matched, 1})
 	}
 	reach("a new Instrumentation", "agent.jar")
 	s.merge(t, agent, `{"spec":{"agent":{"options":"debug"}}}`)
@@ -60,25 +60,32 @@ func TestInjectionCosts(t *testing.T) {
 	s.finish(t, space)
 	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched+1, matched+1)))
 	s.calls.Settle(t)
-	n = checkCosts(t, s, "writes of owners", n, 0, 0)
+	n = checkCosts(t, s, "writes of owners", n, costs{space, 0, 0})
 	s.merge(t, agent, `{"spec":{"agent":{"imagePullPolicy":"IfNotPresent"}}}`)
 	s.calls.Settle(t)
-	g.Expect(s.calls.Since(n)).To(gomega.BeEmpty(), "at rest")
+	g.Expect(testenv.In(space, s.calls.Since(n))).To(gomega.BeEmpty(), "at rest")
 
 	s.removed(t, agent)
 	g.Expect(injected("")()).To(gomega.BeZero())
 	s.calls.Settle(t)
-	checkCosts(t, s, "a deletion", n, matched+1, 1)
+	checkCosts(t, s, "a deletion", n, costs{space, matched + 1, 1})
 }
 
-// checkCosts expects this many patches of Deployments since call n, at most this many writes of the
-// Instrumentation's finalizers, and no reads except of pods that are being replaced. It returns the
-// number of calls.
-func checkCosts(t *testing.T, s *governed, about string, n, patches, finalizers int) int {
+// costs are the writes in a namespace: patches of Deployments, and at most so many of the
+// Instrumentation's finalizers.
+type costs struct {
+	space               string
+	patches, finalizers int
+}
+
+// checkCosts expects these costs since call n, and no reads anywhere except of pods that are being
+// replaced.
+// It returns the number of calls.
+func checkCosts(t *testing.T, s *governed, about string, n int, want costs) int {
 	t.Helper()
 	now := s.calls.Count()
 	counts := map[string]int{}
-	for _, call := range s.calls.Done(n) {
+	for _, call := range testenv.In(want.space, s.calls.Done(n)) {
 		switch verb, path, _ := strings.Cut(call, " "); {
 		case strings.Contains(path, "/deployments/"):
 			counts[verb+" deployment"]++
@@ -91,14 +98,14 @@ func checkCosts(t *testing.T, s *governed, about string, n, patches, finalizers 
 		}
 	}
 	t.Logf("%s: %v", about, counts)
-	if counts["PATCH deployment"] != patches {
-		t.Errorf("%s: %d patches of Deployments, not %d", about, counts["PATCH deployment"], patches)
+	if counts["PATCH deployment"] != want.patches {
+		t.Errorf("%s: %d patches of Deployments, not %d", about, counts["PATCH deployment"], want.patches)
 	}
-	if counts["PATCH instrumentation"] > finalizers {
+	if counts["PATCH instrumentation"] > want.finalizers {
 		t.Errorf("%s: the Instrumentation is written %d times", about, counts["PATCH instrumentation"])
 	}
-	for call := range counts {
-		if strings.HasPrefix(call, "GET") && !strings.HasSuffix(call, "/pods") {
+	for _, call := range s.calls.Done(n, "GET ") {
+		if !strings.HasSuffix(call, "/pods") {
 			t.Errorf("%s: %s", about, call)
 		}
 	}

@@ -40,7 +40,7 @@ func TestPodMonitors(t *testing.T) {
 	before := manager.Settle(t)
 	change(t, db, func(db *databasev1.PostgreSQL) { metav1.SetMetaDataLabel(&db.ObjectMeta, "touched", "true") })
 	manager.Settle(t)
-	g.Expect(manager.Requests.Since(before, "PATCH ", "/podmonitors")).To(gomega.BeEmpty())
+	g.Expect(testenv.In(db.Namespace, manager.Requests.Since(before, "PATCH ", "/podmonitors"))).To(gomega.BeEmpty())
 
 	g.Expect(extensions.Delete(t.Context(), definition)).To(gomega.Succeed())
 	g.Eventually(manager.Done).Should(gomega.BeClosed(), "it can't stop watching what is gone")

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // TestSuspend suspends and resumes an app with each source of the number of replicas.
@@ -51,7 +52,7 @@ func TestSuspend(t *testing.T) {
 			at := manager.Settle(t)
 			touch(t, app)
 			manager.Settle(t)
-			if written := manager.Requests.Since(at, "PATCH"); len(written) > 0 {
+			if written := testenv.In(space, manager.Requests.Since(at, "PATCH ")); len(written) > 0 {
 				t.Errorf("a suspended app is written again: %q", written)
 			}
 			resume(t, app, test.resumed)

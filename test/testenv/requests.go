@@ -89,6 +89,16 @@ func (r *Requests) find(n int, words []string, wanted func(made) bool) []string 
 	return found
 }
 
+// In returns the calls, as Since and Done return them, about a namespace or what is in it. A test
+// that shares its API server, or a manager with other kinds, counts only these: the manager also
+// writes, at any time, the status of objects that belong to no namespace, such as PlatformPolicies.
+func In(namespace string, calls []string) []string {
+	at := "/namespaces/" + namespace
+	return slices.DeleteFunc(slices.Clone(calls), func(call string) bool {
+		return !strings.HasSuffix(call, at) && !strings.Contains(call, at+"/")
+	})
+}
+
 // Count returns the number of requests so far, for use as the n of Since.
 func (r *Requests) Count() int { return len(r.Since(0)) }
 
@@ -109,7 +119,7 @@ func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
 		if parsed.Verb == "watch" {
 			return r.watch(next, request, parsed)
 		}
-		at, err := r.begin(request)
+		at, err := r.begin(request, parsed)
 		if err != nil {
 			r.end(at, nil)
 			return refused(request, err)
@@ -127,7 +137,7 @@ var (
 
 // begin records a request. It returns the index of its record, negative if it is not recorded, and
 // why it is refused.
-func (r *Requests) begin(request *http.Request) (int, error) {
+func (r *Requests) begin(request *http.Request, parsed proxy.Request) (int, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.begun++
@@ -135,7 +145,7 @@ func (r *Requests) begin(request *http.Request) (int, error) {
 	call := request.Method + " " + request.URL.Path
 	isForbidden := r.forbid != "" && strings.Contains(request.URL.Path, r.forbid)
 	at := -1
-	if !isForbidden && !strings.Contains(request.URL.Path, "/events") {
+	if !isForbidden && parsed.Resource != "events" {
 		at = len(r.made)
 		r.made = append(r.made, made{call: call})
 	}

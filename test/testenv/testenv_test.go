@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,4 +176,58 @@ func TestSettle(t *testing.T) {
 	}
 	close(deliver)
 	_ = watch.Body.Close()
+}
+
+// TestRequests checks which requests are recorded, and which are about a namespace.
+func TestRequests(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/refused") {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	defer server.Close()
+	requests := &Requests{}
+	recorded := &http.Client{Transport: requests.Wrap(http.DefaultTransport)}
+	for _, call := range []string{
+		"PATCH /apis/policy.mainstay.dev/v1/platformpolicies/default/status",
+		"POST /apis/events.k8s.io/v1/namespaces/shop/events",
+		"PATCH /apis/events.k8s.io/v1/namespaces/shop/events/web.17",
+		"POST /api/v1/namespaces/shop/events",
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/web",
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/refused",
+		"PATCH /apis/apps/v1/namespaces/shop-2/deployments/web",
+		"PATCH /apis/apps/v1/namespaces/events/deployments/web",
+		"GET /api/v1/namespaces/shop",
+		"GET /api/v1/namespaces/shop/pods?watch=true",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := recorded.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	for name, c := range map[string]struct{ got, want []string }{
+		"all but events and watches": {requests.Since(0), []string{
+			"PATCH /apis/policy.mainstay.dev/v1/platformpolicies/default/status", "PATCH /apis/apps/v1/namespaces/shop/deployments/web",
+			"PATCH /apis/apps/v1/namespaces/shop/deployments/refused", "PATCH /apis/apps/v1/namespaces/shop-2/deployments/web",
+			"PATCH /apis/apps/v1/namespaces/events/deployments/web", "GET /api/v1/namespaces/shop",
+		}},
+		"in a namespace": {In("shop", requests.Since(0)), []string{
+			"PATCH /apis/apps/v1/namespaces/shop/deployments/web", "PATCH /apis/apps/v1/namespaces/shop/deployments/refused",
+			"GET /api/v1/namespaces/shop",
+		}},
+		"successful writes in it": {In("shop", requests.Done(0, "PATCH ")), []string{"PATCH /apis/apps/v1/namespaces/shop/deployments/web"}},
+		"after the first three": {requests.Since(3, "PATCH "), []string{
+			"PATCH /apis/apps/v1/namespaces/shop-2/deployments/web", "PATCH /apis/apps/v1/namespaces/events/deployments/web",
+		}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, c.got, c.want)
+		}
+	}
 }
