@@ -99,7 +99,8 @@ func TestStackObjects(t *testing.T) {
 	manager.Stop()
 	again := startManagerWith(t, space, nil, withQueues)
 	again.Settle(t)
-	s.Expect(testenv.In(space, again.Requests.Since(0, "PATCH "))).To(gomega.BeEmpty(), "a restart writes nothing; before: %d requests", before)
+	s.Expect(testenv.In(space, again.Requests.Since(0, "PATCH "))).To(gomega.BeEmpty(),
+		"a restart writes nothing; before: %d requests", before)
 
 	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("web")} })
 	s.Eventually(func() (*metav1.Time, error) {
