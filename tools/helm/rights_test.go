@@ -79,10 +79,14 @@ func TestKindsOff(t *testing.T) {
 	monitors := []string{"configmonitors.config.mainstay.dev", "configmonitors/status.config.mainstay.dev", "pods/eviction"}
 	restarts := []string{"configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 	instrumentation := []string{"instrumentations.instrumentation.mainstay.dev", "instrumentations/status.instrumentation.mainstay.dev"}
+	databases := []string{"postgresqls.database.mainstay.dev", "postgresqls/status.database.mainstay.dev",
+		"postgresqls/finalizers.database.mainstay.dev", "persistentvolumeclaims", "roles.rbac.authorization.k8s.io",
+		"rolebindings.rbac.authorization.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"}
 	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev",
 		"clusterinstrumentations/status.instrumentation.mainstay.dev"}
 	// The configuration kinds and the injecting kinds need Deployments and Namespaces, too.
-	const alone = ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
+	const noDatabase = ", postgresql: {enabled: false}"
+	const alone = noDatabase + ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
 	for off, wanted := range map[string]struct {
 		none, all []string
 		too       string
@@ -90,7 +94,8 @@ func TestKindsOff(t *testing.T) {
 		"webapp":         {webapp, append(policies, audited...), alone},
 		"platformpolicy": {policies, append(webapp, audited...), alone},
 		"appconfig":      {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
-		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), ""},
+		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), noDatabase},
+		"postgresql":     {append(databases, "secrets"), slices.Concat(webapp, policies, appconfig, monitors, restarts), ""},
 
 		"instrumentation":        {instrumentation, slices.Concat(webapp, policies, restarts, clusterwide), ""},
 		"clusterinstrumentation": {clusterwide, slices.Concat(webapp, policies, restarts, instrumentation), ""},
@@ -133,7 +138,9 @@ func TestSharedRights(t *testing.T) {
 		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"config.mainstay.dev", "appconfigs/status", "", "patch"}},
 		"configmonitor":  {right{"", "pods", "", "list"}, right{"", "pods/eviction", "", "create"}},
 	} {
-		granted := roleRights(t, mustRender(t, "kinds: {"+off+": {enabled: false}}", target{}).Manifest, "ClusterRole", "", "mainstay-manager")
+		// A PostgreSQL evicts pods too.
+		granted := roleRights(t, mustRender(t, "kinds: {postgresql: {enabled: false}, "+off+": {enabled: false}}", target{}).Manifest,
+			"ClusterRole", "", "mainstay-manager")
 		if !slices.Contains(granted, wanted.kept) || slices.Contains(granted, wanted.gone) {
 			t.Errorf("without %s: %v is there: %t, %v is there: %t", off, wanted.kept, slices.Contains(granted, wanted.kept), wanted.gone,
 				slices.Contains(granted, wanted.gone))
@@ -214,11 +221,12 @@ func TestWatchNamespaces(t *testing.T) {
 }
 
 // TestSecrets: Secrets are read in the namespaces that are named, and in no other, and the key that
-// they are hashed with is there then only.
+// they are hashed with is there then only. TestSecretsOfDatabases has what databases need.
 func TestSecrets(t *testing.T) {
 	read := []right{{"", "secrets", "", "get"}, {"", "secrets", "", "list"}, {"", "secrets", "", "watch"}}
 	key := []right{{"", "secrets", "mainstay-hash-key", "get"}, {"", "secrets", "", "create"}}
 	const others = "webhook: {enabled: false}, " + nothing // whose certificates are Secrets too
+	const off = ", kinds: {postgresql: {enabled: false}"
 	onSecrets := func(values, kind, namespace, name string) (found []right) {
 		for _, r := range roleRights(t, mustRender(t, values, target{}).Manifest, kind, namespace, name) {
 			if r.Resource == "secrets" {
@@ -228,14 +236,14 @@ func TestSecrets(t *testing.T) {
 		return found
 	}
 	for values, want := range map[string]struct{ shop, blog, own []right }{
-		"{" + others + "}": {nil, nil, nil},
-		"{" + others + ", secrets: {namespaces: [shop, web]}}": {read, nil,
+		"{" + others + off + "}}": {nil, nil, nil},
+		"{" + others + ", secrets: {namespaces: [shop, web]}" + off + "}}": {read, nil,
 			key},
-		"{" + others + ", secrets: {namespaces: [shop]}, watchNamespaces: [shop, blog]}": {read, nil,
+		"{" + others + ", secrets: {namespaces: [shop]}, watchNamespaces: [shop, blog]" + off + "}}": {read, nil,
 			key},
-		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}}}": {read, nil,
+		"{" + others + ", secrets: {namespaces: [shop]}" + off + ", appconfig: {enabled: false}}}": {read, nil,
 			key},
-		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {nil, nil, nil},
+		"{" + others + ", secrets: {namespaces: [shop]}" + off + ", appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {nil, nil, nil},
 	} {
 		for namespace, want := range map[string][]right{"shop": want.shop, "blog": want.blog} {
 			if diff := cmp.Diff(want, onSecrets(values, "Role", namespace, "mainstay-manager-secrets")); diff != "" {
@@ -255,6 +263,34 @@ func TestSecrets(t *testing.T) {
 		}
 		if granted := strings.Contains(mustRender(t, values, target{}).Manifest, "--secret-namespaces="); granted != (want.shop != nil) {
 			t.Errorf("%s: the manager has the flag: %t", values, granted)
+		}
+	}
+}
+
+// TestSecretsOfDatabases: with the kind on, Secrets are read and written by name where databases
+// may be, and never listed or watched there.
+func TestSecretsOfDatabases(t *testing.T) {
+	const others = "webhook: {enabled: false}, " + nothing
+	var byName []right
+	for _, verb := range []string{"create", "delete", "get", "patch"} {
+		byName = append(byName, right{"", "secrets", "", verb})
+	}
+	for values, want := range map[string]struct{ everywhere, shop []right }{
+		"{" + others + "}":                                           {everywhere: byName},
+		"{" + others + ", watchNamespaces: [shop]}":                  {shop: byName},
+		"{" + others + ", kinds: {postgresql: {enabled: false}}}":    {},
+		"{" + others + ", kinds: {configmonitor: {enabled: false}}}": {everywhere: byName},
+	} {
+		manifest := mustRender(t, values, target{}).Manifest
+		onSecrets := func(kind, namespace, name string) []right {
+			found := slices.DeleteFunc(roleRights(t, manifest, kind, namespace, name), func(r right) bool { return r.Resource != "secrets" })
+			return append([]right(nil), found...)
+		}
+		if diff := cmp.Diff(want.everywhere, onSecrets("ClusterRole", "", "mainstay-manager")); diff != "" {
+			t.Errorf("%s: everywhere: %s", values, diff)
+		}
+		if diff := cmp.Diff(want.shop, onSecrets("Role", "shop", "mainstay-manager-kinds")); diff != "" {
+			t.Errorf("%s: in shop: %s", values, diff)
 		}
 	}
 }
@@ -373,21 +409,21 @@ func TestRightsOfParts(t *testing.T) {
 		"appstackwebapp":        {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "webapps", "delete"},
 		"appstackappconfig":     {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appconfigs", "delete"},
 		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
-		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}, postgresql: {enabled: true}}", "kinds: {appstack: {enabled: true}}", "ClusterRole", "postgresqls", "delete"},
+		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "delete"},
 		"appstackobjects":       {"kinds: {appstack: {enabled: true, " + queues + "}}", "kinds: {appstack: {" + queues + "}}", "ClusterRole", "queues", "delete"},
-		"postgresql":            {"kinds: {postgresql: {enabled: true}}", "{}", "ClusterRole", "postgresqls", "watch"},
+		"postgresql":            {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "watch"},
 		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
 		"workload": {
-			"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+			"{}", "kinds: {postgresql: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch",
 		},
 		// Every other kind may list pods too.
 		"injection": {
-			"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}}",
+			"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}}",
 			"", "ClusterRole", "pods", "list",
 		},
-		"injectiondirect":        {"webhook: {enabled: false}", "{}", "ClusterRole", "statefulsets", "get"},
+		"injectiondirect":        {"{webhook: {enabled: false}, kinds: {postgresql: {enabled: false}}}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "statefulsets", "get"},
 		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
 		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
 		"configuration":          {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
