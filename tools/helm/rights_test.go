@@ -243,7 +243,8 @@ func TestSecrets(t *testing.T) {
 			key},
 		"{" + others + ", secrets: {namespaces: [shop]}" + off + ", appconfig: {enabled: false}}}": {read, nil,
 			key},
-		"{" + others + ", secrets: {namespaces: [shop]}" + off + ", appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {nil, nil, nil},
+		"{" + others + ", secrets: {namespaces: [shop]}" + off + ", appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {
+			nil, nil, nil},
 	} {
 		for namespace, want := range map[string][]right{"shop": want.shop, "blog": want.blog} {
 			if diff := cmp.Diff(want, onSecrets(values, "Role", namespace, "mainstay-manager-secrets")); diff != "" {
