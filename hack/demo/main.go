@@ -1,5 +1,5 @@
 // Command demo shows Mainstay on a real cluster, from nothing: it builds what is missing, starts
-// the testbed, installs Mainstay, applies a sample and shows what happens. You can interrupt it and
+// the testbed, installs Mainstay, applies samples and shows what happens. You can interrupt it and
 // run it again at any time; `make demo-down` deletes the cluster. With KUBECONFIG and REGISTRY set
 // it uses your own cluster instead.
 package main
@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	if registry := os.Getenv("REGISTRY"); registry != "" && os.Getenv("KUBECONFIG") != "" {
 		start = func(ctx context.Context) error { return show.useCluster(ctx, registry) }
 	}
-	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.complete} {
+	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.database, show.complete} {
 		if err := part(ctx); err != nil {
 			return err
 		}

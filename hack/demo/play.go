@@ -180,11 +180,12 @@ Go on with:
   alias kubectl=%s
   kubectl -n %s get webapps -w
   kubectl -n %s get farmpods -w
+  kubectl -n %s get postgresqls -w
   kubectl explain webapp.spec
   kubectl -n %s logs -l app.kubernetes.io/name=mainstay -f
 End it with:
   make demo-down
-`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, system)
+`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, namespace, system)
 }
 
 // await calls attempt until it succeeds; an error has the last failure.
