@@ -4,7 +4,7 @@ package api
 // which it follows. A WebApp has words of its own.
 type Phase string
 
-// Phases of all kinds but WebApp.
+// Phases of all kinds but WebApp, PostgreSQL and AppStack.
 const (
 	// PhasePending: the object is not as its spec says, and waits for something: a user, a time,
 	// another object, or an API server that answers. Nothing is wrong.
@@ -15,4 +15,6 @@ const (
 	PhaseActive Phase = "Active"
 	// PhaseFailed: something is wrong that someone has to look at.
 	PhaseFailed Phase = "Failed"
+	// PhaseDeleting: the object is being deleted. All kinds have it.
+	PhaseDeleting Phase = "Deleting"
 )

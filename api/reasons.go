@@ -25,6 +25,8 @@ const (
 	// ReasonConflict: an object with a child's name exists that is not ours. Mainstay does not change
 	// it.
 	ReasonConflict = "Conflict"
+	// ReasonDeleting: the object is being deleted. The message says what it waits for.
+	ReasonDeleting = "Deleting"
 	// ReasonTerminating: a deleted child, perhaps of an earlier owner of this name, still exists.
 	// Mainstay creates it again when it is gone.
 	ReasonTerminating = "Terminating"

@@ -104,4 +104,6 @@ const (
 	// PhasePaused: spec.paused is true, whatever else there is to say: Mainstay changes nothing. Ready
 	// tells whether the application works.
 	PhasePaused WebAppPhase = "Paused"
+	// PhaseDeleting: the object is being deleted, and waits for its finalizers.
+	PhaseDeleting WebAppPhase = "Deleting"
 )

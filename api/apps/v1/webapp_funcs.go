@@ -22,6 +22,9 @@ func (w *WebApp) SetFirstReadyTime(first *metav1.Time) { w.Status.FirstReadyTime
 // GetPhase returns the phase as it is stored.
 func (w *WebApp) GetPhase() string { return string(w.Status.Phase) }
 
+// SetPhase replaces the phase.
+func (w *WebApp) SetPhase(phase string) { w.Status.Phase = WebAppPhase(phase) }
+
 // GetCounts returns how many replicas are desired and how many are ready; of the desired ones the
 // status has only the summary.
 func (w *WebApp) GetCounts() (desired, ready int32) {

@@ -290,8 +290,9 @@ type WebAppStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Deploying, Running, Degraded, Failed, Suspended or Paused.
-	// Degraded means that pods are ready, but something is wrong. Programs should read the conditions.
+	// Phase is a one-word summary: Pending, Deploying, Running, Degraded, Failed, Suspended, Paused or
+	// Deleting. Degraded means that pods are ready, but something is wrong. Programs should read the
+	// conditions.
 	// +optional
 	Phase WebAppPhase `json:"phase,omitempty"`
 	// Replicas is the number of pods that exist.

@@ -1,6 +1,10 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
 
 // GetConditions returns the conditions as they are stored.
 func (a *AppConfig) GetConditions() []metav1.Condition { return a.Status.Conditions }
@@ -20,6 +24,9 @@ func (a *AppConfig) ConfigMapName() string { return a.Spec.Application + "-confi
 
 // GetPhase returns the phase as it is stored.
 func (a *AppConfig) GetPhase() string { return string(a.Status.Phase) }
+
+// SetPhase replaces the phase.
+func (a *AppConfig) SetPhase(phase string) { a.Status.Phase = api.Phase(phase) }
 
 // GetCounts returns how many pods use the configuration and how many run the current revision.
 func (a *AppConfig) GetCounts() (desired, ready int32) { return a.Status.Pods, a.Status.UpdatedPods }

@@ -1,6 +1,10 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
 
 // GetConditions returns the conditions as they are stored.
 func (c *ConfigMonitor) GetConditions() []metav1.Condition { return c.Status.Conditions }
@@ -18,6 +22,9 @@ func (c *ConfigMonitor) SetFirstReadyTime(first *metav1.Time) { c.Status.FirstRe
 
 // GetPhase returns the phase as it is stored.
 func (c *ConfigMonitor) GetPhase() string { return string(c.Status.Phase) }
+
+// SetPhase replaces the phase.
+func (c *ConfigMonitor) SetPhase(phase string) { c.Status.Phase = api.Phase(phase) }
 
 // GetCounts returns how many workloads match and how many of them are up to date.
 func (c *ConfigMonitor) GetCounts() (desired, ready int32) {

@@ -132,8 +132,8 @@ type ConfigMonitorStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the
-	// conditions.
+	// Phase is a one-word summary: Pending, Progressing, Active, Failed or Deleting. Programs should
+	// read the conditions.
 	// +optional
 	Phase api.Phase `json:"phase,omitempty"`
 	// Source is what is watched, such as "ConfigMap/flags".

@@ -124,4 +124,6 @@ const (
 	PhaseFailed PostgreSQLPhase = "Failed"
 	// PhasePaused: spec.paused is true: Mainstay changes nothing.
 	PhasePaused PostgreSQLPhase = "Paused"
+	// PhaseDeleting: the object is being deleted, and waits for its finalizers.
+	PhaseDeleting PostgreSQLPhase = "Deleting"
 )

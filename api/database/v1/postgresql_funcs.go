@@ -17,6 +17,9 @@ func (p *PostgreSQL) SetFirstReadyTime(first *metav1.Time) { p.Status.FirstReady
 // GetPhase returns the phase as it is stored.
 func (p *PostgreSQL) GetPhase() string { return string(p.Status.Phase) }
 
+// SetPhase replaces the phase.
+func (p *PostgreSQL) SetPhase(phase string) { p.Status.Phase = PostgreSQLPhase(phase) }
+
 // GetCounts returns how many instances are desired and how many take connections.
 func (p *PostgreSQL) GetCounts() (desired, ready int32) {
 	return p.Spec.Replicas, p.Status.ReadyReplicas

@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
 
 // GetConditions returns the conditions as they are stored.
 func (i *Instrumentation) GetConditions() []metav1.Condition { return i.Status.Conditions }
@@ -47,6 +51,9 @@ func (i *ClusterInstrumentation) GetStatus() *InstrumentationStatus { return &i.
 // GetPhase returns the phase as it is stored.
 func (i *Instrumentation) GetPhase() string { return string(i.Status.Phase) }
 
+// SetPhase replaces the phase.
+func (i *Instrumentation) SetPhase(phase string) { i.Status.Phase = api.Phase(phase) }
+
 // GetCounts returns how many workloads match and how many of them have the agent.
 func (i *Instrumentation) GetCounts() (desired, ready int32) {
 	return i.Status.Matched, i.Status.Injected
@@ -54,6 +61,9 @@ func (i *Instrumentation) GetCounts() (desired, ready int32) {
 
 // GetPhase returns the phase as it is stored.
 func (i *ClusterInstrumentation) GetPhase() string { return string(i.Status.Phase) }
+
+// SetPhase replaces the phase.
+func (i *ClusterInstrumentation) SetPhase(phase string) { i.Status.Phase = api.Phase(phase) }
 
 // GetCounts returns how many workloads match and how many of them have the agent.
 func (i *ClusterInstrumentation) GetCounts() (desired, ready int32) {

@@ -22,8 +22,6 @@ const (
 	ReasonAvailable = "Available"
 	// ReasonDeploying: components are being created or changed.
 	ReasonDeploying = "Deploying"
-	// ReasonDeleting: components are being deleted, in reverse order.
-	ReasonDeleting = "Deleting"
 	// ReasonComponentFailed: something is wrong with a component, which the message names. It stops
 	// and restarts nothing that runs; components that depend on it and do not exist yet wait.
 	ReasonComponentFailed = "ComponentFailed"

@@ -16,3 +16,6 @@ func (s *AppStack) SetFirstReadyTime(first *metav1.Time) { s.Status.FirstReadyTi
 
 // GetPhase returns the phase as it is stored.
 func (s *AppStack) GetPhase() string { return string(s.Status.Phase) }
+
+// SetPhase replaces the phase.
+func (s *AppStack) SetPhase(phase string) { s.Status.Phase = AppStackPhase(phase) }

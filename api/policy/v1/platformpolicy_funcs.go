@@ -1,6 +1,10 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
 
 // GetConditions returns the conditions as they are stored.
 func (p *PlatformPolicy) GetConditions() []metav1.Condition { return p.Status.Conditions }
@@ -18,3 +22,6 @@ func (p *PlatformPolicy) SetFirstReadyTime(first *metav1.Time) { p.Status.FirstR
 
 // GetPhase returns the phase as it is stored.
 func (p *PlatformPolicy) GetPhase() string { return string(p.Status.Phase) }
+
+// SetPhase replaces the phase.
+func (p *PlatformPolicy) SetPhase(phase string) { p.Status.Phase = api.Phase(phase) }

@@ -297,7 +297,8 @@ type PlatformPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Active or Failed. Programs should read the conditions.
+	// Phase is a one-word summary: Active, Failed or Deleting. Programs should read the
+	// conditions.
 	// +optional
 	Phase api.Phase `json:"phase,omitempty"`
 	// Environments that the policy has rules for, for display: "*,production".

@@ -89,7 +89,7 @@ func (s *subject) reportAll(decided Decision) {
 // reportLeft returns the status of an object that should no longer exist.
 func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 	reported := platformv1.ComponentStatus{Name: step.Name, Kind: step.Ref.Kind, Object: step.Ref.Name,
-		Phase: platformv1.ComponentDeleting, Reason: platformv1.ReasonDeleting}
+		Phase: platformv1.ComponentDeleting, Reason: api.ReasonDeleting}
 	isPaused := s.stack.Spec.Paused && !s.isGoing()
 	switch deleted := step.Existing.GetDeletionTimestamp(); {
 	case isPaused && deleted == nil:

@@ -12,7 +12,7 @@ import (
 
 // rules are what may be said about an AppStack. The first one that applies counts.
 var rules = []summary.Rule[*subject]{
-	summary.When(summary.UnderWay, platformv1.ReasonDeleting, deleting),
+	summary.When(summary.UnderWay, api.ReasonDeleting, deleting),
 	summary.When(summary.Stalled, api.ReasonConflict, foreignInTheWay),
 	summary.When(summary.Degraded, platformv1.ReasonComponentFailed, failed),
 	summary.When(summary.Waiting, platformv1.ReasonPausedByUser, withheld),

@@ -208,7 +208,8 @@ func TestRemoveFinalizer(t *testing.T) {
 			kind: lasting{released: true}, stored: ending(ourFinalizer), fails: errConflict,
 			want: left{Finalizers: []string{ourFinalizer}, Desired: []string{"base is being deleted", ourFinalizer}, Failed: true},
 		},
-		"being deleted without our finalizer": {stored: ending(theirFinalizer), want: left{Finalizers: []string{theirFinalizer}}},
+		"being deleted without our finalizer": {stored: ending(theirFinalizer),
+			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Events: 1}},
 		"absent": {want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"},
 			RequeueAfter: time.Minute}},
 		"absent, undone": {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"},
@@ -217,7 +218,7 @@ func TestRemoveFinalizer(t *testing.T) {
 			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
 		},
 		"a kind without a finalizer, being deleted": {without: true, stored: ending(ourFinalizer),
-			want: left{Finalizers: []string{ourFinalizer}}},
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Events: 1}},
 		"a kind without a finalizer, absent": {without: true, want: left{Finalizers: []string{"gone"}}},
 	} {
 		t.Run(name, test.run)

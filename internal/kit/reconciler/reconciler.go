@@ -26,7 +26,7 @@
 //	is being deleted, with it        all steps run, whatever admission and policies say; once
 //	                                   everything is undone (see Finalizing) the finalizer is
 //	                                   removed, and no status is written
-//	is being deleted, without it     nothing
+//	is being deleted, without it     the status says what it waits for, and nothing else is done
 //	does not exist                   get to apply run for an object that looks as if it were being
 //	                                   deleted, so that also what an object left whose finalizer was
 //	                                   removed by hand is undone
@@ -70,6 +70,7 @@ type Object interface {
 	GetFirstReadyTime() *metav1.Time
 	SetFirstReadyTime(first *metav1.Time)
 	GetPhase() string
+	SetPhase(phase string)
 }
 
 // Counting is implemented by an object whose status counts what is desired, and how much of it is
@@ -183,7 +184,7 @@ func (r *Reconciler[T, O, D]) get(ctx context.Context, key client.ObjectKey) (st
 	case isAbsent(stored):
 		return r.absent(key), r.Finalizer != "", nil
 	default:
-		return stored, stored.GetDeletionTimestamp() == nil || r.hasFinalizer(stored), nil
+		return stored, true, nil
 	}
 }
 
@@ -201,6 +202,9 @@ type run[T Object, O, D any] struct {
 
 // reconcile runs the steps from the finalizer to the status, and notes in done what they did.
 func (r *Reconciler[T, O, D]) reconcile(ctx context.Context, stored T, done *stats) (ctrl.Result, error) {
+	if r.isLeft(stored) {
+		return ctrl.Result{}, r.reportDeletion(ctx, stored, done)
+	}
 	if err := r.ensureFinalizer(ctx, stored, done); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // it is gone, and the watch shows that
 	}
@@ -344,6 +348,9 @@ func (r *Reconciler[T, O, D]) report(ctx context.Context, stored T, run *run[T, 
 		}
 		return ctrl.Result{RequeueAfter: requeueAfter(run.result, asked, errclass.SlowPoll())}, nil
 	}
+	if stored.GetDeletionTimestamp() != nil {
+		reported.SetPhase(string(api.PhaseDeleting))
+	}
 	reported.SetConditions(append(reported.GetConditions(), run.review.conditions...))
 	within, step := trace.Start(ctx, "status")
 	written := r.writeStatus(within, stored, reported, done)
@@ -442,6 +449,9 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 		for _, event := range kind.Tell(stored, reported) {
 			r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 		}
+	}
+	if r.isLeft(stored) {
+		return nil // it may be gone before the cache shows the write
 	}
 	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 }

@@ -4,6 +4,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,10 +85,14 @@ func NotInitial() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(created event.CreateEvent) bool { return !created.IsInInitialList }}
 }
 
-// SpecChanged passes updates of spec or labels, which users make, of one of our own kinds. Our own
-// status writes do not pass.
+// SpecChanged passes updates of spec or labels, which users make, of one of our own kinds, and of
+// the finalizers of an object that is being deleted. Our own status writes do not pass.
 func SpecChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	awaited := predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		return update.ObjectNew.GetDeletionTimestamp() != nil &&
+			!slices.Equal(update.ObjectOld.GetFinalizers(), update.ObjectNew.GetFinalizers())
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, awaited)
 }
 
 // LabelsChanged passes updates that change labels.

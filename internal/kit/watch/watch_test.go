@@ -70,6 +70,10 @@ func TestSpecChanged(t *testing.T) {
 		"a generation is one":  {func(s *corev1.Service) { s.Generation = 9 }, true},
 		"a label is one":       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
 		"an annotation is not": {func(s *corev1.Service) { s.Annotations = map[string]string{"a": "1"} }, false},
+		"a finalizer is not":   {func(s *corev1.Service) { s.Finalizers = []string{"a/1"} }, false},
+		"during a deletion it is one": {func(s *corev1.Service) {
+			s.DeletionTimestamp, s.Finalizers = new(metav1.Unix(9, 0)), []string{"a/1"}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := SpecChanged().Update(event.UpdateEvent{ObjectOld: service(), ObjectNew: service(test.change)}); got != test.want {
