@@ -3,6 +3,7 @@ package instance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -17,7 +18,11 @@ const maxProblem = 300
 // Ended is the report of a program that can't go on, or can't begin: with data, say, that are not
 // its own.
 func Ended(why error) contract.Report {
-	return contract.Report{State: "Ended", Problem: bound(why.Error())}
+	report := contract.Report{State: "Ended", Problem: bound(why.Error())}
+	if foreign := (*engine.ForeignError)(nil); errors.As(why, &foreign) {
+		report.Foreign = bound(foreign.Describe())
+	}
+	return report
 }
 
 // Status is what the probes need.
@@ -60,7 +65,7 @@ const reportEvery = time.Second
 func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
-		State: i.state(seen), Timeline: server.Timeline, Incarnation: i.core.Me.Incarnation,
+		State: i.state(seen), Timeline: server.Timeline, System: i.core.System, Incarnation: i.core.Me.Incarnation,
 		Full: i.full, FullLog: i.fullLog, Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
 	}
 	switch {
@@ -80,7 +85,9 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case report.Role == contract.NoRole && i.failed != "":
 		report.Problem = i.failed
 	case report.Role == contract.NoRole && report.Problem == "":
-		report.Problem = i.lastingDoubt()
+		if report.Problem = i.lastingDoubt(); report.Problem != "" {
+			report.Foreign = bound(i.core.Foreign())
+		}
 	}
 	i.describeTerm(&report)
 	if i.operation != nil && i.operation.total > 0 {

@@ -39,6 +39,11 @@ type Report struct {
 	// Lost says, of an instance that led in the term LostTerm and leads no more, why.
 	Lost     string `json:"lost,omitempty"`
 	LostTerm uint64 `json:"lostTerm,omitempty"`
+	// System is the id of the database system that the data are of; "" without data.
+	System string `json:"system,omitempty"`
+	// Foreign says what is on the volume that the instance does not touch, and what it needs, as in
+	// "has the data of PostgreSQL 16, and needs those of PostgreSQL 17"; "" if it may use the volume.
+	Foreign string `json:"foreign,omitempty"`
 	// Incarnation is that of the data; "" without data.
 	Incarnation string `json:"incarnation,omitempty"`
 	// Lag is how far the replay is behind: "" for nothing to speak of, Seconds or Minutes.

@@ -21,6 +21,8 @@ const SettingsKey = "instance.json"
 type Settings struct {
 	// Pods are the names of all instances that there shall be: 1 to 5.
 	Pods []string `json:"pods"`
+	// Version is the major version that the server and its data are of, as 17; empty is any.
+	Version string `json:"version,omitempty"`
 	// Durability is Required, Preferred or Asynchronous; empty is Required.
 	Durability string `json:"durability,omitempty"`
 	// FailoverAfter is for how long a leader must be silent before another stands, as 11s: from 5s
@@ -57,6 +59,9 @@ var durabilities = map[string]election.Durability{
 // podName is what Kubernetes takes for the name of a pod (RFC 1123).
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
+// majorVersion is that of a server.
+var majorVersion = regexp.MustCompile(`^[0-9]{1,3}$`)
+
 // ParseSettings reads the settings of an instance. Its errors name the field, what was found, and
 // what is accepted.
 func ParseSettings(text string) (Settings, error) {
@@ -79,6 +84,9 @@ func (s Settings) Check() error {
 		if !podName.MatchString(name) || slices.Contains(s.Pods[:i], name) {
 			return fmt.Errorf("pods[%d]: Invalid value: %.100q: must be the name of a pod, each once", i, name)
 		}
+	}
+	if s.Version != "" && !majorVersion.MatchString(s.Version) {
+		return fmt.Errorf("version: Invalid value: %.100q: must be a major version, as 17", s.Version)
 	}
 	if _, known := durabilities[s.Durability]; !known {
 		return fmt.Errorf("durability: Unsupported value: %.100q: must be Required, Preferred or Asynchronous", s.Durability)

@@ -28,6 +28,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		`{"pods":["a","b","c","d","e","f"]}`:    "pods: has 6 names",
 		`{"pods":["a","a"]}`:                    `pods[1]: Invalid value: "a"`,
 		`{"pods":["a b"]}`:                      `pods[0]: Invalid value: "a b"`,
+		`{"pods":["a"],"version":"17.2"}`:       `version: Invalid value: "17.2": must be a major version`,
 		`{"pods":["a"],"durability":"Quorum"}`:  `durability: Unsupported value: "Quorum": must be Required, Preferred or Asynchronous`,
 		`{"pods":["a"],"failoverAfter":"1s"}`:   `failoverAfter: Invalid value: "1s": must be a duration from 5s to 5m0s`,
 		`{"pods":["a"],"failoverAfter":"soon"}`: `failoverAfter: Invalid value: "soon"`,

@@ -304,14 +304,23 @@ func (o *Observed) Doubt() string {
 		return "the record in the Lease can't be read: it was edited; the instances write another once all of them run"
 	case view.Version == "":
 		return "there is no Lease: the instances write another once all of them run"
-	case o.System != "" && record.System != "" && record.System != o.System:
-		return fmt.Sprintf("the volume has the data of another database: %.40s, where the Lease says %.40s; nothing is changed: "+
-			"give the instance its own volume, or an empty one", o.System, record.System)
+	case o.Foreign() != "":
+		return "the volume " + o.Foreign() + "; nothing is changed: give the instance its own volume, or an empty one"
 	case record.olderThan(o.Local.Seen):
 		return fmt.Sprintf("the record in the Lease was set back: it is of term %d, and term %d was seen; "+
 			"the instances write another once all of them run", record.Term, o.Local.Seen.Term)
 	}
 	return "the Lease is of a database that was never initialised, and the volume has data: nothing is changed"
+}
+
+// Foreign says of which database system the data are, and of which they would have to be; "" if the
+// Lease names theirs or none, or a leader is heard.
+func (o *Observed) Foreign() string {
+	record := &o.Record.Record
+	if !o.Record.Known || o.Record.Damaged || o.System == "" || record.System == "" || record.System == o.System || o.livingLeader() != nil {
+		return ""
+	}
+	return fmt.Sprintf("has the data of another database: of the system %.40s, and needs those of the system %.40s, which the Lease names", o.System, record.System)
 }
 
 // leads reports whether our server leads, or did in this life and still holds the record for it.

@@ -23,6 +23,20 @@ type Upstream struct {
 // is never returned for data that could not be read, or that another server wrote.
 var ErrDamaged = errors.New("the data are damaged")
 
+// ForeignError is returned for data that the server must not touch: of another version than its
+// own.
+type ForeignError struct {
+	// Found is what is there, and Needed what the server could use.
+	Found, Needed string
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string { return "the volume " + e.Describe() + "; nothing was changed" }
+
+// Describe says what is there and what is needed, of something named before: "has ..., and needs
+// ...".
+func (e *ForeignError) Describe() string { return "has " + e.Found + ", and needs " + e.Needed }
+
 // Progress says how far a long operation is, in bytes. Total is 0 while it is not known.
 type Progress func(done, total int64)
 
@@ -34,8 +48,8 @@ type Engine interface {
 	election.Positions
 
 	// Inspect reads what the data directory holds while no server runs, without changing anything.
-	// An error says what was found and what to do: data of another major version, half made,
-	// damaged (ErrDamaged), or with a foreign owner.
+	// An error says what was found and what to do: data of another major version (ForeignError), half
+	// made, damaged (ErrDamaged), or with a foreign owner.
 	Inspect() (Data, error)
 	// Initialise makes the data of a new database in an empty directory.
 	Initialise(ctx context.Context, directory string) error

@@ -60,6 +60,9 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	if err != nil {
 		return err
 	}
+	if err := checkVersion(asked, parts.engine, settings); err != nil {
+		return err
+	}
 	i, err := instance.New(instance.Options{
 		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: counted{parts.engine, &parts.events}, Cluster: access, Peers: parts.client,
 		Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
@@ -71,6 +74,28 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	parts.instance.Store(i)
 	parts.needed.Store(neededReceivers(settings))
 	return runAll(asked, o, i, access, parts)
+}
+
+// versioned is a server that knows its major version.
+type versioned interface {
+	FindVersion(ctx context.Context) (string, error)
+}
+
+// checkVersion refuses a server of another major version than that of the settings. It comes before
+// all that touches data.
+func checkVersion(ctx context.Context, server versioned, settings contract.Settings) error {
+	const limit = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, err := server.FindVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if settings.Version != "" && found != settings.Version {
+		return fmt.Errorf("the image has PostgreSQL %s, and spec.version is %s: set spec.image to an image of PostgreSQL %s; nothing was changed",
+			found, settings.Version, settings.Version)
+	}
+	return nil
 }
 
 // runAll runs the instance with all that serves it. When the instance ends, everything does.

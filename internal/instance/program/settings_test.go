@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -56,5 +57,34 @@ func TestConfigOf(t *testing.T) {
 	if !slices.Equal(config.Others, []string{"db-0"}) || config.Election.Instances != 2 ||
 		config.SwitchFrom != 3 || config.SwitchTo != "db-1" {
 		t.Errorf("got %+v", config)
+	}
+}
+
+// programs is a server whose programs are of a version, or can't say so.
+type programs struct {
+	version string
+	err     error
+}
+
+func (p programs) FindVersion(context.Context) (string, error) { return p.version, p.err }
+
+// TestCheckVersion: an image of another major version than the spec's is refused before anything
+// else happens; settings of an earlier release name none.
+func TestCheckVersion(t *testing.T) {
+	const wrong = "the image has PostgreSQL 16, and spec.version is 17: set spec.image to an image of PostgreSQL 17; nothing was changed"
+	for name, test := range map[string]struct {
+		server  programs
+		version string
+		want    string
+	}{
+		"the same":                       {programs{version: "17"}, "17", ""},
+		"another":                        {programs{version: "16"}, "17", wrong},
+		"settings of an earlier release": {programs{version: "16"}, "", ""},
+		"an image that is no server's":   {programs{err: errors.New("no program postgres")}, "17", "no program postgres"},
+	} {
+		err := checkVersion(t.Context(), test.server, contract.Settings{Version: test.version})
+		if got := fmt.Sprint(err); err == nil && test.want != "" || err != nil && got != test.want {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
 	}
 }

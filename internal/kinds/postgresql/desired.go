@@ -134,6 +134,7 @@ func application(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
 // settings is what the instances follow while they run.
 func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 	told := contract.Settings{
+		Version:    db.Spec.Version,
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
 		SwitchFrom: decided.SwitchFrom, SwitchTo: decided.SwitchTo, SwitchOnly: decided.SwitchOnly, Parameters: parameters(db),

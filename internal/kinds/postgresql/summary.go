@@ -17,6 +17,7 @@ import (
 // rules are what may be said about a PostgreSQL. The first one that applies counts.
 var rules = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, api.ReasonConflict, foreignInTheWay),
+	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
 	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, withheld),
 	summary.When(summary.UnderWay, api.ReasonTerminating, terminating),
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),

@@ -61,7 +61,7 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 		return err
 	}
 	defer into.close()
-	b := &backup{ctx: ctx, source: source, progress: progress}
+	b := &backup{ctx: ctx, source: source, progress: progress, major: e.programs}
 	if err := b.begin(); err != nil {
 		return err
 	}
@@ -112,6 +112,8 @@ type backup struct {
 	ctx      context.Context
 	source   *pgconn.PgConn
 	progress engine.Progress
+	// major is the version of our own server; 0 is any.
+	major int
 	// framed is true from version 15 on: each message of the copy begins with what it is.
 	framed bool
 	total  int64
@@ -127,6 +129,9 @@ func (b *backup) begin() error {
 	version, err := strconv.Atoi(major)
 	if err != nil {
 		return fmt.Errorf("the leader has the version %.40q, which is unknown", major)
+	}
+	if b.major != 0 && version != b.major {
+		return fmt.Errorf("the leader has PostgreSQL %d, and this instance %d: they need images of one major version", version, b.major)
 	}
 	// A slot of this connection keeps the log that the copy needs, however long that takes.
 	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT "+postgres.SlotPrefix+"clone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())

@@ -27,7 +27,7 @@ func (e *Engine) atRest() election.ServerState {
 
 // Inspect implements [engine.Engine].
 func (e *Engine) Inspect() (engine.Data, error) {
-	data, err := inspect(e.Data)
+	data, err := e.inspect()
 	e.noteDamage(err)
 	if err != nil {
 		return engine.Data{}, fmt.Errorf("looking at the data in %s: %w", e.Data, err)
@@ -41,7 +41,8 @@ func (e *Engine) Inspect() (engine.Data, error) {
 	return data, nil
 }
 
-func inspect(directory string) (engine.Data, error) {
+func (e *Engine) inspect() (engine.Data, error) {
+	directory := e.Data
 	if err := checkOwner(directory); errors.Is(err, os.ErrNotExist) {
 		return engine.Data{}, nil
 	} else if err != nil {
@@ -53,6 +54,9 @@ func inspect(directory string) (engine.Data, error) {
 	}
 	major, err := readMajor(directory)
 	if err != nil {
+		return engine.Data{}, err
+	}
+	if err := e.checkMajor(major); err != nil {
 		return engine.Data{}, err
 	}
 	control, err := readControl(directory)
@@ -101,9 +105,13 @@ func readMajor(directory string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil || major < 12 || major > 18 {
-		return 0, fmt.Errorf("PG_VERSION says %.20q: 12 to 18 are known", strings.TrimSpace(string(content)))
+	said := strings.TrimSpace(string(content))
+	major, err := strconv.Atoi(said)
+	if err != nil {
+		return 0, fmt.Errorf("PG_VERSION says %.20q: 12 to 18 are known", said)
+	}
+	if major < 12 || major > 18 {
+		return 0, foreign(said, "12 to 18")
 	}
 	return major, nil
 }

@@ -42,6 +42,9 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	if major, err = readMajor(e.Data); err != nil {
 		return 0, 0, err
 	}
+	if err := e.checkMajor(major); err != nil {
+		return 0, 0, err
+	}
 	files, err := historyFiles(e.Data)
 	if err != nil {
 		return 0, 0, err

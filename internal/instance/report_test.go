@@ -1,0 +1,26 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// TestEnded: a program that ends because of foreign data says what it found and what it needs.
+func TestEnded(t *testing.T) {
+	foreign := fmt.Errorf("looking at the data: %w", &engine.ForeignError{Found: "the data of PostgreSQL 16", Needed: "those of PostgreSQL 17"})
+	want := contract.Report{
+		State: "Ended", Foreign: "has the data of PostgreSQL 16, and needs those of PostgreSQL 17",
+		Problem: "looking at the data: the volume has the data of PostgreSQL 16, and needs those of PostgreSQL 17; nothing was changed",
+	}
+	if got := Ended(foreign); got != want {
+		t.Errorf("got %+v", got)
+	}
+	if got := Ended(errors.New(strings.Repeat("x", 9000))); got.Foreign != "" || len(got.Problem) > 400 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,44 @@
+package postgresql
+
+import (
+	"fmt"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+// foreignData says which volumes have data that are not the database's: of another major version,
+// or of another database system. Their instances touch nothing.
+func foreignData(s *subject) string {
+	var said []string
+	for _, instance := range s.instances {
+		if instance.Report.Foreign != "" {
+			said = append(said, fmt.Sprintf("the volume %s %s", VolumeName(s.db.Name, instance.Ordinal), instance.Report.Foreign))
+		}
+	}
+	if len(said) > 0 {
+		return conditions.First(MaxReplicas, said, "; ") + ": nothing on it was changed: restore the volume that belongs here, or delete its " +
+			"claim and pod, and it is cloned anew"
+	}
+	return s.severalSystems()
+}
+
+// severalSystems says of which database systems the volumes are, if there are several and no record
+// says which one counts: then no instance leads.
+func (s *subject) severalSystems() string {
+	if record, known := s.observed.record(s.db); known && record.System != "" || s.primary != nil {
+		return ""
+	}
+	var said []string
+	systems := map[string]bool{}
+	for _, instance := range s.instances {
+		if system := instance.Report.System; system != "" {
+			systems[system] = true
+			said = append(said, fmt.Sprintf("%s of the system %.40s", VolumeName(s.db.Name, instance.Ordinal), system))
+		}
+	}
+	if len(systems) < 2 { //nolint:mnd // two differ
+		return ""
+	}
+	return "the volumes have the data of several databases, and all have to be of one: " + conditions.First(MaxReplicas, said, ", ") +
+		": nothing on them was changed: delete the PostgreSQL and the claims that do not belong to it, and create it again"
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// versionLine is what the server says of itself: postgres (PostgreSQL) 17.2 (Debian 17.2-1), or
+// 18beta1. Its derivatives have other names.
+var versionLine = regexp.MustCompile(`^postgres \([^()]{1,60}\) ([0-9]{1,3})[^0-9]`)
+
+// FindVersion finds out the major version of the server's programs, as 17. From then on data of
+// another version are refused before anything of them is changed. It is called before all else.
+func (e *Engine) FindVersion(ctx context.Context) (string, error) {
+	command, err := e.command("postgres", "-V")
+	if err != nil {
+		return "", err
+	}
+	var output bytes.Buffer
+	command.Stdout = &output
+	if err := e.Supervisor.Start(command, e.Supervisor.Kills()); err != nil {
+		return "", fmt.Errorf("asking the server for its version: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	defer stop()
+	if err := e.Supervisor.Wait(command); err != nil {
+		return "", fmt.Errorf("asking the server for its version: %w", err)
+	}
+	major, err := majorOf(output.String())
+	if err != nil {
+		return "", err
+	}
+	e.programs = major
+	return strconv.Itoa(major), nil
+}
+
+func majorOf(said string) (int, error) {
+	found := versionLine.FindStringSubmatch(said)
+	if found == nil {
+		return 0, fmt.Errorf("the image's program postgres says that it is %.60q: it must be PostgreSQL 12 to 18", strings.TrimSpace(said))
+	}
+	return strconv.Atoi(found[1])
+}
+
+// checkMajor refuses data of another major version than the server's, if that was found out.
+func (e *Engine) checkMajor(major int) error {
+	if e.programs == 0 || major == e.programs {
+		return nil
+	}
+	return foreign(strconv.Itoa(major), strconv.Itoa(e.programs))
+}
+
+func foreign(found, needed string) error {
+	return &engine.ForeignError{Found: "the data of PostgreSQL " + found, Needed: "those of PostgreSQL " + needed}
+}
