@@ -12,7 +12,8 @@ import (
 
 // TestEnded: a program that ends because of foreign data says what it found and what it needs.
 func TestEnded(t *testing.T) {
-	foreign := fmt.Errorf("looking at the data: %w", &engine.ForeignError{Found: "the data of PostgreSQL 16", Needed: "those of PostgreSQL 17"})
+	found := &engine.ForeignError{Found: "the data of PostgreSQL 16", Needed: "those of PostgreSQL 17"}
+	foreign := fmt.Errorf("looking at the data: %w", found)
 	want := contract.Report{
 		State: "Ended", Foreign: "has the data of PostgreSQL 16, and needs those of PostgreSQL 17",
 		Problem: "looking at the data: the volume has the data of PostgreSQL 16, and needs those of PostgreSQL 17; nothing was changed",

@@ -320,7 +320,8 @@ func (o *Observed) Foreign() string {
 	if !o.Record.Known || o.Record.Damaged || o.System == "" || record.System == "" || record.System == o.System || o.livingLeader() != nil {
 		return ""
 	}
-	return fmt.Sprintf("has the data of another database: of the system %.40s, and needs those of the system %.40s, which the Lease names", o.System, record.System)
+	return fmt.Sprintf("has the data of another database: of the system %.40s, and needs those of the system %.40s, which the Lease names",
+		o.System, record.System)
 }
 
 // leads reports whether our server leads, or did in this life and still holds the record for it.

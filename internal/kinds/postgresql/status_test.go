@@ -89,7 +89,8 @@ func TestSummary(t *testing.T) {
 			"Conflict", "Failed", "the volumes have the data of several databases, and all have to be of one: data-db-0 of the system 7, " +
 				"data-db-1 of the system 8: nothing on them was changed"},
 		"volumes of one system": {fresh, says(says(running(fresh, 2), 0, contract.Report{State: "Waiting", System: "7"}), 1,
-			contract.Report{State: "Waiting", System: "7"}), Decision{Replicas: 2}, plan.Result{}, "False", "Creating", "Creating", "db-0 (Waiting)"},
+			contract.Report{State: "Waiting", System: "7"}), Decision{Replicas: 2}, plan.Result{}, "False", "Creating", "Creating",
+			"db-0 (Waiting)"},
 		"another system beside a primary, which its instance has not noticed yet": {db, aged(says(says(running(db, 3), 0, contract.Report{
 			Role: contract.Primary, State: "Leading", Term: 4, System: "7"}), 1, contract.Report{State: "Waiting", System: "8"})),
 			Decision{Replicas: 3}, plan.Result{}, "False", "InstanceNotReady", "Degraded", "not ready: db-1"},

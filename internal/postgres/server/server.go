@@ -54,8 +54,8 @@ type Engine struct {
 	Options
 
 	changed chan struct{}
-	// programs is the major version of the server's programs; 0 while nobody has asked them. Set before
-	// anything else is called.
+	// programs is the major version of the server's programs; 0 while nobody has asked them. It is set
+	// before anything else is called.
 	programs int
 
 	mu   sync.Mutex

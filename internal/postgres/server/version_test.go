@@ -45,8 +45,10 @@ func withPrograms(t *testing.T, said string) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(supervisor.Close)
-	return New(Options{Data: filepath.Join(t.TempDir(), "server"), Run: t.TempDir(), Environment: []string{"PATH=" + programs}, Log: io.Discard,
-		Supervisor: supervisor, Clock: clock.RealClock{}})
+	return New(Options{
+		Data: filepath.Join(t.TempDir(), "server"), Run: t.TempDir(), Environment: []string{"PATH=" + programs}, Log: io.Discard,
+		Supervisor: supervisor, Clock: clock.RealClock{},
+	})
 }
 
 // TestDataOfAnotherVersion: they are refused with what is there and what is needed, and neither a
