@@ -109,6 +109,9 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 			s.holders = append(s.holders, fmt.Sprintf("%s %s is kept by %s", step.Ref.Kind, step.Ref.Name, conditions.FirstFew(names, ", ")))
 		}
 	}
+	if data := s.observed.dataAfter(step); data != "" && !isOrphaning(s.stack) {
+		reported.Message = conditions.Truncate(strings.TrimPrefix(reported.Message+"; "+data, "; "))
+	}
 	return reported
 }
 

@@ -30,7 +30,7 @@ var kinds = component.Kinds{
 		},
 	},
 	{
-		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true, Outputs: outputs},
+		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, DataAfter: dataAfter, Outputs: outputs},
 		Kind:   databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
@@ -40,6 +40,9 @@ var kinds = component.Kinds{
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
 }
+
+// dataAfter is that of the tests' kind with data.
+func dataAfter(object component.Object) string { return "its data stay on data-" + object.GetName() }
 
 func outputs(name string) []component.Output {
 	return []component.Output{{Name: "URI", Secret: name + "-app", Key: "uri"}, {Name: "HOST", Secret: name + "-app", Key: "host"}}

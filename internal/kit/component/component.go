@@ -23,8 +23,9 @@ type Traits struct {
 	MaxName int
 	// HasMetadata reports whether the spec has labels and annotations for children.
 	HasMetadata bool
-	// KeepsData reports whether deleting an object may leave data behind, such as volumes.
-	KeepsData bool
+	// DataAfter says where the data of an object are once it is deleted, as the end of a sentence:
+	// "its data stay on ...". It is nil for a kind without data. An object may lack its defaults.
+	DataAfter func(object Object) string
 	// Exposes are the fields of the spec that let clients outside the cluster in. They are left out
 	// until the component is ready.
 	Exposes []string
@@ -70,6 +71,11 @@ type Kinds []Kind
 // Get returns the kind of a type.
 func (k Kinds) Get(typeName string) (Kind, bool) {
 	return k.find(func(one Kind) bool { return one.Type == typeName })
+}
+
+// Of returns the kind of an object.
+func (k Kinds) Of(ref plan.Ref) (Kind, bool) {
+	return k.find(func(one Kind) bool { return one.Kind.Group == ref.Group && one.Kind.Kind == ref.Kind })
 }
 
 // External returns the kind of another project that is named so.

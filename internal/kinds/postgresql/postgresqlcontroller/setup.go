@@ -38,8 +38,8 @@ const podOwnerIndex = "postgresql"
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name: postgresql.Controller,
-		Component: &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, KeepsData: true,
-			Outputs: postgresql.Outputs},
+		Component: &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true,
+			DataAfter: postgresql.DataAfter, Outputs: postgresql.Outputs},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,
