@@ -258,7 +258,7 @@ func TestStackEdits(t *testing.T) {
 		spec.Components[0].Spec.Raw = []byte(`{"image":"r.io/web:2","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`)
 	})
 	s.reports(func(status platformv1.AppStackStatus) bool {
-		return status.Phase == platformv1.PhasePaused && of(status, "new").Plan == "create" && of(status, "db").Plan == "delete" &&
+		return status.Phase == platformv1.PhasePaused && of(status, "new").Plan == "create" && of(status, "db").Plan == "delete, after back" &&
 			strings.HasPrefix(of(status, "back").Plan, "change: spec.image")
 	})
 	s.awaits("back", "db")

@@ -32,6 +32,12 @@ func (o Observed) existing(ref plan.Ref) component.Object {
 	return found.Object
 }
 
+// isTaken reports whether the object under a name is not the stack's, and may not be taken over.
+func (o Observed) isTaken(ref plan.Ref) bool {
+	found := o.Children[ref]
+	return found.Object != nil && found.Ownership == plan.Foreign
+}
+
 // isReady reports whether a component's object is Ready for its present generation.
 func isReady(object component.Object) bool {
 	if object == nil || object.GetDeletionTimestamp() != nil {

@@ -42,7 +42,7 @@ func previewStep(step Step, before *platformv1.AppStack, observed Observed) stri
 	}
 	if step.Existing == nil {
 		text := fmt.Sprintf("%s %s is created", step.Ref.Kind, step.Ref.Name)
-		if found := observed.Children[step.Ref]; found.Object != nil {
+		if observed.isTaken(step.Ref) {
 			return fmt.Sprintf("%s %s exists and was not created by this AppStack: it is left alone", step.Ref.Kind, step.Ref.Name)
 		}
 		if len(step.WaitsFor) > 0 {
@@ -82,15 +82,24 @@ func changedFields(step Step, before *platformv1.AppStack, observed Observed) st
 
 // planned returns what is done about a component once the stack is no longer paused; "" for
 // nothing.
-func planned(step Step) string {
+func (s *subject) planned(step Step) string {
+	text := ""
 	switch {
 	case step.IsLeft && step.Action == Leave:
 		return ""
+	case step.IsLeft && len(step.WaitsFor) > 0:
+		return "delete, after " + conditions.FirstFew(step.WaitsFor, ", ")
 	case step.IsLeft:
 		return "delete"
+	case step.Existing == nil && s.observed.isTaken(step.Ref):
+		return fmt.Sprintf("leave alone: %s exists and was not created by this AppStack", step.Ref)
 	case step.Existing == nil:
-		return "create"
+		text = "create"
 	default:
-		return "change: " + changes(step.Existing, step.Object, false)
+		text = "change: " + changes(step.Existing, step.Object, false)
 	}
+	if s.isPaused() && len(step.WaitsFor) > 0 {
+		text += ", once these are ready: " + conditions.FirstFew(step.WaitsFor, ", ")
+	}
+	return text
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
-// Status returns the status of a defaulted AppStack, given what was observed, decided and written.
+// Status returns the status of a defaulted AppStack, given what was observed, decided and written,
+// without the times that WaitingSince sets.
 func Status(stack *platformv1.AppStack, observed Observed, decided Decision, result plan.Result) platformv1.AppStackStatus {
 	about := &subject{stack: stack, observed: observed, result: result}
 	about.reportAll(decided)
@@ -24,7 +25,7 @@ func Status(stack *platformv1.AppStack, observed Observed, decided Decision, res
 	status := platformv1.AppStackStatus{
 		ObservedGeneration: stack.Generation,
 		ComponentSummary:   fmt.Sprintf("%d/%d", about.ready, len(stack.Spec.Components)),
-		Components:         about.components[:min(len(about.components), MaxComponents)],
+		Components:         about.reported(),
 		Conditions:         append(one.Conditions(about.progressing(one)), about.waiting()),
 	}
 	if first := about.first(platformv1.ComponentWaiting); first != nil && len(first.WaitsFor) > 0 {
@@ -46,6 +47,19 @@ type subject struct {
 	// holders are the finalizers of objects that are being deleted, as a text for each.
 	holders []string
 }
+
+// reported returns the components for the status: at most as many as a stack may have, with texts
+// of limited length.
+func (s *subject) reported() []platformv1.ComponentStatus {
+	all := s.components[:min(len(s.components), MaxComponents)]
+	for i := range all {
+		all[i].Message, all[i].Plan = conditions.Truncate(all[i].Message), conditions.Truncate(all[i].Plan)
+	}
+	return all
+}
+
+// isPaused reports whether the stack leaves its components as they are.
+func (s *subject) isPaused() bool { return s.stack.Spec.Paused && !s.isGoing() }
 
 func (s *subject) isGoing() bool { return s.stack.DeletionTimestamp != nil }
 
@@ -90,10 +104,10 @@ func (s *subject) reportAll(decided Decision) {
 func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 	reported := platformv1.ComponentStatus{Name: step.Name, Kind: step.Ref.Kind, Object: step.Ref.Name,
 		Phase: platformv1.ComponentDeleting, Reason: api.ReasonDeleting}
-	isPaused := s.stack.Spec.Paused && !s.isGoing()
 	switch deleted := step.Existing.GetDeletionTimestamp(); {
-	case isPaused && deleted == nil:
-		reported.Phase, reported.Reason, reported.Plan = platformv1.ComponentPaused, platformv1.ReasonPausedByUser, planned(step)
+	case s.isPaused() && deleted == nil:
+		reported.Phase, reported.Reason, reported.Plan = platformv1.ComponentPaused, platformv1.ReasonPausedByUser, s.planned(step)
+		reported.WaitsFor, reported.Message = step.WaitsFor, pausedMessage
 	case step.Action == Wait:
 		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
 		reported.WaitsFor = step.WaitsFor
@@ -110,7 +124,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 		}
 	}
 	if data := s.observed.dataAfter(step); data != "" && !isOrphaning(s.stack) {
-		reported.Message = conditions.Truncate(strings.TrimPrefix(reported.Message+"; "+data, "; "))
+		reported.Message = strings.TrimPrefix(reported.Message+"; "+data, "; ")
 	}
 	return reported
 }
@@ -132,7 +146,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 func (s *subject) report(step Step) platformv1.ComponentStatus {
 	reported := platformv1.ComponentStatus{Name: step.Name, Kind: step.Ref.Kind, Object: step.Ref.Name}
 	set := func(phase platformv1.ComponentPhase, reason, message string) platformv1.ComponentStatus {
-		reported.Phase, reported.Reason, reported.Message = phase, reason, conditions.Truncate(message)
+		reported.Phase, reported.Reason, reported.Message = phase, reason, message
 		return reported
 	}
 	refusal, isRefused := s.result.Refusals[step.Ref]
@@ -141,9 +155,9 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 		return set(platformv1.ComponentFailed, api.ReasonConflict, fmt.Sprintf("%s exists and was not created by this AppStack", step.Ref))
 	case isRefused:
 		return set(platformv1.ComponentFailed, api.ReasonRefused, refusal)
-	case slices.Contains(s.result.Withheld, step.Ref):
-		reported.Plan, reported.WaitsFor = conditions.Truncate(planned(step)), step.WaitsFor
-		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, "spec.paused is true")
+	case s.isWithheld(step):
+		reported.Plan, reported.WaitsFor = s.planned(step), step.WaitsFor
+		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, pausedMessage)
 	case s.isWaiting(step):
 		return s.reportWaiting(step, reported)
 	case step.Existing == nil || s.result.Changed(step.Ref):
@@ -152,6 +166,18 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 		return set(platformv1.ComponentDeleting, api.ReasonTerminating, "is being deleted, and will be created again")
 	}
 	return s.reportExisting(step, reported)
+}
+
+// pausedMessage is that of a component whose change is withheld.
+const pausedMessage = "spec.paused is true"
+
+// isWithheld reports whether spec.paused keeps a component from being created or changed, now or
+// once what it waits for is ready.
+func (s *subject) isWithheld(step Step) bool {
+	if slices.Contains(s.result.Withheld, step.Ref) {
+		return true
+	}
+	return s.isPaused() && step.Action == Wait && s.isWaiting(step)
 }
 
 // isWaiting reports whether a component was not created or changed because of others. One that
@@ -172,31 +198,28 @@ func (s *subject) reportWaiting(step Step, reported platformv1.ComponentStatus) 
 	}
 	reported.Message = "waits until these are ready: " + conditions.FirstFew(reported.WaitsFor, ", ")
 	if step.Existing != nil {
-		reported.Plan = planned(step)
+		reported.Plan = s.planned(step)
 	}
-	reported.Since = s.since(reported.WaitsFor)
 	return reported
 }
 
-// since returns since when components are waited for: since the first of them last ceased to be
-// ready, or since the stack exists.
-func (s *subject) since(names []string) *metav1.Time {
-	began := s.stack.CreationTimestamp
-	for _, name := range names {
-		_, object := dependency(s.stack, name, s.observed)
-		if object == nil {
+// WaitingSince sets since when each component waits: since the former status has said so, or since
+// now.
+func WaitingSince(status, former []platformv1.ComponentStatus, now metav1.Time) {
+	began := map[string]*metav1.Time{}
+	for i := range former {
+		if len(former[i].WaitsFor) > 0 {
+			began[former[i].Name] = former[i].Since
+		}
+	}
+	for i := range status {
+		if len(status[i].WaitsFor) == 0 {
 			continue
 		}
-		for _, condition := range component.ConditionsOf(object) {
-			if condition.Type == conditions.Ready && began.Before(&condition.LastTransitionTime) {
-				began = condition.LastTransitionTime
-			}
+		if status[i].Since = began[status[i].Name]; status[i].Since == nil {
+			status[i].Since = &now
 		}
 	}
-	if began.IsZero() {
-		return nil
-	}
-	return &began
 }
 
 // reportExisting completes the status of a component by what its object says.
@@ -210,7 +233,7 @@ func (s *subject) reportExisting(step Step, reported platformv1.ComponentStatus)
 	switch {
 	case ready.Status == metav1.ConditionTrue && len(step.HiddenBy) > 0:
 		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
-		reported.WaitsFor, reported.Since = step.HiddenBy, s.since(step.HiddenBy)
+		reported.WaitsFor = step.HiddenBy
 		reported.Message = "is ready, and reachable from outside once these are ready: " + conditions.FirstFew(step.HiddenBy, ", ")
 	case ready.Status == metav1.ConditionTrue && missingOutput(s.stack, step.Name, step.Existing) != "":
 		reported.Phase, reported.Reason = platformv1.ComponentProgressing, platformv1.ReasonOutputMissing

@@ -56,16 +56,14 @@ func failed(s *subject) string {
 }
 
 func withheld(s *subject) string {
-	return summary.If(len(s.result.Withheld) > 0, "spec.paused is true and withholds a change of %s: see status.components[].plan",
-		conditions.FirstFew(names(s.result.Withheld), ", "))
-}
-
-func names(refs []plan.Ref) []string {
-	var all []string
-	for _, ref := range refs {
-		all = append(all, ref.String())
+	var names []string
+	for _, c := range s.components {
+		if c.Phase == platformv1.ComponentPaused {
+			names = append(names, c.Kind+" "+c.Object)
+		}
 	}
-	return all
+	return summary.If(len(names) > 0, "spec.paused is true and withholds a change of %s: see status.components[].plan",
+		conditions.FirstFew(names, ", "))
 }
 
 func deploying(s *subject) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// DataAfter says where the data of a database are once it is deleted, by its spec.deletionPolicy. It
-// returns "" for an object of another kind.
+// DataAfter says where the data of a database are once it is deleted, by its spec.deletionPolicy.
+// It returns "" for an object of another kind.
 func DataAfter(object component.Object) string {
 	stored, isDatabase := object.(*databasev1.PostgreSQL)
 	if !isDatabase {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -21,7 +23,8 @@ import (
 // kind implements the reconciler's interface for AppStack.
 type kind struct {
 	observer
-	live client.Reader
+	live  client.Reader
+	clock clock.PassiveClock
 }
 
 var (
@@ -75,10 +78,11 @@ func (kind) Released(_ *platformv1.AppStack, _ appstack.Observed, decided appsta
 }
 
 // Report sets the status.
-func (kind) Report(into, stack *platformv1.AppStack, observed appstack.Observed, decided appstack.Decision,
+func (k kind) Report(into, stack *platformv1.AppStack, observed appstack.Observed, decided appstack.Decision,
 	result plan.Result) time.Duration {
 	status := appstack.Status(stack, observed, decided, result)
 	status.FirstReadyTime = into.Status.FirstReadyTime
+	appstack.WaitingSince(status.Components, into.Status.Components, metav1.NewTime(k.clock.Now()).Rfc3339Copy())
 	into.Status = status
 	return 0
 }

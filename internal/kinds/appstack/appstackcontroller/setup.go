@@ -102,7 +102,7 @@ func newReconciler(in registration.Input) (reconcile.Reconciler, error) {
 		Children:          func(observed appstack.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{platformv1.ConditionDegraded, platformv1.ConditionStalled},
 		Finalizer:         appstack.Finalizer,
-		Kind:              kind{observer: observes, live: in.Manager.GetAPIReader()},
+		Kind:              kind{observer: observes, live: in.Manager.GetAPIReader(), clock: in.Clock},
 	})
 	r.Applier = apply.New(r.Client, observes.children).WithOwnKinds(converter)
 	return r, nil

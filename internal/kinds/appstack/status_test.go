@@ -1,0 +1,102 @@
+package appstack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// TestPaused: while a stack is paused, each component that would be written or deleted says what
+// would be done, also if that waits for others; one that is as it should be says nothing.
+func TestPaused(t *testing.T) {
+	next := one("api", "webApp", `{"image":"r.io/web:2"}`, "db")
+	w := world{newStack(web("db"), next, web("front", "api"), web("new"), web("taken")), plan.Children{}}
+	w.stack.Spec.Paused, w.stack.Spec.Updates = true, platformv1.UpdatesOrdered
+	w.make(t, web("db"), "Broken")
+	w.make(t, web("api", "db"), "Starting")
+	w.make(t, web("old"), "")
+	w.make(t, web("user", "old"), "")
+	w.make(t, web("taken"), "")
+	ref := kinds[0].Ref("web", "shop-taken")
+	w.found[ref] = plan.Found{Object: w.found[ref].Object, Ownership: plan.Foreign}
+	withheld := plan.Result{}
+	for _, name := range []string{"new", "taken", "user"} { // those that the applier would write or delete now
+		withheld.Withheld = append(withheld.Withheld, kinds[0].Ref("web", "shop-"+name))
+	}
+	status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), withheld)
+	got := map[string]string{}
+	for _, c := range status.Components {
+		got[c.Name] = fmt.Sprintf("%s %v: %s", c.Phase, c.WaitsFor, c.Plan)
+	}
+	want := map[string]string{
+		"old":   "Paused [user]: delete, after user",
+		"user":  "Paused []: delete",
+		"db":    "Failed []: ",
+		"api":   "Paused [db]: change: spec.image, once these are ready: db",
+		"front": "Paused [api]: create, once these are ready: api",
+		"new":   "Paused []: create",
+		"taken": "Paused []: leave alone: WebApp web/shop-taken exists and was not created by this AppStack",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	w = world{newStack(web("db", "x"), web("x", "y"), web("y")), plan.Children{}}
+	w.stack.Spec.Paused = true
+	w.make(t, web("y"), "Starting")
+	if status = Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{}); status.Phase != platformv1.PhasePaused {
+		t.Errorf("only what waits is withheld: got phase %s", status.Phase)
+	}
+}
+
+// TestStatusLimits: neither many objects nor long texts make the status large, and no character is
+// cut in two.
+func TestStatusLimits(t *testing.T) {
+	w := world{newStack(web("a"), web("b")), plan.Children{}}
+	for i := range MaxComponents + 20 {
+		w.make(t, web(fmt.Sprintf("x%d", i)), "")
+	}
+	long := strings.Repeat("ö", 2000)
+	refused := plan.Result{Refusals: map[plan.Ref]string{kinds[0].Ref("web", "shop-a"): long}, Failure: &plan.Failure{}}
+	if got := len(Status(w.stack, w.observed(), Decide(w.stack, w.observed()), refused).Components); got != MaxComponents {
+		t.Errorf("%d components are reported, want %d", got, MaxComponents)
+	}
+	w.found = plan.Children{}
+	b := w.make(t, web("b"), "Broken")
+	conditions := b.(interface{ GetConditions() []metav1.Condition }).GetConditions()
+	conditions[0].Message = "x" + long
+	for _, c := range Status(w.stack, w.observed(), Decide(w.stack, w.observed()), refused).Components {
+		if len(c.Message) < 997 || len(c.Message) > 1000 || !utf8.ValidString(c.Message) || !strings.HasSuffix(c.Message, "...") {
+			t.Errorf("%s: a message of %d bytes: %q", c.Name, len(c.Message), c.Message)
+		}
+	}
+}
+
+// TestWaitingSince: a wait keeps its beginning, whatever it is for, and the next one has its own.
+func TestWaitingSince(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1000, 0))
+	before := metav1.NewTime(time.Unix(500, 0))
+	waiting := func(name string, since *metav1.Time, on ...string) platformv1.ComponentStatus {
+		return platformv1.ComponentStatus{Name: name, WaitsFor: on, Since: since}
+	}
+	former := []platformv1.ComponentStatus{waiting("a", &before, "x"), waiting("b", nil), waiting("c", &before), waiting("d", nil, "x")}
+	status := []platformv1.ComponentStatus{
+		waiting("a", nil, "y"), waiting("b", nil, "x"), waiting("c", nil, "x"), waiting("d", nil, "x"), waiting("e", nil, "x"),
+		waiting("f", &before), waiting("g", nil),
+	}
+	WaitingSince(status, former, now)
+	want := []platformv1.ComponentStatus{
+		waiting("a", &before, "y"), waiting("b", &now, "x"), waiting("c", &now, "x"), waiting("d", &now, "x"), waiting("e", &now, "x"),
+		waiting("f", &before), waiting("g", nil),
+	}
+	if diff := cmp.Diff(want, status); diff != "" {
+		t.Error(diff)
+	}
+}
