@@ -371,7 +371,7 @@ func TestStackAdmission(t *testing.T) {
 	s.warnings()
 	stack := newStack("elsewhere", webPart("db"), webPart("back", "db"))
 	g.Expect(s.client.Create(t.Context(), stack.DeepCopy(), client.DryRunAll)).To(gomega.Succeed())
-	g.Expect(s.warnings()).To(gomega.Equal([]string{"component db: WebApp shop-db is created",
+	g.Expect(s.warnings()).To(gomega.Equal([]string{"2 components: 2 created", "component db: WebApp shop-db is created",
 		"component back: WebApp shop-back is created once these are ready: db"}))
 	s.create(t, stack)
 	g.Expect(s.warnings()).To(gomega.BeEmpty())
@@ -387,7 +387,8 @@ func TestStackAdmission(t *testing.T) {
 		stack.Spec.Components = []platformv1.Component{raw("back", `{"image":"r.io/web:1","replicas":2}`), webPart("new", "back")}
 		err := s.client.Update(t.Context(), stack, client.DryRunAll)
 		return s.warnings(), err
-	}).WithTimeout(testenv.Within).Should(gomega.Equal([]string{"component back: WebApp shop-back is created",
+	}).WithTimeout(testenv.Within).Should(gomega.Equal([]string{
+		"2 components: 2 created, 1 deleted", "component back: WebApp shop-back is created",
 		"component new: WebApp shop-new is created once these are ready: back", "component db: WebApp shop-db is deleted"}))
 }
 

@@ -8,21 +8,25 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// Preview returns what storing a stack would do to its components, one sentence for each that it
-// would create, change or delete. before is the stack as it is stored; nil if it is new. A change
-// is that of what the spec asks for: what was edited by hand, or waits already, is not named.
-func Preview(stack, before *platformv1.AppStack, observed Observed) []string {
+// Preview returns what storing a stack would do to its components: a summary, and one sentence for
+// each component that it would create, change or delete. before is the stack as it is stored; nil
+// if it is new. A change is that of what the spec asks for: what was edited by hand, or waits
+// already, is not named.
+func Preview(stack, before *platformv1.AppStack, observed Observed) (summary string, sentences []string) {
 	if stack.Spec.Paused {
-		return []string{"spec.paused is true: nothing is created, changed or deleted"}
+		return "spec.paused is true: nothing is created, changed or deleted", nil
 	}
 	decided := Decide(stack, observed)
-	var sentences []string
+	counted := counts{}
 	for _, step := range decided.Steps {
-		if text := previewStep(step, before, observed); text != "" {
+		effect, text := previewStep(step, before, observed)
+		counted[effect]++
+		if text != "" {
 			sentences = append(sentences, fmt.Sprintf("component %s: %s", step.Name, text))
 		}
 	}
 	for _, step := range decided.Left {
+		counted[isDeleted]++
 		text := fmt.Sprintf("component %s: %s %s is deleted", step.Name, step.Ref.Kind, step.Ref.Name)
 		if len(step.WaitsFor) > 0 {
 			text += " once nothing depends on it: " + conditions.FirstFew(step.WaitsFor, ", ")
@@ -30,35 +34,67 @@ func Preview(stack, before *platformv1.AppStack, observed Observed) []string {
 		sentences = append(sentences, text)
 	}
 	if len(sentences) == 0 {
-		return []string{"no component is created, changed or deleted"}
+		return "no component is created, changed or deleted", nil
 	}
-	return sentences
+	return counted.summary(len(decided.Steps)), sentences
 }
 
-// previewStep returns what becomes of a component of the spec; "" for nothing.
-func previewStep(step Step, before *platformv1.AppStack, observed Observed) string {
+// effect is what a change of the stack does to a component, as the summary of a preview has it.
+type effect string
+
+// Effects.
+const (
+	isCreated   effect = "created"
+	isChanged   effect = "changed"
+	isDeleted   effect = "deleted"
+	isInTheWay  effect = "left alone, because their names are taken"
+	isUnchanged effect = "unchanged"
+)
+
+// counts is how many components have each effect.
+type counts map[effect]int
+
+// summary returns the counts as a sentence: clients show few warnings well, and the API server cuts
+// off what exceeds 4 KiB.
+func (c counts) summary(components int) string {
+	var parts []string
+	for _, one := range []effect{isCreated, isChanged, isDeleted, isInTheWay, isUnchanged} {
+		if c[one] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c[one], one))
+		}
+	}
+	noun := "components"
+	if components == 1 {
+		noun = "component"
+	}
+	return fmt.Sprintf("%d %s: %s", components, noun, strings.Join(parts, ", "))
+}
+
+// previewStep returns what becomes of a component of the spec, and a sentence about it; "" if
+// nothing does.
+func previewStep(step Step, before *platformv1.AppStack, observed Observed) (effect, string) {
 	if step.Object == nil {
-		return ""
+		return isUnchanged, ""
 	}
 	if step.Existing == nil {
 		text := fmt.Sprintf("%s %s is created", step.Ref.Kind, step.Ref.Name)
 		if observed.isTaken(step.Ref) {
-			return fmt.Sprintf("%s %s exists and was not created by this AppStack: it is left alone", step.Ref.Kind, step.Ref.Name)
+			return isInTheWay, fmt.Sprintf("%s %s exists and was not created by this AppStack: it is left alone", step.Ref.Kind, step.Ref.Name)
 		}
 		if len(step.WaitsFor) > 0 {
 			text += " once these are ready: " + strings.Join(step.WaitsFor, ", ")
 		}
-		return text
+		return isCreated, text
 	}
 	fields := changedFields(step, before, observed)
 	if fields == "" {
-		return ""
+		return isUnchanged, ""
 	}
 	text := fmt.Sprintf("%s %s is changed: %s", step.Ref.Kind, step.Ref.Name, fields)
 	if len(step.WaitsFor) > 0 {
 		text += "; once these are ready: " + strings.Join(step.WaitsFor, ", ")
 	}
-	return text
+	return isChanged, text
 }
 
 // changedFields returns what differs between what a stored stack and its change ask for.

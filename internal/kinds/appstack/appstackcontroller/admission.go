@@ -3,6 +3,7 @@ package appstackcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -86,7 +87,8 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 	if err != nil {
 		return all, err
 	}
-	all.Warnings = append(all.Warnings, appstack.Preview(r.stack, r.before, observed)...)
+	summary, sentences := appstack.Preview(r.stack, r.before, observed)
+	all.Warnings = slices.Concat([]string{summary}, all.Warnings, sentences)
 	return all, nil
 }
 
