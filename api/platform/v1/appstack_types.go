@@ -68,8 +68,8 @@ type AppStackSpec struct {
 	// +optional
 	Labels msappsv1.Labels `json:"labels,omitempty"`
 
-	// Annotations of all components, where their kind has spec.annotations. Those in a component's own
-	// spec take precedence.
+	// Annotations of all components: of the objects and, where the kind has spec.annotations, of their
+	// children. Those in a component's own spec take precedence.
 	// +optional
 	Annotations msappsv1.Annotations `json:"annotations,omitempty"`
 

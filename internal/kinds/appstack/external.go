@@ -46,10 +46,8 @@ func external(stack *platformv1.AppStack, c *platformv1.Component, content map[s
 	delete(content, "metadata")
 	object.SetNamespace(stack.Namespace)
 	object.SetName(ObjectName(stack.Name, c.Name))
-	object.SetLabels(naming.Merged(given, labels(stack, c.Name)))
-	if annotations := naming.Merged(more, dependsOn(c)); len(annotations) > 0 {
-		object.SetAnnotations(annotations)
-	}
+	object.SetLabels(labels(stack, c.Name, given))
+	setAnnotations(object, stack.Spec.Annotations, more, dependsOn(c))
 	return object
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -87,6 +88,29 @@ func TestExternalObject(t *testing.T) {
 	live.Object["spec"].(map[string]any)["size"] = int64(4)
 	if got := changes(live, object, false); got != "spec.size" {
 		t.Errorf("changed: %s", got)
+	}
+}
+
+// TestMetadata: labels and annotations of the stack reach the objects of every type; those of a
+// manifest take precedence, and ours over all.
+func TestMetadata(t *testing.T) {
+	manifest := one("queue", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":{"labels":{"team":"q"},"annotations":{"note":"q"}}}`, "web")
+	stack := newStack(web("web"), one("watch", "configMonitor", `{"configMap":"flags"}`), one("db", "postgresql", `{"version":"17"}`), queue(), manifest)
+	stack.Spec.Labels = msappsv1.Labels{"team": "a", "tier": "1"}
+	stack.Spec.Annotations = msappsv1.Annotations{"note": "n", "link": "l"}
+	for i, want := range []string{"a 1 n l ", "a 1 n l ", "a 1 n l ", "a 1 n l ", "q 1 q l web"} {
+		c := &stack.Spec.Components[i]
+		kind, _ := KindOf(c, withQueues(""))
+		object, err := Object(stack, c, kind, Additions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels, annotations := object.GetLabels(), object.GetAnnotations()
+		got := fmt.Sprint(labels["team"], " ", labels["tier"], " ", annotations["note"], " ", annotations["link"], " ",
+			annotations["platform.mainstay.dev/depends-on"])
+		if got != want || labels["app.kubernetes.io/part-of"] != "shop" {
+			t.Errorf("%s %s: got %s, want %s", c.Type, c.Name, got, want)
+		}
 	}
 }
 

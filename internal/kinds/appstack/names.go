@@ -24,8 +24,8 @@ func ObjectName(stack, component string) string { return stack + "-" + component
 func componentOf(stack, object string) string { return strings.TrimPrefix(object, stack+"-") }
 
 // labels returns the labels of a component's object. Ours take precedence over the user's: those of
-// the stack itself, then spec.labels.
-func labels(stack *platformv1.AppStack, component string) map[string]string {
+// the stack itself, then spec.labels, then those of the component's own manifest.
+func labels(stack *platformv1.AppStack, component string, manifest map[string]string) map[string]string {
 	given := map[string]string{}
 	for key, value := range stack.Labels {
 		if !api.IsOurKey(key) && !strings.HasPrefix(key, "app.kubernetes.io/") {
@@ -36,7 +36,7 @@ func labels(stack *platformv1.AppStack, component string) map[string]string {
 		api.LabelName: stack.Name, api.LabelInstance: ObjectName(stack.Name, component), api.LabelComponent: component,
 		api.LabelPartOf: stack.Name, api.LabelManagedBy: api.ManagedBy,
 	}
-	return naming.Merged(given, plain(stack.Spec.Labels), own)
+	return naming.Merged(given, plain(stack.Spec.Labels), manifest, own)
 }
 
 // plain returns labels in the type that Kubernetes uses.

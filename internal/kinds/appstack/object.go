@@ -62,9 +62,16 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 	}
 	object.SetNamespace(stack.Namespace)
 	object.SetName(ObjectName(stack.Name, c.Name))
-	object.SetLabels(labels(stack, c.Name))
-	object.SetAnnotations(dependsOn(c))
+	object.SetLabels(labels(stack, c.Name, nil))
+	setAnnotations(object, stack.Spec.Annotations, dependsOn(c))
 	return object, nil
+}
+
+// setAnnotations sets annotations, of which the later ones take precedence.
+func setAnnotations(object component.Object, given ...map[string]string) {
+	if merged := naming.Merged(given...); len(merged) > 0 {
+		object.SetAnnotations(merged)
+	}
 }
 
 // inherit adds the stack's labels or annotations to those in a component's spec, which take

@@ -103,7 +103,7 @@ func TestObject(t *testing.T) {
 	got := fmt.Sprint(app.Name, app.Namespace, *app.Spec.Replicas, app.Spec.Labels, app.Spec.Annotations, app.Labels, app.Annotations)
 	want := "shop-web" + "web" + "2 map[team:b tier:1] map[note:n] map[app.kubernetes.io/component:web " +
 		"app.kubernetes.io/instance:shop-web app.kubernetes.io/managed-by:mainstay app.kubernetes.io/name:shop " +
-		"app.kubernetes.io/part-of:shop cost:1 team:a tier:1] map[platform.mainstay.dev/depends-on:a,b]"
+		"app.kubernetes.io/part-of:shop cost:1 team:a tier:1] map[note:n platform.mainstay.dev/depends-on:a,b]"
 	if strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
