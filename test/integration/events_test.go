@@ -51,13 +51,14 @@ func TestWarningsCommand(t *testing.T) {
 	}
 }
 
-// warningsOf returns patterns of the lines in which the command shows the Warnings of a namespace.
+// warningsOf returns patterns of the lines in which the command shows Mainstay's Warnings of a
+// namespace.
 func warningsOf(t *testing.T, c client.Client, namespace string) ([]string, error) {
 	var all eventsv1.EventList
 	err := c.List(t.Context(), &all, client.InNamespace(namespace))
 	var lines []string
 	for _, event := range all.Items {
-		if event.Type == corev1.EventTypeWarning {
+		if event.Type == corev1.EventTypeWarning && strings.HasPrefix(event.ReportingController, "mainstay-") {
 			lines = append(lines, fmt.Sprintf("(?m)^%s .* %s +%s/%s .* %s,? .*$", namespace, event.Reason, strings.ToLower(event.Regarding.Kind),
 				event.Regarding.Name, event.ReportingController))
 		}
