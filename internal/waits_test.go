@@ -19,8 +19,8 @@ import (
 // a busy machine has been seen to take ten seconds for what usually takes one.
 const leastWait = 30 * time.Second
 
-// waits returns the waits in the test files of one folder, by name, that fail on a busy machine or
-// prove nothing on a fast one.
+// waits returns the waits in the tests of one folder, by the file's name, that fail on a busy
+// machine or prove nothing on a fast one.
 func waits(folder string, files map[string]*ast.File, positions *token.FileSet) []string {
 	w := waiting{constants: map[string]ast.Expr{}, positions: positions, isPure: !within(folder, "test") && !within(folder, "testbed") &&
 		!within(folder, "tools")}
@@ -111,7 +111,8 @@ func (w *waiting) visit(node ast.Node) bool {
 	case isSelected(call, "synctest", "Test"):
 		return false // in a bubble, time passes at once
 	case isSelected(call, "time", "Sleep"):
-		if w.inBubble || slices.Contains(w.polls, ast.Expr(call)) {
+		isHelper := !strings.HasSuffix(w.positions.Position(call.Pos()).Filename, "_test.go") // it waits for conditions
+		if isHelper || w.inBubble || slices.Contains(w.polls, ast.Expr(call)) {
 			return false
 		}
 		w.add(call, "time.Sleep: wait for a condition, or use testing/synctest")
@@ -124,7 +125,16 @@ func (w *waiting) visit(node ast.Node) bool {
 	case name == "SetDefaultEventuallyTimeout":
 		w.atLeast(call, call.Args[0])
 	case name == "Eventually" && len(call.Args) > 0:
-		w.eventually(call)
+		w.eventually(call, call.Args)
+	case name == "EventuallyWithOffset" && len(call.Args) > 1:
+		w.eventually(call, call.Args[1:])
+	case strings.HasPrefix(strings.ToLower(name), "await") && !w.isPure:
+		// Our own helpers, with the limit at any place.
+		for _, given := range call.Args {
+			if _, isNumber := given.(*ast.BasicLit); !isNumber {
+				w.atLeast(call, given)
+			}
+		}
 	}
 	return true
 }
@@ -132,7 +142,7 @@ func (w *waiting) visit(node ast.Node) bool {
 // limit checks the time that a later call sets for Eventually.
 func (w *waiting) limit(call *ast.CallExpr, arguments []ast.Expr) {
 	for inner := receiver(call); inner != nil; inner = receiver(inner) {
-		if called(inner) == "Eventually" && len(arguments) == 1 {
+		if strings.HasPrefix(called(inner), "Eventually") && len(arguments) == 1 {
 			w.timed = append(w.timed, inner)
 			w.atLeast(call, arguments[0])
 		}
@@ -149,12 +159,28 @@ func receiver(call *ast.CallExpr) *ast.CallExpr {
 	return nil
 }
 
-func (w *waiting) eventually(call *ast.CallExpr) {
-	if len(call.Args) > 1 {
-		w.atLeast(call, call.Args[1])
+// eventually checks a call of Eventually with these arguments: what is asked, perhaps after a
+// context, and perhaps a time.
+func (w *waiting) eventually(call *ast.CallExpr, arguments []ast.Expr) {
+	if isContext(arguments[0]) && len(arguments) > 1 {
+		arguments = arguments[1:]
+	}
+	if len(arguments) > 1 {
+		w.atLeast(call, arguments[1])
 	} else if !w.hasDefault && !slices.Contains(w.timed, call) {
 		w.add(call, "Eventually waits for one second: give it a time, or the package a default")
 	}
+}
+
+// isContext reports whether an expression is a context, by its name.
+func isContext(expression ast.Expr) bool {
+	switch expression := expression.(type) {
+	case *ast.Ident:
+		return expression.Name == "ctx"
+	case *ast.CallExpr:
+		return called(expression) == "Context"
+	}
+	return false
 }
 
 // atLeast checks a time, if the source shows its value.
@@ -203,7 +229,7 @@ func (w *waiting) add(call *ast.CallExpr, problem string) {
 	w.found = append(w.found, fmt.Sprintf("%s:%d: %s", at.Filename, at.Line, problem))
 }
 
-// TestWaits checks the tests of all modules, with every build tag.
+// TestWaits checks the tests of all modules, with every build tag, and what tests share.
 func TestWaits(t *testing.T) {
 	folders, positions := map[string]map[string]*ast.File{}, token.NewFileSet()
 	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
@@ -213,7 +239,7 @@ func TestWaits(t *testing.T) {
 		if entry.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "testdata"}, entry.Name()) {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(name, "_test.go") {
+		if !isOfTests(name) {
 			return nil
 		}
 		file, err := parser.ParseFile(positions, name, nil, parser.SkipObjectResolution)
@@ -240,6 +266,16 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// isOfTests reports whether a file, by its path from this folder, is a test or only used by tests.
+// What measures, and what simulates time, waits for its own reasons.
+func isOfTests(name string) bool {
+	if strings.HasSuffix(name, "_test.go") {
+		return true
+	}
+	folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(name)), "../")
+	return strings.HasSuffix(name, ".go") && within(folder, "test") && !within(folder, "test/perf")
+}
+
 func TestWaitsFinds(t *testing.T) {
 	const byDefault = "func init() { gomega.SetDefaultEventuallyTimeout(time.Minute) }\n"
 	for name, c := range map[string]struct {
@@ -259,6 +295,13 @@ func TestWaitsFinds(t *testing.T) {
 		"a constant of a constant": {"test/x",
 			"const (\n\tlimit = 5 * second\n\tsecond = time.Second\n)\nfunc f() { g.Eventually(a, 10*limit).Should(b) }", 0},
 		"a variable":                       {"test/x", "func f() { g.Eventually(a, limit()).Should(b) }", 0},
+		"a context before it":              {"test/x", "func f() { g.Eventually(ctx, a, 5*time.Second).Should(b) }", 1},
+		"a context, and no time":           {"test/x", "func f() { g.Eventually(t.Context(), a).Should(b) }", 1},
+		"a context, and enough time":       {"test/x", "func f() { g.Eventually(ctx, a, time.Minute).Should(b) }", 0},
+		"another line":                     {"test/x", `func f() { g.EventuallyWithOffset(1, a, "5s").Should(b) }`, 1},
+		"another line, and enough time":    {"test/x", "func f() { g.EventuallyWithOffset(1, a).WithTimeout(time.Minute).Should(b) }", 0},
+		"a helper":                         {"test/x", `func f() { d.Await("a", 20*time.Second, a) }`, 1},
+		"a helper with a number":           {"test/x", "func f() { awaitAll(t, 3, time.Minute) }", 0},
 		"sleep":                            {"test/x", "func f() { time.Sleep(1) }", 1},
 		"sleep between two looks":          {"tools/x", "func f() { for ; a; time.Sleep(1) {} }", 0},
 		"sleep in a loop":                  {"tools/x", "func f() { for a { time.Sleep(1) } }", 1},

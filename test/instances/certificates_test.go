@@ -24,7 +24,7 @@ func TestCertificates(t *testing.T) {
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
 	term, begun := d.Record(t.Context()).Term, time.Now()
 	later := func() time.Time { return time.Now().Add(time.Hour) }
 	first := d.authority

@@ -18,7 +18,7 @@ func onSmallVolumes(t *testing.T, size int64) (*Database, *Clients) {
 	}
 	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
 	return d, clients
 }
 

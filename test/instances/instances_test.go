@@ -74,7 +74,7 @@ func faultsOf(t *testing.T, number int, measured *measurements) {
 	took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("three instances serve after %s", took.Round(time.Millisecond))
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", 20*time.Second, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
 	for round := range *rounds {
 		for i := range faults {
 			f := faults[(i + number*len(faults) / *databases)%len(faults)]
