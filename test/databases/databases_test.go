@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 	gaps, chosen := map[string][]time.Duration{}, regexp.MustCompile(*only)
 	for range *rounds {
 		for _, f := range faults {
-			if chosen.MatchString(f.name) && (!*alone || !f.managed) {
+			if chosen.MatchString(f.name) && (!*alone || !f.managed) && (!*brief || f.brief) {
 				gaps[f.name] = append(gaps[f.name], happen(d, w, f))
 			}
 		}

@@ -33,6 +33,8 @@ type fault struct {
 	stays bool
 	// managed is true if it is the manager that carries it out, or to which it happens.
 	managed bool
+	// brief is true for one fault of each sort, which happen with -brief.
+	brief bool
 }
 
 // scene is a database to which something happens.
@@ -45,13 +47,25 @@ type scene struct {
 	// replicas are the other pods, and data is which data the first one has.
 	replicas []string
 	data     string
-	begun    time.Time
+	// killed is the primary's postmaster, where that is what ends.
+	killed process
+	begun  time.Time
 }
 
 // anotherLeads is whether another term is open.
 func anotherLeads(s *scene) bool {
 	record, known := s.record()
 	return known && record.Term > s.term && record.Open && !record.Released()
+}
+
+// servesAgain is whether another term is open, or the primary has another server in its own: an
+// instance whose server ends may start it again before the others elect one of theirs.
+func servesAgain(s *scene) bool {
+	if anotherLeads(s) {
+		return true
+	}
+	now, isThere := s.findPostmaster(s.primary)
+	return isThere && now.pid != s.killed.pid && rewritten(s)
 }
 
 // passed is whether that long has passed.
@@ -69,26 +83,32 @@ func rewritten(s *scene) bool {
 const failoverAfter = 11 * time.Second
 
 var faults = []fault{
-	{name: "the primary is asked to hand over", limit: 2 * time.Second, noticed: anotherLeads, managed: true,
+	{name: "the primary is asked to hand over", limit: 2 * time.Second, brief: true, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) { s.patch(`{"switchoverAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced, managed: true,
 		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
-	{name: "the primary's node is drained", limit: 2 * time.Second, noticed: anotherLeads,
+	{name: "the primary's node is drained", limit: 2 * time.Second, brief: true, noticed: anotherLeads,
 		hurt: func(s *scene) {
 			kubectl(s.t, "drain", s.node, "--pod-selector=app.kubernetes.io/instance="+name, "--delete-emptydir-data", "--ignore-daemonsets")
 		},
 		mend: func(s *scene) { kubectl(s.t, "uncordon", s.node) }},
-	{name: "the primary's pod is deleted", limit: 3 * time.Second, noticed: anotherLeads, hurt: deletes()},
+	{name: "the primary's pod is deleted", limit: 3 * time.Second, brief: true, noticed: anotherLeads, hurt: deletes()},
 	{name: "the primary's pod is deleted with a grace of 1 s", limit: 3 * time.Second, noticed: anotherLeads,
 		hurt: deletes("--grace-period=1")},
 	{name: "the primary's pod is deleted by force", limit: 3 * time.Second, noticed: anotherLeads, hurt: deletes("--force")},
 	{name: "the primary's pod is deleted while no manager runs", limit: 3 * time.Second, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) { s.managers(0); deletes()(s) },
 		mend: func(s *scene) { s.managers(2) }},
-	{name: "the postmaster is killed", limit: 3 * time.Second, noticed: anotherLeads,
-		hurt: func(s *scene) { signal(syscall.SIGKILL, s.postmaster(s.primary)) }},
-	{name: "the first process is killed", limit: 8 * time.Second, noticed: anotherLeads,
-		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.primary)) }},
+	{name: "the postmaster is killed", limit: 3 * time.Second, noticed: servesAgain, brief: true,
+		hurt: func(s *scene) {
+			s.killed = s.postmaster(s.primary)
+			signal(syscall.SIGKILL, s.killed)
+		}},
+	{name: "the first process is killed", limit: 8 * time.Second, noticed: servesAgain, brief: true,
+		hurt: func(s *scene) {
+			s.killed = s.postmaster(s.primary)
+			signal(syscall.SIGKILL, s.program(s.primary))
+		}},
 	// Whoever is back first leads: the primary itself, in its term, or the replica that was left.
 	{name: "the primary and a replica are killed", limit: 15 * time.Second,
 		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0]), s.program(s.primary)) }},
@@ -98,7 +118,7 @@ var faults = []fault{
 	{name: "the server and the program are stopped", limit: 20 * time.Second, noticed: anotherLeads,
 		hurt: func(s *scene) { signal(syscall.SIGSTOP, append(s.server(s.primary), s.program(s.primary))...) },
 		mend: func(s *scene) { s.goOn(s.primary) }},
-	{name: "the server stalls for 5 s", limit: 6 * time.Second, stays: true,
+	{name: "the server stalls for 5 s", limit: 6 * time.Second, brief: true, stays: true,
 		hurt: func(s *scene) {
 			stopped := s.server(s.primary)
 			signal(syscall.SIGSTOP, stopped...)
@@ -108,7 +128,7 @@ var faults = []fault{
 	{name: "the primary's volume is frozen", limit: 20 * time.Second, noticed: anotherLeads,
 		hurt: func(s *scene) { testbed(s.t, "freeze", s.namespace+"/data-"+s.primary) },
 		mend: func(s *scene) { testbed(s.t, "thaw", s.namespace+"/data-"+s.primary) }},
-	{name: "the primary's node is cut off", limit: 15 * time.Second, noticed: anotherLeads,
+	{name: "the primary's node is cut off", limit: 15 * time.Second, brief: true, noticed: anotherLeads,
 		hurt: func(s *scene) { testbed(s.t, "partition", s.node) },
 		mend: func(s *scene) { testbed(s.t, "heal", s.node) }},
 	{name: "the primary's node dies", limit: 15 * time.Second, noticed: anotherLeads,
@@ -119,15 +139,15 @@ var faults = []fault{
 		hurt:    func(s *scene) { testbed(s.t, "partition", s.node, "--from", "api") },
 		mend:    func(s *scene) { testbed(s.t, "heal", s.node) }},
 	{name: "the control plane is away, and a replica restarts", limit: time.Second, stays: true, hurt: controlPlaneAway},
-	{name: "the Lease is deleted", limit: time.Second, stays: true, noticed: rewritten,
+	{name: "the Lease is deleted", limit: time.Second, brief: true, stays: true, noticed: rewritten,
 		hurt: func(s *scene) { s.must(cluster.Delete(s.t.Context(), s.lease())) }},
 	{name: "the record is overwritten", limit: time.Second, stays: true, noticed: rewritten,
 		hurt: func(s *scene) { s.writeRecord("nonsense") }},
 	{name: "the record is set back", limit: time.Second, stays: true, noticed: rewritten,
 		hurt: func(s *scene) { s.writeRecord(s.past[0]) }},
-	{name: "a replica is killed", limit: time.Second, stays: true,
+	{name: "a replica is killed", limit: time.Second, brief: true, stays: true,
 		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0])) }},
-	{name: "a replica's volume is deleted", limit: time.Second, stays: true,
+	{name: "a replica's volume is deleted", limit: time.Second, brief: true, stays: true,
 		hurt: func(s *scene) { s.wipe(s.replicas[0]) }},
 	{name: "a replica's data are damaged", limit: time.Second, stays: true, noticed: remade,
 		hurt: func(s *scene) { s.damage(s.replicas[0]) }},

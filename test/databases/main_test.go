@@ -28,6 +28,7 @@ var (
 	only   = flag.String("only", "", "a regular expression for the names of the faults that happen")
 	away   = flag.Duration("away", 20*time.Second, "for how long the control plane is away")
 	image  = flag.String("version", "17", "the major version of PostgreSQL")
+	brief  = flag.Bool("brief", false, "let one fault of each sort happen")
 	alone  = flag.Bool("alone", false, "let the faults happen while no manager runs")
 )
 

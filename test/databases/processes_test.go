@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,7 +92,6 @@ func (d *database) program(pod string) process {
 // server returns all processes of an instance's server.
 func (d *database) server(pod string) []process {
 	d.t.Helper()
-	program := d.program(pod)
 	all, err := processesOf(d.pod(pod))
 	d.must(err)
 	var found []process
@@ -101,7 +101,7 @@ func (d *database) server(pod string) []process {
 		}
 	}
 	if len(found) == 0 {
-		d.t.Fatalf("%s has no server below process %d: %+v", pod, program.pid, all)
+		d.t.Fatalf("%s has no server: %+v", pod, all)
 	}
 	return found
 }
@@ -109,14 +109,28 @@ func (d *database) server(pod string) []process {
 // postmaster is the first process of an instance's server.
 func (d *database) postmaster(pod string) process {
 	d.t.Helper()
-	program := d.program(pod)
-	for _, one := range d.server(pod) {
-		if one.parent == program.pid {
-			return one
+	found, isThere := d.findPostmaster(pod)
+	if !isThere {
+		d.t.Fatalf("%s has no postmaster", pod)
+	}
+	return found
+}
+
+// findPostmaster returns the first process of an instance's server, the only one of which our
+// program is the parent; false while there is none.
+func (d *database) findPostmaster(pod string) (process, bool) {
+	d.t.Helper()
+	all, err := processesOf(d.pod(pod))
+	if err != nil {
+		return process{}, false // the container has ended, and the kubelet starts another
+	}
+	program := slices.IndexFunc(all, process.isProgram)
+	for _, one := range all {
+		if program >= 0 && one.command == "postgres" && one.parent == all[program].pid {
+			return one, true
 		}
 	}
-	d.t.Fatalf("%s has no postmaster", pod)
-	return process{}
+	return process{}, false
 }
 
 // signal sends a signal to processes. One may have ended meanwhile.
