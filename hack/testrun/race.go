@@ -39,7 +39,6 @@ var concurrent = []string{
 	"internal/kinds/appconfig/appconfigcontroller",
 	"internal/kit/apply",
 	"internal/kit/metrics",
-	"internal/kit/reconciler",
 	"internal/kit/trace",
 	"internal/setup",
 	"internal/kit/transport/retrytransport",
