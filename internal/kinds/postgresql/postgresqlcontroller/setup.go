@@ -3,6 +3,7 @@ package postgresqlcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/registration"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // podOwnerIndex finds the pods of a PostgreSQL by its name.
@@ -123,6 +125,10 @@ func build(in registration.Input, monitors *optionalapi.API) (controller.Control
 	if in.Rules != nil {
 		under = policyreader.Watch(under, manager.GetClient(), &databasev1.PostgreSQLList{})
 	}
+	if sources := in.Workloads.Sources; sources != nil && slices.Contains(sources.Kinds(), workload.Secret) {
+		users := handler.EnqueueRequestsFromMapFunc(usersOf(manager.GetClient()))
+		under = under.WatchesRawSource(sources.Watch(workload.Secret, users, watch.ContentChanged()))
+	}
 	if monitors.Available() {
 		under = under.Owns(&monitoring.PodMonitor{}, changed)
 	}
@@ -151,6 +157,25 @@ func owned() []client.Object {
 	return []client.Object{
 		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{},
 		&rbacv1.Role{}, &rbacv1.RoleBinding{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
+	}
+}
+
+// usersOf returns requests for the PostgreSQLs that a Secret belongs to by its name, or whose spec
+// names it. Only the Secrets of the namespaces in --secret-namespaces are watched; elsewhere a
+// change is noticed when the PostgreSQL is reconciled for another reason.
+func usersOf(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, secret client.Object) []reconcile.Request {
+		var all databasev1.PostgreSQLList
+		if err := cached.List(ctx, &all, client.InNamespace(secret.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the cache does not fail
+		}
+		var found []reconcile.Request
+		for i := range all.Items {
+			if slices.Contains(postgresql.Secrets(&all.Items[i]), secret.GetName()) {
+				found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+			}
+		}
+		return found
 	}
 }
 

@@ -1,0 +1,40 @@
+package postgresqlcontroller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+)
+
+// TestUsersOf: a Secret concerns those that own it by its name, and those whose spec names it, in
+// its namespace.
+func TestUsersOf(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := databasev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	named := func(namespace, name string, pulls ...corev1.LocalObjectReference) *databasev1.PostgreSQL {
+		return &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: databasev1.PostgreSQLSpec{ImagePullSecrets: pulls}}
+	}
+	cached := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(named("shop", "db"), named("shop", "orders",
+		corev1.LocalObjectReference{Name: "registry"}), named("web", "db")).Build()
+	for name, want := range map[string][]string{
+		"db-app": {"db"}, "db-certificates": {"db"}, "db-metrics": {"db"}, "orders-app": {"orders"}, "registry": {"orders"},
+		"db": nil, "app": nil,
+	} {
+		var got []string
+		for _, request := range usersOf(cached)(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}) {
+			got = append(got, request.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
