@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // right is one verb on one resource; an empty name means all objects.
@@ -412,6 +413,7 @@ func TestRightsOfParts(t *testing.T) {
 		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
 		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "delete"},
 		"appstackobjects":       {"kinds: {appstack: {enabled: true, " + queues + "}}", "kinds: {appstack: {" + queues + "}}", "ClusterRole", "queues", "delete"},
+		"instance":              {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "leases", "watch"},
 		"postgresql":            {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "watch"},
 		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
@@ -458,7 +460,7 @@ func TestRightsOfParts(t *testing.T) {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
 	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackconfigmonitor", "appstackobjects", "appstackpostgresql", "appstackwebapp", "certificates", "clusterinstrumentation",
-		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instance", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }
@@ -503,4 +505,39 @@ func TestRightsToTellWhoServes(t *testing.T) {
 	if diff := cmp.Diff(unwritten, more("webhook: {enabled: false}, certManager: {enabled: true}", "Role", "mainstay-system")); diff != "" {
 		t.Errorf("with another certificate: %s", diff)
 	}
+}
+
+// TestRightsOfInstances: the manager has what it grants to the instances of a database, or the API
+// server would refuse the grant; the part instance has that, and no more.
+func TestRightsOfInstances(t *testing.T) {
+	content, err := os.ReadFile("../../internal/kinds/postgresql/testdata/minimal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, role, found := strings.Cut(string(content), "\n# *v1.Role,")
+	_, role, _ = strings.Cut(role, "\n")
+	role, _, _ = strings.Cut(role, "\n---\n")
+	part, err := os.ReadFile(path.Join(chartDirectory, "files/rbac/instance.yaml"))
+	if err != nil || !found {
+		t.Fatalf("the golden file has a Role: %t; %v", found, err)
+	}
+	granted, has := rightsIn(t, role, "rules"), rightsIn(t, string(part), "watched")
+	if diff := cmp.Diff(granted, has); diff != "" || len(has) == 0 {
+		t.Errorf("granted to instances (-), and in the part (+): %s", diff)
+	}
+}
+
+// rightsIn returns the rights under a key of a document, each once and without the names.
+func rightsIn(t *testing.T, text, key string) []right {
+	t.Helper()
+	var document map[string]any
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	rights := rightsOf(t, &unstructured.Unstructured{Object: map[string]any{"rules": document[key]}})
+	for i := range rights {
+		rights[i].Name = ""
+	}
+	slices.SortFunc(rights, func(a, b right) int { return strings.Compare(a.Resource+" "+a.Verb, b.Resource+" "+b.Verb) })
+	return slices.Compact(rights)
 }

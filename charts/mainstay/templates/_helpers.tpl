@@ -199,12 +199,16 @@ tolerations:
 {{/* The parts of this installation, each of which has its rights in files/rbac, as a YAML list. */}}
 {{- define "mainstay.parts" -}}
 {{- $parts := concat (list "shared") (include "mainstay.kinds" . | fromYamlArray) -}}
-{{- /* What kinds share: usesWorkloads and demands in internal/setup/kinds.go. */ -}}
+{{- /*
+What kinds share: UsesWorkloads and Demands of their registrations, and what the manager grants to the instances of databases, and so has to
+have itself.
+*/ -}}
 {{- $uses := dict
   "appconfig" (list "workload" "configuration")
   "clusterinstrumentation" (list "workload" "injection")
   "configmonitor" (list "workload" "configuration")
   "instrumentation" (list "workload" "injection")
+  "postgresql" (list "instance")
 -}}
 {{- range $kind, $shared := $uses -}}
 {{- if has $kind $parts -}}{{- $parts = concat $parts $shared | uniq -}}{{- end -}}

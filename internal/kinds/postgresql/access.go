@@ -11,11 +11,17 @@ import (
 )
 
 // access returns the instances' ServiceAccount, what it may do, and the binding of both. The
-// manager must have every one of these rights itself: the API server lets nobody grant others.
+// manager must have every one of these rights itself: the API server lets nobody grant others. They
+// are the part instance of an installation, on while a kind with instances is.
 //
 // A Lease or an EndpointSlice that was deleted is written anew by an instance, without the manager;
 // creation can't be limited to a name. What an instance creates under another name, no other
 // program of ours reads.
+//
+// +kubebuilder:rbac:part=instance,groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:part=instance,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;update
+// +kubebuilder:rbac:part=instance,groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:part=instance,groups="",resources=pods,verbs=patch
 func access(db *databasev1.PostgreSQL) (*corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding) {
 	name := AccountName(db.Name)
 	var pods []string

@@ -54,8 +54,8 @@ func Registration() registration.Kind {
 	}, admitted)
 }
 
-// setup adds the controller to the manager. What the manager grants to the instances it must have
-// itself: the rights of the part instance.
+// setup adds the controller to the manager. What the manager grants to the instances, and so has to
+// have itself, is in package postgresql.
 //
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
@@ -66,9 +66,8 @@ func Registration() registration.Kind {
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;update;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;patch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=create;patch
 // +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls/status,verbs=patch
 // +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
