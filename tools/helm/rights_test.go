@@ -417,10 +417,8 @@ func TestRightsOfParts(t *testing.T) {
 		"postgresql":            {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "watch"},
 		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
-		"workload": {
-			"{}", "kinds: {postgresql: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
-			"ClusterRole", "statefulsets", "watch",
-		},
+		"workload": {"{}", "kinds: {postgresql: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+			"ClusterRole", "statefulsets", "watch"},
 		// Every other kind may list pods too.
 		"injection": {
 			"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}}",
