@@ -45,7 +45,7 @@ type importRule struct {
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/kit/jsonpatch", "internal/kit/monitoring",
-	"internal/kit/component",
+	"internal/kit/component", "internal/kit/podspec",
 	"internal/policy", "internal/policy/admissionpolicy", "internal/render", "internal/workload", "internal/instance/election", "internal/instance/contract",
 	"internal/postgres",
 }

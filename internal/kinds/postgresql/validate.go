@@ -1,6 +1,8 @@
 package postgresql
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
@@ -28,46 +31,98 @@ const (
 	longestAfter  = 5 * time.Minute
 )
 
+// maxAfter is the length of spec.failover.after in the schema, in bytes.
+const maxAfter = 16
+
 // Validate returns what is wrong with the spec of a defaulted PostgreSQL. The schema says the same,
-// where it can: this is for what it can't, and for objects that it did not check.
+// where it can: this is for what it can't, and for objects that it did not check. What may be of
+// any length then is bounded before it is parsed, and where it is repeated.
 func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	spec, at := &db.Spec, field.NewPath("spec")
-	var problems field.ErrorList
-	if !slices.Contains(Versions, spec.Version) {
-		problems = append(problems, field.NotSupported(at.Child("version"), spec.Version, Versions))
-	}
-	if spec.Image != "" {
-		if _, err := imageref.Parse(spec.Image); err != nil {
-			problems = append(problems, field.Invalid(at.Child("image"), spec.Image, err.Error()))
-		}
-	}
-	if spec.Replicas < 1 || spec.Replicas > MaxReplicas {
-		problems = append(problems, field.Invalid(at.Child("replicas"), spec.Replicas, "must be from 1 to 5"))
-	}
-	if spec.Storage.Cmp(leastStorage) < 0 || spec.Storage.Cmp(maxStorage) > 0 {
-		problems = append(problems, field.Invalid(at.Child("storage"), spec.Storage.String(), "must be from 512Mi to 1Pi, for example 10Gi"))
-	}
-	if wal := spec.WALStorage; wal != nil && (wal.Size.Cmp(leastStorage) < 0 || wal.Size.Cmp(maxStorage) > 0) {
-		problems = append(problems,
-			field.Invalid(at.Child("walStorage", "size"), wal.Size.String(), "must be from 512Mi to 1Pi, for example 5Gi"))
-	}
-	if after, err := time.ParseDuration(spec.Failover.After); err != nil || after < shortestAfter || after > longestAfter {
-		problems = append(problems, field.Invalid(at.Child("failover", "after"), spec.Failover.After, "must be from 5s to 5m, for example 11s"))
-	}
-	if spec.Failover.AcceptLoss < 0 {
-		problems = append(problems, field.Invalid(at.Child("failover", "acceptLoss"), spec.Failover.AcceptLoss, "must be a term, as in status.term"))
-	}
+	problems := checkServer(spec, at)
+	problems = append(problems, checkStorage(spec, at)...)
+	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if pods := podNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
-		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), spec.PreferredPrimary, pods))
+		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), shown(spec.PreferredPrimary), pods))
 	}
 	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
 	problems = append(problems, checkBackup(spec.Backup, at.Child("backup"))...)
 	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
 	problems = append(problems, naming.CheckAnnotations(spec.Annotations, at.Child("annotations"))...)
-	if memory := spec.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
+	problems = append(problems, podspec.CheckNodeSelector(spec.NodeSelector, at.Child("nodeSelector"))...)
+	problems = append(problems, podspec.CheckTolerations(spec.Tolerations, at.Child("tolerations"))...)
+	problems = append(problems, podspec.CheckName(spec.PriorityClassName, "PriorityClass", at.Child("priorityClassName"))...)
+	problems = append(problems, podspec.CheckResources(spec.Resources, at.Child("resources"))...)
+	if memory := spec.Resources.Limits.Memory(); memory.Sign() > 0 && memory.Cmp(leastMemory) < 0 {
 		problems = append(problems, field.Invalid(at.Child("resources", "limits", "memory"), memory.String(),
 			"must be at least 192Mi: the server needs it to start"))
+	}
+	return problems
+}
+
+// checkServer returns what is wrong with the server's version and image, and how many there are.
+func checkServer(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	if !slices.Contains(Versions, spec.Version) {
+		problems = append(problems, field.NotSupported(at.Child("version"), shown(spec.Version), Versions))
+	}
+	if spec.Image != "" {
+		if err := checkImage(spec.Image); err != nil {
+			problems = append(problems, field.Invalid(at.Child("image"), shown(spec.Image), err.Error()))
+		}
+	}
+	if spec.Replicas < 1 || spec.Replicas > MaxReplicas {
+		problems = append(problems, field.Invalid(at.Child("replicas"), spec.Replicas, "must be from 1 to 5"))
+	}
+	return problems
+}
+
+// maxImage is the length of spec.image in the schema, in bytes.
+const maxImage = 512
+
+func checkImage(text string) error {
+	if len(text) > maxImage {
+		return fmt.Errorf("must have at most %d bytes", maxImage)
+	}
+	_, err := imageref.Parse(text)
+	return err //nolint:wrapcheck // it says what is accepted
+}
+
+// checkStorage returns what is wrong with the volumes.
+func checkStorage(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	if spec.Storage.Cmp(leastStorage) < 0 || spec.Storage.Cmp(maxStorage) > 0 {
+		problems = append(problems, field.Invalid(at.Child("storage"), spec.Storage.String(), "must be from 512Mi to 1Pi, for example 10Gi"))
+	}
+	if class := spec.StorageClassName; class != nil {
+		problems = append(problems, podspec.CheckName(*class, "StorageClass", at.Child("storageClassName"))...)
+	}
+	wal, at := spec.WALStorage, at.Child("walStorage")
+	if wal == nil {
+		return problems
+	}
+	if wal.Size.Cmp(leastStorage) < 0 || wal.Size.Cmp(maxStorage) > 0 {
+		problems = append(problems, field.Invalid(at.Child("size"), wal.Size.String(), "must be from 512Mi to 1Pi, for example 5Gi"))
+	}
+	if class := wal.StorageClassName; class != nil {
+		problems = append(problems, podspec.CheckName(*class, "StorageClass", at.Child("storageClassName"))...)
+	}
+	return problems
+}
+
+// checkFailover returns what is wrong with when another instance takes over.
+func checkFailover(failover databasev1.Failover, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	after, err := time.Duration(0), errors.New("too long")
+	if len(failover.After) <= maxAfter {
+		after, err = time.ParseDuration(failover.After)
+	}
+	if err != nil || after < shortestAfter || after > longestAfter {
+		problems = append(problems, field.Invalid(at.Child("after"), shown(failover.After), "must be from 5s to 5m, for example 11s"))
+	}
+	if failover.AcceptLoss < 0 {
+		problems = append(problems, field.Invalid(at.Child("acceptLoss"), failover.AcceptLoss, "must be a term, as in status.term"))
 	}
 	return problems
 }

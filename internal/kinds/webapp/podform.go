@@ -2,8 +2,6 @@ package webapp
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -11,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
 )
 
 // validatePod refuses what Kubernetes would refuse in the Deployment, or what keeps every pod from
@@ -32,8 +31,8 @@ func validatePod(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 		problems = append(problems, validateContainer(given.Env, given.Resources, at)...)
 		problems = append(problems, validateProbe(given.StartupProbe, at.Child("startupProbe"), "")...)
 	}
-	problems = append(problems, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
-	problems = append(problems, validateNodeSelector(spec.NodeSelector, path.Child("nodeSelector"))...)
+	problems = append(problems, podspec.CheckTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	problems = append(problems, podspec.CheckNodeSelector(spec.NodeSelector, path.Child("nodeSelector"))...)
 	return append(problems, validateVolumes(spec.Volumes, path.Child("volumes"))...)
 }
 
@@ -48,14 +47,7 @@ func validateContainer(env []corev1.EnvVar, resources corev1.ResourceRequirement
 				"must not be set together with value: remove one of them"))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
-		request := resources.Requests[name]
-		if limit, limited := resources.Limits[name]; limited && request.Cmp(limit) > 0 {
-			problems = append(problems, field.Invalid(path.Child("resources", "requests", string(name)), request.String(),
-				fmt.Sprintf("must be at most the limit, %s (%s)", limit.String(), path.Child("resources", "limits", string(name)))))
-		}
-	}
-	return problems
+	return append(problems, podspec.CheckResources(resources, path.Child("resources"))...)
 }
 
 // validateProbe requires exactly one kind of check, and a port that exists: a number, or the name
@@ -101,48 +93,6 @@ func validateProbe(probe *corev1.Probe, path *field.Path, named string) field.Er
 		problems = append(problems, field.Required(path, "must have one of httpGet, tcpSocket, grpc and exec"))
 	case checks > 1:
 		problems = append(problems, field.Forbidden(path, "must have only one of httpGet, tcpSocket, grpc and exec"))
-	}
-	return problems
-}
-
-var (
-	effects   = []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-	operators = []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt,
-		corev1.TolerationOpGt}
-)
-
-func validateTolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	for i, toleration := range tolerations {
-		at := path.Index(i)
-		if !slices.Contains(effects, toleration.Effect) {
-			problems = append(problems, field.NotSupported(at.Child("effect"), toleration.Effect, effects[1:]))
-		}
-		isExists := toleration.Operator == corev1.TolerationOpExists
-		switch {
-		case !slices.Contains(operators, toleration.Operator):
-			problems = append(problems, field.NotSupported(at.Child("operator"), toleration.Operator, operators[1:3]))
-		case isExists && toleration.Value != "":
-			problems = append(problems, field.Invalid(at.Child("value"), toleration.Value,
-				"must be empty with the operator Exists: remove it, or use the operator Equal"))
-		case !isExists && toleration.Key == "":
-			problems = append(problems, field.Required(at.Child("key"), "is the key of the taint; only the operator Exists needs none"))
-		}
-		if toleration.TolerationSeconds != nil && toleration.Effect != corev1.TaintEffectNoExecute {
-			problems = append(problems, field.Invalid(at.Child("effect"), toleration.Effect, "must be NoExecute with tolerationSeconds"))
-		}
-	}
-	return problems
-}
-
-// validateNodeSelector requires values that labels of nodes can have.
-func validateNodeSelector(labels map[string]string, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if len(validation.IsValidLabelValue(labels[key])) > 0 {
-			problems = append(problems, field.Invalid(path.Child(key), labels[key],
-				"must be a label value: letters, digits, '-', '_' and '.', with a letter or digit at both ends"))
-		}
 	}
 	return problems
 }

@@ -97,7 +97,7 @@ func TestPodForm(t *testing.T) {
 			`spec.volumes[0].persistentVolumeClaim.claimName: Required value`},
 		"a label of a node": {func(s *msappsv1.WebAppSpec) { s.NodeSelector = map[string]string{"disk": "ssd fast"} },
 			func(s *msappsv1.WebAppSpec) { s.NodeSelector = map[string]string{"disk": "ssd-fast"} },
-			`spec.nodeSelector.disk: Invalid value: "ssd fast": must be a label value`},
+			`spec.nodeSelector[disk]: Invalid value: "ssd fast": must be a label value`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := Validate(admitted(spec(test.bad)))

@@ -1,0 +1,352 @@
+package postgresql
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/charts"
+)
+
+// mistake is an edit of the smallest PostgreSQL, one line of its spec, and the error that a user
+// gets: the field, and the text, with what was given and what is accepted.
+type mistake struct{ edit, field, says string }
+
+const (
+	wantVersion  = `must be one of "12", "13", "14", "15", "16", "17" and "18", for example "17"`
+	wantImage    = "must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/postgresql:17.11"
+	wantReplicas = "must be from 1 to 5"
+	wantStorage  = "must be a quantity of at least 512Mi, for example 10Gi"
+	wantLog      = "must be a quantity of at least 512Mi, for example 5Gi"
+	wantAfter    = "must be from 5s to 5m, in whole seconds, for example 11s"
+	wantClock    = "must be hours and minutes, from 00:00 to 23:59, for example 21:00"
+	wantSchedule = "must be five fields with a space between them"
+	wantKept     = "must be from 1d to 3650d, or from 1w to 521w, for example 30d"
+	wantLabel    = "must not set app, app.kubernetes.io/* except version"
+	ofMainstay   = "must not be set: the failover rests on it, and Mainstay sets it"
+)
+
+// mistakes are the edits of a new PostgreSQL.
+var mistakes = []mistake{
+	// The version.
+	{`version: "11"`, "spec.version", `Invalid value: "11": ` + wantVersion},
+	{`version: "19"`, "spec.version", `Invalid value: "19": ` + wantVersion},
+	{`version: ""`, "spec.version", `Invalid value: "": ` + wantVersion},
+	{`version: "1"`, "spec.version", `Invalid value: "1": ` + wantVersion},
+	{`version: "17.2"`, "spec.version", "Too long: may not be more than 2 bytes"},
+	{`version: latest`, "spec.version", "Too long: may not be more than 2 bytes"},
+	{`version: 17`, "spec.version", `spec.version in body must be of type string: "integer"`},
+	{`version: null`, "spec.version", `must be of type string: "null"`},
+	// The image.
+	{`image: A B`, "spec.image", `Invalid value: "A B": ` + wantImage},
+	{`image: https://r.io/pg:17`, "spec.image", `Invalid value: "https://r.io/pg:17": ` + wantImage},
+	{`image: r.io/PG:17`, "spec.image", `Invalid value: "r.io/PG:17": ` + wantImage},
+	{`image: "r.io/pg:17@sha256:12"`, "spec.image", `Invalid value: "r.io/pg:17@sha256:12": ` + wantImage},
+	{`image: under_score.io/pg:17`, "spec.image", `Invalid value: "under_score.io/pg:17": must be an image reference, ` +
+		`[registry[:port]/]path[:tag][@digest], with the path in lower case: the host of a registry must not have an underscore`},
+	{`image: ` + strings.Repeat("a", 513), "spec.image", "Too long: may not be more than 512 bytes"},
+	// Pull Secrets.
+	{`imagePullSecrets: [pull]`, "spec.imagePullSecrets[0]", `must be of type object: "string"`},
+	{`imagePullSecrets: [{name: a}, {name: a}]`, "spec.imagePullSecrets[1]", `Duplicate value: {"name":"a"}`},
+	{`imagePullSecrets: [` + strings.Repeat("{name: a},", 17) + `]`, "spec.imagePullSecrets", "Too many: 17: must have at most 16 items"},
+	// Instances.
+	{`replicas: 0`, "spec.replicas", `Invalid value: 0: ` + wantReplicas},
+	{`replicas: 6`, "spec.replicas", `Invalid value: 6: ` + wantReplicas},
+	{`replicas: -1`, "spec.replicas", `Invalid value: -1: ` + wantReplicas},
+	{`replicas: 1.5`, "spec.replicas", `spec.replicas in body must be of type int32`},
+	{`replicas: three`, "spec.replicas", `Invalid value: "string": spec.replicas in body must be of type integer: "string"`},
+	{`replicas: 99999999999`, "spec.replicas", `Invalid value: 99999999999: `},
+	// Storage.
+	{`storage: 10 GB`, "spec.storage", `Invalid value: "10 GB": ` + wantStorage},
+	{`storage: large`, "spec.storage", `Invalid value: "large": ` + wantStorage},
+	{`storage: ""`, "spec.storage", `Invalid value: "": ` + wantStorage},
+	{`storage: 511Mi`, "spec.storage", `Invalid value: "511Mi": ` + wantStorage},
+	{`storage: -1Gi`, "spec.storage", `Invalid value: "-1Gi": ` + wantStorage},
+	{`storage: 1000m`, "spec.storage", `Invalid value: "1000m": ` + wantStorage},
+	{`storage: 2Pi`, "spec.storage", `Invalid value: "2Pi": must be from 512Mi to 1Pi, for example 10Gi`},
+	{`storage: 1e999`, "spec.storage", `Invalid value: "1e999"`},
+	{`storage: "` + strings.Repeat("9", 41) + `"`, "spec.storage", "spec.storage in body should match"},
+	{`storage: null`, "spec.storage", `must be of type integer,string: "null"`},
+	{`storageClassName: ` + strings.Repeat("a", 254), "spec.storageClassName", "Too long: may not be more than 253 bytes"},
+	{`storageClassName: Fast SSD`, "spec.storageClassName", `Invalid value: "Fast SSD": must be the name of a StorageClass`},
+	{`walStorage: {size: 1Mi}`, "spec.walStorage.size", `Invalid value: "1Mi": ` + wantLog},
+	{`walStorage: {size: big}`, "spec.walStorage.size", `Invalid value: "big": ` + wantLog},
+	{`walStorage: {size: 2Pi}`, "spec.walStorage.size", `Invalid value: "2Pi": must be from 512Mi to 1Pi, for example 5Gi`},
+	{`walStorage: {storageClassName: fast}`, "spec.walStorage.size", "Required value"},
+	{`walStorage: {size: 5Gi, storageClassName: Fast SSD}`, "spec.walStorage.storageClassName",
+		`Invalid value: "Fast SSD": must be the name of a StorageClass`},
+	// Resources.
+	{`resources: {limits: {memory: 64Mi}}`, "spec.resources.limits.memory", `Invalid value: "64Mi": must be at least 192Mi: the server needs it to start`},
+	{`resources: {limits: {memory: much}}`, "spec.resources.limits.memory", `Invalid value: "much"`},
+	{`resources: {limits: {cpu: -1}}`, "spec.resources.limits.cpu", `Invalid value: "-1": must be 0 or more`},
+	{`resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}`, "spec.resources.requests.memory",
+		`Invalid value: "2Gi": must be at most the limit, 1Gi`},
+	{`resources: {requests: {cpu: 2}, limits: {cpu: 500m}}`, "spec.resources.requests.cpu", `Invalid value: "2": must be at most the limit, 500m`},
+	// Parameters that are ours, dangerous, unknown, or have a bad value.
+	{`parameters: {primary_conninfo: host=x}`, "spec.parameters[primary_conninfo]", `Invalid value: "host=x": ` + ofMainstay},
+	{`parameters: {synchronous_standby_names: "*"}`, "spec.parameters[synchronous_standby_names]", `Invalid value: "*": ` + ofMainstay},
+	{`parameters: {fsync: "off"}`, "spec.parameters[fsync]", `Invalid value: "off": must not be set: that nothing is lost rests on it`},
+	{`parameters: {synchronous_commit: "off"}`, "spec.parameters[synchronous_commit]", `must not be set: that nothing is lost rests on it`},
+	{`parameters: {port: "5433"}`, "spec.parameters[port]", `Invalid value: "5433": must not be set: Mainstay decides where the server has its files`},
+	{`parameters: {ssl: "off"}`, "spec.parameters[ssl]", `Invalid value: "off": must not be set: Mainstay sets up TLS`},
+	{`parameters: {log_directory: /tmp}`, "spec.parameters[log_directory]", `Invalid value: "/tmp": must not be set: the container's log is read`},
+	{`parameters: {archive_command: rm -rf /}`, "spec.parameters[archive_command]", `Invalid value: "rm -rf /": must not be set: Mainstay decides what a server recovers from`},
+	{`parameters: {session_preload_libraries: evil}`, "spec.parameters[session_preload_libraries]", `must not be set: it names files or programs`},
+	{`parameters: {shared_preload_libraries: evil}`, "spec.parameters[shared_preload_libraries]",
+		`Invalid value: "evil": must be a list of pg_stat_statements, auto_explain, pg_prewarm`},
+	{`parameters: {zero_damaged_pages: "on"}`, "spec.parameters[zero_damaged_pages]", `must not be set: it hides damage of the data, or causes it`},
+	{`parameters: {debug_assertions: "on"}`, "spec.parameters[debug_assertions]", `must not be set: it is for developers of the server`},
+	{`parameters: {password_encryption: md5}`, "spec.parameters[password_encryption]", `Invalid value: "md5": must not be set: it decides who may connect`},
+	{`parameters: {application_name: x}`, "spec.parameters[application_name]", `must not be set: the sessions in which Mainstay measures`},
+	{`parameters: {role: postgres}`, "spec.parameters[role]", `must not be set: it can't be set in a configuration file`},
+	{`parameters: {workmem: 1MB}`, "spec.parameters[workmem]", `Invalid value: "1MB": is no parameter of PostgreSQL 17: the names most like it are work_mem`},
+	{`parameters: {Work_Mem: 1MB}`, "spec.parameters[Work_Mem]", `Invalid value: "1MB": `},
+	{`parameters: {"work mem": 1MB}`, "spec.parameters[work mem]", `Invalid value: "1MB": `},
+	{`parameters: {work_mem: 1 Mb}`, "spec.parameters[work_mem]", `Invalid value: "1 Mb": must be a number with one of the units B, kB, MB, GB, TB`},
+	{`parameters: {work_mem: 1kB}`, "spec.parameters[work_mem]", `Invalid value: "1kB": must be from 64kB to 2147483647kB`},
+	{`parameters: {work_mem: "1\n2"}`, "spec.parameters[work_mem]", `Invalid value: "1\n2": `},
+	{`parameters: {max_connections: many}`, "spec.parameters[max_connections]", `Invalid value: "many": must be a number from 1 to 262143, without a unit`},
+	{`parameters: {max_connections: "5"}`, "spec.parameters[max_connections]", `Invalid value: "5": must be from 20 to 262143`},
+	{`parameters: {autovacuum: maybe}`, "spec.parameters[autovacuum]", `Invalid value: "maybe": must be on or off`},
+	{`parameters: {wal_level: minimal}`, "spec.parameters[wal_level]", `Invalid value: "minimal": must be one of replica, logical`},
+	{`parameters: {work_mem: 8}`, "spec.parameters.work_mem", `must be of type string: "integer"`},
+	{`parameters: {work_mem: "` + strings.Repeat("1", 1025) + `"}`, "spec.parameters.work_mem", "Too long: may not be more than 1024 bytes"},
+	{`parameters: {` + numbered(201) + `}`, "spec.parameters", "Too many: 201: must have at most 200 items"},
+	{`parameters: {` + sized(9, 1000) + `}`, "spec.parameters", "Too long: may not be more than 8192 bytes"},
+	// Durability and failover.
+	{`durability: Quorum`, "spec.durability", `Unsupported value: "Quorum": supported values: "Required", "Preferred", "Asynchronous"`},
+	{`durability: required`, "spec.durability", `Unsupported value: "required": supported values: "Required", "Preferred", "Asynchronous"`},
+	{`failover: {after: 4s}`, "spec.failover.after", `Invalid value: "4s": ` + wantAfter},
+	{`failover: {after: 5m1s}`, "spec.failover.after", `Invalid value: "5m1s": ` + wantAfter},
+	{`failover: {after: soon}`, "spec.failover.after", `Invalid value: "soon": ` + wantAfter},
+	{`failover: {after: "11"}`, "spec.failover.after", `Invalid value: "11": ` + wantAfter},
+	{`failover: {after: 10.5s}`, "spec.failover.after", `Invalid value: "10.5s": ` + wantAfter},
+	{`failover: {after: 11}`, "spec.failover.after", `must be of type string: "integer"`},
+	{`failover: {after: ` + strings.Repeat("1", 17) + `s}`, "spec.failover.after", "Too long: may not be more than 16 bytes"},
+	{`failover: {acceptLoss: -1}`, "spec.failover.acceptLoss", "Invalid value: -1: spec.failover.acceptLoss in body should be greater than or equal to 0"},
+	{`failover: {acceptLoss: "yes"}`, "spec.failover.acceptLoss", `must be of type integer: "string"`},
+	// Backups.
+	{`backup: {schedule: nightly}`, "spec.backup.schedule", `Invalid value: "nightly": ` + wantSchedule},
+	{`backup: {schedule: "@every 1h"}`, "spec.backup.schedule", `Invalid value: "@every 1h": ` + wantSchedule},
+	{`backup: {schedule: 0 2 * *}`, "spec.backup.schedule", `Invalid value: "0 2 * *": ` + wantSchedule},
+	{`backup: {schedule: 61 2 * * *}`, "spec.backup.schedule", `Invalid value: "61 2 * * *": end of range (61) above maximum (59): 61: must be a schedule as a CronJob's`},
+	{`backup: {schedule: 0 0 30 2 *}`, "spec.backup.schedule", `Invalid value: "0 0 30 2 *": never comes: must be a schedule as a CronJob's`},
+	{`backup: {schedule: TZ=UTC 0 2 * *}`, "spec.backup.schedule", `Invalid value: "TZ=UTC 0 2 * *": ` + wantSchedule},
+	{`backup: {retention: "30"}`, "spec.backup.retention", `Invalid value: "30": ` + wantKept},
+	{`backup: {retention: 3651d}`, "spec.backup.retention", `Invalid value: "3651d": ` + wantKept},
+	{`backup: {retention: 0d}`, "spec.backup.retention", `Invalid value: "0d": ` + wantKept},
+	{`backup: {retention: 30 days}`, "spec.backup.retention", "Too long: may not be more than 5 bytes"},
+	{`backup: {enabled: "yes"}`, "spec.backup.enabled", `must be of type boolean: "string"`},
+	// Placement and pods.
+	{`topologySpread: Always`, "spec.topologySpread", `Unsupported value: "Always": supported values: "Preferred", "Required", "Disabled"`},
+	{`nodeSelector: {disk: 1}`, "spec.nodeSelector.disk", `must be of type string: "integer"`},
+	{`nodeSelector: {"my disk": ssd}`, "spec.nodeSelector[my disk]", `Invalid value: "my disk": must be a label key`},
+	{`nodeSelector: {disk: my ssd}`, "spec.nodeSelector[disk]", `Invalid value: "my ssd": must be a label value`},
+	{`tolerations: [{key: a, operator: Is}]`, "spec.tolerations[0].operator", `Unsupported value: "Is": supported values: "Equal", "Exists"`},
+	{`tolerations: [{operator: Exists, value: x}]`, "spec.tolerations[0].value", `Invalid value: "x": must be empty with the operator Exists`},
+	{`tolerations: [{key: a, effect: Never}]`, "spec.tolerations[0].effect",
+		`Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`},
+	{`tolerations: [` + strings.Repeat("{key: a},", 65) + `]`, "spec.tolerations", "Too many: 65: must have at most 64 items"},
+	{`priorityClassName: ` + strings.Repeat("a", 254), "spec.priorityClassName", "Too long: may not be more than 253 bytes"},
+	{`priorityClassName: Very High`, "spec.priorityClassName", `Invalid value: "Very High": must be the name of a PriorityClass`},
+	{`labels: {app: x}`, "spec.labels", wantLabel},
+	{`labels: {pod-template-hash: x}`, "spec.labels", wantLabel},
+	{`labels: {team: my team}`, "spec.labels[team]", `Invalid value: "my team": must be a label value`},
+	{`labels: {"my team": x}`, "spec.labels", `label keys must be [domain/]name`},
+	{`annotations: {mainstay.dev/adopt: x}`, "spec.annotations", "annotation keys must be [domain/]name"},
+	{`runAsUser: 0`, "spec.runAsUser", "Invalid value: 0: spec.runAsUser in body should be greater than or equal to 1"},
+	{`runAsUser: 4294967295`, "spec.runAsUser", "Invalid value: 4294967295: spec.runAsUser in body should be less than or equal to 4294967294"},
+	{`runAsUser: postgres`, "spec.runAsUser", `must be of type integer: "string"`},
+	{`deletionPolicy: Keep`, "spec.deletionPolicy", `Unsupported value: "Keep": supported values: "Retain", "Delete"`},
+	// When something happens.
+	{`rollout: {window: {start: "25:00", end: "04:00"}}`, "spec.rollout.window.start", `Invalid value: "25:00": ` + wantClock},
+	{`rollout: {window: {start: "22:00", end: 4am}}`, "spec.rollout.window.end", `Invalid value: "4am": ` + wantClock},
+	{`rollout: {window: {start: "22:00", end: "22:00"}}`, "spec.rollout.window", "end must differ from start; omit the window to allow all times"},
+	{`rollout: {window: {start: "22:00"}}`, "spec.rollout.window.end", "Required value"},
+	{`rollout: {window: {start: "22:00", end: "04:00", days: [Monday]}}`, "spec.rollout.window.days[0]", `Unsupported value: "Monday": supported values: "Mon"`},
+	{`rollout: {window: {start: "22:00", end: "04:00", timeZone: Berlin}}`, "spec.rollout.window.timeZone", `Invalid value: "Berlin": `},
+	{`restartedAt: now`, "spec.restartedAt", `Invalid value: "now": spec.restartedAt in body must be of type date-time: "now"`},
+	{`switchoverAt: 2026-01-31`, "spec.switchoverAt", `Invalid value: "2026-01-31": spec.switchoverAt in body must be of type date-time: "2026-01-31"`},
+	{`preferredPrimary: db-1`, "spec.preferredPrimary", `Unsupported value: "db-1": supported values: "db-0"`},
+	{`preferredPrimary: ` + strings.Repeat("a", 64), "spec.preferredPrimary", "Too long: may not be more than 63 bytes"},
+	{`paused: "no"`, "spec.paused", `must be of type boolean: "string"`},
+}
+
+// changes are the edits of a PostgreSQL that exists, after those before the arrow.
+var changes = []mistake{
+	{`version: "17" -> version: "18"`, "spec.version", "spec.version can't change: another major version needs a dump and a restore into a new PostgreSQL"},
+	{`storage: 2Gi -> storage: 1Gi`, "spec.storage", "spec.storage can't shrink: volumes only grow"},
+	{`storageClassName: slow -> storageClassName: fast`, "spec.storageClassName", "spec.storageClassName can't change: the volumes exist"},
+	{`replicas: 1 -> storageClassName: fast`, "spec.storageClassName", "spec.storageClassName can't change: the volumes exist"},
+	{`runAsUser: 1000 -> runAsUser: 70`, "spec.runAsUser", "spec.runAsUser can't change: the data belong to that user"},
+	{`replicas: 1 -> runAsUser: 70`, "spec.runAsUser", "spec.runAsUser can't change: the data belong to that user"},
+	{`replicas: 1 -> walStorage: {size: 5Gi}`, "spec.walStorage", "spec.walStorage can't be added or removed"},
+	{`walStorage: {size: 5Gi} -> replicas: 1`, "spec.walStorage", "spec.walStorage can't be added or removed"},
+	{`walStorage: {size: 5Gi} -> walStorage: {size: 4Gi}`, "spec.walStorage.size", "spec.walStorage.size can't shrink: volumes only grow"},
+	{`walStorage: {size: 5Gi} -> walStorage: {size: 5Gi, storageClassName: fast}`, "spec.walStorage.storageClassName",
+		"spec.walStorage.storageClassName can't change: the volumes exist"},
+}
+
+// names are those that no PostgreSQL can have.
+var names = []string{strings.Repeat("a", 51), "1db", "my_db", "Shop", "db-", "shop.db"}
+
+// TestMistakes: what users get wrong is refused with the field, what was given and what is
+// accepted. Here are the mistakes that can be seen in the PostgreSQL alone, as the API server and
+// the webhook answer them. The others of a user's are in test/integration: a term of acceptLoss
+// that is another's, a storage class without expansion, a volume of another PostgreSQL, a foreign
+// object, a quota.
+func TestMistakes(t *testing.T) {
+	checks := newChecker(t)
+	for _, one := range mistakes {
+		checks.check(one, nil, manifest(t, "db", one.edit))
+	}
+	for _, one := range changes {
+		before, after, _ := strings.Cut(one.edit, " -> ")
+		old := manifest(t, "db", before)
+		if refused := checks.refuse(nil, old); len(refused) > 0 {
+			t.Errorf("%s: %v", before, refused)
+		}
+		checks.check(one, old, manifest(t, "db", after))
+	}
+	for _, name := range names {
+		checks.check(mistake{name, "metadata", "metadata.name " + name + " must be a DNS label of at most 50 characters"}, nil,
+			manifest(t, name, "replicas: 1"))
+	}
+}
+
+// checker validates as the API server and the webhook do.
+type checker struct {
+	t          *testing.T
+	structural *schema.Structural
+	validator  validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func newChecker(t *testing.T) *checker {
+	t.Helper()
+	documents, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(document, &definition); err != nil {
+			t.Fatal(err)
+		}
+		if definition.Spec.Names.Kind != "PostgreSQL" {
+			continue
+		}
+		var internal apiextensions.JSONSchemaProps
+		given := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(given, &internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		structural, err := schema.NewStructural(&internal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validator, _, err := validation.NewSchemaValidator(&internal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &checker{t, structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+	}
+	t.Fatal("the chart has no definition of PostgreSQL")
+	return nil
+}
+
+// manifest returns a PostgreSQL as a user writes it: the smallest one, with a line of its spec.
+func manifest(t *testing.T, name, line string) map[string]any {
+	t.Helper()
+	spec := ""
+	for _, given := range []string{line, `version: "17"`, "storage: 1Gi"} {
+		if key, _, _ := strings.Cut(given, ":"); !strings.Contains(spec, "\n  "+key+":") {
+			spec += "\n  " + given
+		}
+	}
+	object := map[string]any{}
+	text := "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: " + name + "}\nspec:" + spec + "\n"
+	content, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = json.UnmarshalCaseSensitivePreserveInts(content, &object)
+	}
+	if err != nil {
+		t.Fatalf("%.60s: the row is no YAML: %v", line, err)
+	}
+	return object
+}
+
+// refuse returns what is wrong with an object that is created, or changed if old is given.
+func (s *checker) refuse(old, object map[string]any) field.ErrorList {
+	s.t.Helper()
+	defaulting.Default(object, s.structural)
+	var problems field.ErrorList
+	var before any // nil, and not a map that is nil
+	if old != nil {
+		before = old
+		problems = validation.ValidateCustomResourceUpdate(nil, object, old, s.validator)
+	} else {
+		problems = validation.ValidateCustomResource(nil, object, s.validator)
+	}
+	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
+	if !slices.ContainsFunc(problems, isBlocking) {
+		further, _ := s.rules.Validate(s.t.Context(), nil, s.structural, object, before, celconfig.RuntimeCELCostBudget)
+		problems = append(problems, further...)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	db := &databasev1.PostgreSQL{}
+	if err := yaml.UnmarshalStrict(text, db); err != nil {
+		s.t.Fatalf("the schema accepts what can't be read: %v", err)
+	}
+	Default(db)
+	return Validate(db)
+}
+
+// isBlocking reports whether a problem keeps the API server from looking at rules, as its
+// hasBlockingErr says.
+func isBlocking(problem *field.Error) bool {
+	blocking := []field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
+	return slices.Contains(blocking, problem.Type)
+}
+
+func (s *checker) check(one mistake, old, object map[string]any) {
+	s.t.Helper()
+	problems := s.refuse(old, object)
+	for _, problem := range problems {
+		if problem.Field == one.field && strings.Contains(problem.Error(), one.says) && len(problem.Error()) < 1000 {
+			return
+		}
+	}
+	s.t.Errorf("%.80s: got %.1000v, want %s: ... %s", one.edit, problems, one.field, one.says)
+}
+
+// numbered returns so many parameters, and sized as many with values of so many bytes.
+func numbered(count int) string { return sized(count, 1) }
+
+func sized(count, bytes int) string {
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprintf(`"a.b%d": "%s"`, i, strings.Repeat("1", bytes)))
+	}
+	return strings.Join(all, ", ")
+}
