@@ -420,10 +420,8 @@ func TestRightsOfParts(t *testing.T) {
 		"workload": {"{}", "kinds: {postgresql: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch"},
 		// Every other kind may list pods too.
-		"injection": {
-			"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}}",
-			"", "ClusterRole", "pods", "list",
-		},
+		"injection": {"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}}",
+			"", "ClusterRole", "pods", "list"},
 		"injectiondirect":        {"{webhook: {enabled: false}, kinds: {postgresql: {enabled: false}}}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "statefulsets", "get"},
 		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
 		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
