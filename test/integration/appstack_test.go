@@ -392,6 +392,38 @@ func TestStackAdmission(t *testing.T) {
 		"component new: WebApp shop-new is created once these are ready: back", "component db: WebApp shop-db is deleted"}))
 }
 
+// TestStackSchema: what the schema of a component's kind refuses is refused for the stack, with its
+// path; what a stack was stored with does not keep users from other changes.
+func TestStackSchema(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	app := func(name, rest string) platformv1.Component {
+		spec := `{"image":"r.io/web:1","replicas":1,"resources":{"limits":{"cpu":"1","memory":"64Mi"}}` + rest + `}`
+		return platformv1.Component{Name: name, Type: "webApp", Spec: runtime.RawExtension{Raw: []byte(spec)}}
+	}
+	stack := newStack("elsewhere", app("ok", ""), app("old", `,"imagePullPolicy":"Sometimes"`))
+	s.create(t, stack) // there is no webhook yet
+	s.start(t)
+	key := client.ObjectKeyFromObject(stack)
+	update := func(components ...platformv1.Component) error {
+		for { // its status may be written meanwhile
+			g.Expect(s.client.Get(t.Context(), key, stack)).To(gomega.Succeed())
+			stack.Spec.Components = components
+			if err := s.client.Update(t.Context(), stack, client.DryRunAll); !apierrors.IsConflict(err) {
+				return err
+			}
+		}
+	}
+	g.Expect(update(app("ok", `,"port":8081`), app("old", `,"imagePullPolicy":"Sometimes"`))).To(gomega.Succeed())
+	g.Expect(update(app("ok", ""), app("old", `,"imagePullPolicy":"Sometimes","port":8081`))).To(gomega.Succeed())
+	g.Expect(update(app("ok", ""), app("old", `,"imagePullPolicy":"Never"`))).To(gomega.Succeed())
+	g.Expect(update(app("ok", ""), app("old", `,"imagePullPolicy":"Often"`))).To(gomega.MatchError(gomega.ContainSubstring(
+		`spec.components[1].spec.imagePullPolicy: Unsupported value: "Often": supported values: "Always", "IfNotPresent", "Never"`)))
+	g.Expect(update(app("new", `,"imagePullPolicy":"Sometimes"`))).To(gomega.MatchError(gomega.ContainSubstring(
+		`spec.components[0].spec.imagePullPolicy: Unsupported value: "Sometimes"`)))
+}
+
 // TestStackConnects: a WebApp gets the connection of the database that it depends on, and lets
 // clients in once both are ready.
 func TestStackConnects(t *testing.T) {

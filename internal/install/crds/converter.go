@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -18,11 +19,30 @@ import (
 // compares children of these kinds. It knows the fields as the API server does: which lists are
 // maps, and which are one value.
 var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
-	documents, err := charts.CRDs()
+	all, err := openAPIs()
 	if err != nil {
 		return nil, err
 	}
 	schemas := map[string]*spec.Schema{}
+	for name, one := range all {
+		schemas[name] = one.schema
+	}
+	return managedfields.NewTypeConverter(schemas, false)
+})
+
+// openAPI is the schema of one version of a definition.
+type openAPI struct {
+	kind   schema.GroupVersionKind
+	schema *spec.Schema
+}
+
+// openAPIs returns the schemas of this release's definitions, by DEFINITION/VERSION.
+func openAPIs() (map[string]openAPI, error) {
+	documents, err := charts.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]openAPI{}
 	for _, document := range documents {
 		var definition apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(document, &definition); err != nil {
@@ -30,15 +50,16 @@ var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 		}
 		for i := range definition.Spec.Versions {
 			version := &definition.Spec.Versions[i]
-			schema, err := openAPIOf(&definition, version)
+			converted, err := openAPIOf(&definition, version)
 			if err != nil {
 				return nil, fmt.Errorf("converting the schema of %s/%s: %w", definition.Name, version.Name, err)
 			}
-			schemas[definition.Name+"/"+version.Name] = schema
+			kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
+			all[definition.Name+"/"+version.Name] = openAPI{kind, converted}
 		}
 	}
-	return managedfields.NewTypeConverter(schemas, false)
-})
+	return all, nil
+}
 
 // openAPIOf returns the schema of one version as the API server has it for server-side apply: that
 // of the definition, with the metadata of every object.
@@ -53,12 +74,13 @@ func openAPIOf(definition *apiextensionsv1.CustomResourceDefinition,
 	if err != nil {
 		return nil, err
 	}
-	schema := structural.ToKubeOpenAPI()
-	schema.Properties["metadata"] = metadataSchema()
-	schema.AddExtension("x-kubernetes-group-version-kind", []any{map[string]any{
+	dropDescriptions(structural)
+	converted := structural.ToKubeOpenAPI()
+	converted.Properties["metadata"] = metadataSchema()
+	converted.AddExtension("x-kubernetes-group-version-kind", []any{map[string]any{
 		"group": definition.Spec.Group, "version": version.Name, "kind": definition.Spec.Names.Kind,
 	}})
-	return schema, nil
+	return converted, nil
 }
 
 // metadataSchema returns the schema of an object's metadata, as far as it is applied.

@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// specOf returns the spec of an object as JSON values, without nulls.
-func specOf(object component.Object) map[string]any {
+// SpecOf returns the spec of an object as JSON values, without nulls.
+func SpecOf(object component.Object) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil
@@ -27,7 +27,7 @@ func specOf(object component.Object) map[string]any {
 func contentOf(object component.Object) map[string]any {
 	external, isExternal := object.(*unstructured.Unstructured)
 	if !isExternal {
-		return map[string]any{"spec": specOf(object)}
+		return map[string]any{"spec": SpecOf(object)}
 	}
 	content := maps.Clone(external.Object)
 	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {

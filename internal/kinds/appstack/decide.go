@@ -171,7 +171,7 @@ func isExposedAlready(object component.Object, kind component.Kind) bool {
 	if object == nil || len(kind.Exposes) == 0 {
 		return false
 	}
-	spec := specOf(object)
+	spec := SpecOf(object)
 	return slices.ContainsFunc(kind.Exposes, func(name string) bool { return spec[name] != nil })
 }
 

@@ -149,7 +149,7 @@ func TestExposure(t *testing.T) {
 	w := world{newStack(exposed), plan.Children{}}
 	hasIngress := func() bool {
 		object := Decide(w.stack, w.observed()).Steps[0].Object
-		return specOf(object)["ingress"] != nil
+		return SpecOf(object)["ingress"] != nil
 	}
 	if hasIngress() {
 		t.Error("it is exposed before it exists")

@@ -211,7 +211,7 @@ func refOf(object component.Object) plan.Ref {
 
 // apply writes an object as server-side apply does, and reports whether it wrote.
 func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
-	content := fmt.Sprint(specOf(object), object.GetAnnotations())
+	content := fmt.Sprint(SpecOf(object), object.GetAnnotations())
 	cached, isCached := s.cached[ref]
 	if isCached && cached.content == content {
 		return false

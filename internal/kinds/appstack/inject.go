@@ -106,7 +106,7 @@ func variablesIn(object component.Object) map[string]string {
 	if object == nil {
 		return values
 	}
-	for _, variable := range listOf(specOf(object)["env"]) {
+	for _, variable := range listOf(SpecOf(object)["env"]) {
 		name, _ := variable["name"].(string)
 		values[name], _ = variable["value"].(string)
 	}

@@ -11,7 +11,7 @@ import (
 // variablesOf returns the environment of the component back in a decision, as text.
 func variablesOf(decided Decision) string {
 	var all []string
-	for _, variable := range listOf(specOf(stepOf(decided.Steps, "back").Object)["env"]) {
+	for _, variable := range listOf(SpecOf(stepOf(decided.Steps, "back").Object)["env"]) {
 		text := fmt.Sprint(variable["name"])
 		if from, refers := variable["valueFrom"].(map[string]any); refers {
 			secret := from["secretKeyRef"].(map[string]any)
@@ -113,7 +113,7 @@ func TestHidden(t *testing.T) {
 			w.found[kinds[0].Ref("web", "shop-front")] = plan.Found{Object: object, Ownership: plan.Ours}
 			decided := Decide(w.stack, w.observed())
 			step := stepOf(decided.Steps, "front")
-			if got := specOf(step.Object)["ingress"] != nil; got != test.isExposed {
+			if got := SpecOf(step.Object)["ingress"] != nil; got != test.isExposed {
 				t.Errorf("exposed is %t", got)
 			}
 			if got := fmt.Sprint(step.HiddenBy); got != test.hiddenBy {

@@ -11,6 +11,7 @@ import (
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
@@ -109,9 +110,39 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 		if before != nil && equality.Semantic.DeepEqual(object, before) {
 			return admission.Review{}, nil
 		}
-		return kind.Review(ctx, object, before)
+		found, err := kind.Review(ctx, object, before)
+		if err != nil {
+			return found, err
+		}
+		more, err := checkSchema(kind.Kind, object, before)
+		found.Problems = withOthers(found.Problems, more)
+		return found, err
 	}
 	return admission.Review{}, nil
+}
+
+// checkSchema returns what the schema of a component's kind refuses in its spec, and did not refuse
+// before: an old defect, for example of an object that was stored before the schema had a limit,
+// does not keep users from other changes.
+func checkSchema(kind component.Kind, object, before component.Object) (field.ErrorList, error) {
+	if kind.Type == component.TypeObject {
+		return nil, nil
+	}
+	problems, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(object))
+	if err != nil || len(problems) == 0 || before == nil {
+		return problems, err
+	}
+	former, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(before))
+	return slices.DeleteFunc(problems, func(one *field.Error) bool {
+		return slices.ContainsFunc(former, func(other *field.Error) bool { return one.Error() == other.Error() })
+	}), err
+}
+
+// withOthers returns problems and those of the others that are about other fields.
+func withOthers(problems, others field.ErrorList) field.ErrorList {
+	return append(problems, slices.DeleteFunc(others, func(other *field.Error) bool {
+		return slices.ContainsFunc(problems, func(one *field.Error) bool { return one.Field == other.Field })
+	})...)
 }
 
 // whole returns what a component gets once all that it depends on is ready.

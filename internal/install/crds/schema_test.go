@@ -1,0 +1,80 @@
+package crds
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// TestCheckSpec: what the schema refuses is found with its path, and what it accepts is not.
+func TestCheckSpec(t *testing.T) {
+	app := schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "WebApp"}
+	database := schema.GroupVersionKind{Group: "database.mainstay.dev", Version: "v1", Kind: "PostgreSQL"}
+	for text, test := range map[string]struct {
+		kind schema.GroupVersionKind
+		want []string
+	}{
+		`{"image":"a","replicas":2,"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`: {app, nil},
+		`{"image":"a","port":70000}`:  {app, []string{`spec.port: Invalid value: 70000: should be less than or equal to 65535`}},
+		`{"replicas":"two"}`: {app, []string{`spec.image: Required value`,
+			`spec.replicas: Invalid value: must be of type integer: "string"`}},
+		`{"image":"a","env":[{"value":"b"}]}`:                        {app, []string{`spec.env[0].name: Required value`}},
+		`{"version":"17","storage":"1Gi","deletionPolicy":"Remain"}`: {database, []string{`spec.deletionPolicy: Unsupported value: "Remain": supported values: "Retain", "Delete"`}},
+		`{"version":"17","storage":"much"}`:                          {database, []string{`spec.storage: Invalid value: "much": should match`}},
+		`{"version":"17","storage":"1Gi"}`:                           {database, nil},
+		`{"anything":1}`:                                             {schema.GroupVersionKind{Kind: "Queue"}, nil},
+	} {
+		var content map[string]any
+		if err := json.Unmarshal([]byte(text), &content); err != nil {
+			t.Fatal(err)
+		}
+		problems, err := CheckSpec(test.kind, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, problem := range problems {
+			got = append(got, problem.Error())
+			if i < len(test.want) && strings.HasPrefix(got[i], test.want[i]) {
+				got[i] = test.want[i]
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s\n%s", text, diff)
+		}
+	}
+}
+
+// TestRequiredHaveNoDefault: the API server fills in defaults before it checks a spec; CheckSpec
+// does not, and so would miss a required field with a default.
+func TestRequiredHaveNoDefault(t *testing.T) {
+	schemas, err := specSchemas()
+	if err != nil || len(schemas) == 0 {
+		t.Fatalf("%d schemas: %v", len(schemas), err)
+	}
+	var walk func(path string, s *spec.Schema)
+	walk = func(path string, s *spec.Schema) {
+		for name := range s.Properties {
+			property := s.Properties[name]
+			if property.Default != nil && slices.Contains(s.Required, name) {
+				t.Errorf("%s.%s is required and has a default", path, name)
+			}
+			walk(path+"."+name, &property)
+		}
+		if s.Items != nil && s.Items.Schema != nil {
+			walk(path+"[]", s.Items.Schema)
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			walk(path+"{}", s.AdditionalProperties.Schema)
+		}
+	}
+	for kind, s := range schemas {
+		walk(kind.Kind, s)
+	}
+}
