@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // api answers reviews: the token "reader" belongs to the user reader, who may get /metrics;
@@ -71,9 +71,9 @@ func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 }
 
 // gatedAt is gated, and returns the clock too.
-func gatedAt(t *testing.T) (func(method, path, authorization string) int, *api, *testingclock.FakePassiveClock) {
+func gatedAt(t *testing.T) (func(method, path, authorization string) int, *api, *clocktesting.FakePassiveClock) {
 	t.Helper()
-	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	gate, reviews, _ := open(t)
 	gate = newGate(gate.known, gate.strange, now)
 	handler := gate.Filter(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusTeapot) }))
@@ -224,7 +224,7 @@ func of(token string) question { return question{sha256.Sum256([]byte(token)), "
 func TestStrangersDelayOnlyStrangers(t *testing.T) {
 	g := gomega.NewWithT(t)
 	made, reviews, _ := open(t)
-	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	gate := newGate(made.known, made.strange, now)
 	g.Expect(gate.decide(t.Context(), "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
 	var strangers sync.WaitGroup

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
-	clientrest "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
@@ -30,8 +30,8 @@ import (
 // them.
 //
 // +kubebuilder:rbac:part=farmpods,groups="",resources=pods,verbs=list;watch
-func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map[string]rest.Storage, error) {
-	config = clientrest.CopyConfig(config)
+func farmPodStorages(served *served, config *rest.Config, _ *Options) (map[string]registryrest.Storage, error) {
+	config = rest.CopyConfig(config)
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -42,7 +42,7 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	pods := crdstorage.REST{
-		Client: clients.CoreV1().RESTClient(), Resource: string(corev1.ResourcePods), Codec: scheme.ParameterCodec,
+		Client: clients.CoreV1().RESTClient(), Resource: string(corev1.ResourcePods), Codec: clientgoscheme.ParameterCodec,
 		New: func() crdstorage.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
 	}
 	store := &registry.Store{
@@ -58,7 +58,7 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 	err = store.CompleteWithOptions(&generic.StoreOptions{
 		AttrFunc:    farmPodAttributes,
 		TriggerFunc: storage.IndexerFuncs{byNode: nodeOf},
-		Indexers:    &cache.Indexers{storage.FieldIndex(byNode): nodesOf},
+		Indexers:    &toolscache.Indexers{storage.FieldIndex(byNode): nodesOf},
 		RESTOptions: crdstorage.Serving{
 			Objects: pods, Form: farmPodForm(ownerchain.New(owners,
 				clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
@@ -67,7 +67,7 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 	if err != nil {
 		return nil, fmt.Errorf("building the registry: %w", err)
 	}
-	return map[string]rest.Storage{farmPods: readOnly{store, []string{"fp"}}}, nil
+	return map[string]registryrest.Storage{farmPods: readOnly{store, []string{"fp"}}}, nil
 }
 
 // farmPodForm returns how a FarmPod is computed from a Pod.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
-	clientrest "k8s.io/client-go/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
@@ -19,7 +19,7 @@ import (
 )
 
 // llamaStorages serves Llamas, each stored in a LlamaRecord.
-func llamaStorages(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error) {
+func llamaStorages(served *served, config *rest.Config, options *Options) (map[string]registryrest.Storage, error) {
 	kept, err := llamaRecords(config, options.LlamaStorage)
 	if err != nil {
 		return nil, err
@@ -48,13 +48,13 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 	ofStatus := *store
 	ofStatus.CreateStrategy, ofStatus.DeleteStrategy = nil, nil
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = llama.StatusStrategy{Strategy: strategy}, llama.StatusStrategy{Strategy: strategy}
-	return map[string]rest.Storage{llamas: writable{store, []string{"ll"}}, llamas + "/status": statusOnly{&ofStatus}}, nil
+	return map[string]registryrest.Storage{llamas: writable{store, []string{"ll"}}, llamas + "/status": statusOnly{&ofStatus}}, nil
 }
 
 // llamaRecords returns the objects that store them.
 //
 // +kubebuilder:rbac:part=llamas,groups=records.mainstay.dev,resources=llamarecords,verbs=get;list;watch;create;update;delete
-func llamaRecords(config *clientrest.Config, where string) (crdstorage.Objects, error) {
+func llamaRecords(config *rest.Config, where string) (crdstorage.Objects, error) {
 	newList := func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }
 	if where == storageMemory {
 		return crdstorage.NewMemory(recordsv1alpha1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
@@ -63,10 +63,10 @@ func llamaRecords(config *clientrest.Config, where string) (crdstorage.Objects, 
 	if err := recordsv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("adding the types: %w", err)
 	}
-	config = clientrest.CopyConfig(config)
+	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &recordsv1alpha1.GroupVersion, "/apis"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := clientrest.RESTClientFor(config)
+	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}

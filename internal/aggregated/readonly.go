@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -14,12 +14,12 @@ import (
 // readable has the reading methods of a registry. The library offers the verbs whose methods it
 // finds.
 type readable interface {
-	rest.StorageWithReadiness
-	rest.Scoper
-	rest.SingularNameProvider
-	rest.Getter
-	rest.Lister
-	rest.Watcher
+	registryrest.StorageWithReadiness
+	registryrest.Scoper
+	registryrest.SingularNameProvider
+	registryrest.Getter
+	registryrest.Lister
+	registryrest.Watcher
 }
 
 // readOnly is a resource with the verbs get, list and watch.
@@ -41,7 +41,7 @@ type never struct {
 	names.NameGenerator
 }
 
-var _ rest.RESTCreateStrategy = never{}
+var _ registryrest.RESTCreateStrategy = never{}
 
 // NamespaceScoped returns true.
 func (never) NamespaceScoped() bool { return true }

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	clientrest "k8s.io/client-go/rest"
+	"k8s.io/client-go/rest"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
@@ -25,7 +25,7 @@ type resource struct {
 	// name is the plural, as in paths and in --resources.
 	name string
 	// storages returns the storages of the resource and its subresources, by name.
-	storages func(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error)
+	storages func(served *served, config *rest.Config, options *Options) (map[string]registryrest.Storage, error)
 }
 
 func resources() []resource {
@@ -45,10 +45,10 @@ func AllResources() []string {
 }
 
 // install returns the API group with the enabled resources.
-func install(served *served, config *clientrest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
+func install(served *served, config *rest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1alpha1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
 	group.NegotiatedSerializer = withoutProtobuf{group.NegotiatedSerializer}
-	storages := map[string]rest.Storage{}
+	storages := map[string]registryrest.Storage{}
 	for _, one := range resources() {
 		if !slices.Contains(options.Resources, one.name) {
 			continue

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -75,7 +75,7 @@ func New(options *Options) (*Server, error) {
 // resources keep working.
 func addChecks(server *genericapiserver.GenericAPIServer, group *genericapiserver.APIGroupInfo) error {
 	for name, storage := range group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version] {
-		served, can := storage.(rest.StorageWithReadiness)
+		served, can := storage.(registryrest.StorageWithReadiness)
 		if !can {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -14,10 +14,11 @@ import (
 
 // isWritten reports whether one of the storages has a verb that writes. The library offers the
 // verbs whose methods it finds.
-func isWritten(storages map[string]rest.Storage) bool {
+func isWritten(storages map[string]registryrest.Storage) bool {
 	for _, one := range storages {
 		switch one.(type) {
-		case rest.Creater, rest.NamedCreater, rest.Updater, rest.GracefulDeleter, rest.CollectionDeleter, rest.Connecter: //nolint:misspell // the library's names
+		case registryrest.Creater, registryrest.NamedCreater, registryrest.Updater, registryrest.GracefulDeleter,
+			registryrest.CollectionDeleter, registryrest.Connecter: //nolint:misspell // the library's names
 			return true
 		}
 	}
@@ -30,7 +31,7 @@ type writable struct {
 	shortNames []string
 }
 
-var _ rest.StandardStorage = writable{}
+var _ registryrest.StandardStorage = writable{}
 
 // ShortNames returns the short names for kubectl.
 func (w writable) ShortNames() []string { return w.shortNames }
@@ -42,8 +43,8 @@ func (writable) Categories() []string { return []string{"all", api.ManagedBy} }
 type statusOnly struct{ store *registry.Store }
 
 var (
-	_ rest.Patcher             = statusOnly{}
-	_ rest.ResetFieldsStrategy = statusOnly{}
+	_ registryrest.Patcher             = statusOnly{}
+	_ registryrest.ResetFieldsStrategy = statusOnly{}
 )
 
 // New returns an empty object.
@@ -59,8 +60,8 @@ func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOpt
 
 // Update changes the status of an existing object.
 func (s statusOnly) Update( //nolint:revive // the library's interface
-	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc,
+	ctx context.Context, name string, changed registryrest.UpdatedObjectInfo, validateNew registryrest.ValidateObjectFunc,
+	validate registryrest.ValidateObjectUpdateFunc,
 	_ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 )
 
 // TestIsWritten: everything with a verb that writes needs the cluster's admission, subresources
@@ -14,17 +14,17 @@ func TestIsWritten(t *testing.T) {
 	store := &registry.Store{}
 	read := readOnly{store, []string{"fp"}}
 	for name, one := range map[string]struct {
-		storages map[string]rest.Storage
+		storages map[string]registryrest.Storage
 		want     bool
 	}{
 		"nothing":                  {nil, false},
-		"what is read":             {map[string]rest.Storage{"goats": read}, false},
-		"what is written":          {map[string]rest.Storage{"goats": writable{store, []string{"go"}}}, true},
-		"what is written among":    {map[string]rest.Storage{"farmpods": read, "goats": writable{store, nil}}, true},
-		"a status that is written": {map[string]rest.Storage{"goats": read, "goats/status": statusOnly{store}}, true},
-		"only created":             {map[string]rest.Storage{"goats": creatable{read, store}}, true},
-		"only deleted":             {map[string]rest.Storage{"goats": deletable{read, store}}, true},
-		"the registry itself":      {map[string]rest.Storage{"goats": store}, true},
+		"what is read":             {map[string]registryrest.Storage{"goats": read}, false},
+		"what is written":          {map[string]registryrest.Storage{"goats": writable{store, []string{"go"}}}, true},
+		"what is written among":    {map[string]registryrest.Storage{"farmpods": read, "goats": writable{store, nil}}, true},
+		"a status that is written": {map[string]registryrest.Storage{"goats": read, "goats/status": statusOnly{store}}, true},
+		"only created":             {map[string]registryrest.Storage{"goats": creatable{read, store}}, true},
+		"only deleted":             {map[string]registryrest.Storage{"goats": deletable{read, store}}, true},
+		"the registry itself":      {map[string]registryrest.Storage{"goats": store}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,13 +38,13 @@ func TestIsWritten(t *testing.T) {
 // creatable can be read and created.
 type creatable struct {
 	readOnly
-	rest.Creater //nolint:misspell // the library's name
+	registryrest.Creater //nolint:misspell // the library's name
 }
 
 // deletable can be read and deleted.
 type deletable struct {
 	readOnly
-	rest.GracefulDeleter
+	registryrest.GracefulDeleter
 }
 
 // TestShortNames: every resource has its own.

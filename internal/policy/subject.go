@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	psa "k8s.io/pod-security-admission/api"
+	psaapi "k8s.io/pod-security-admission/api"
 	psapolicy "k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
 )
@@ -152,7 +152,7 @@ var standard = func() psapolicy.Evaluator {
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {
-	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
+	level := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
 	var lapses []string
 	add := func(lapse string) {
 		if !slices.Contains(lapses, lapse) {

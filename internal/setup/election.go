@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
@@ -26,7 +26,7 @@ import (
 // The rights are those of managerOptions.
 func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings, guard *leaseguard.Guard) (resourcelock.Interface, error) {
 	config = rest.AddUserAgent(config, "leader-election")
-	core, err := corev1client.NewForConfig(config)
+	core, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
@@ -38,7 +38,7 @@ func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings
 	}
 	namespace := settings.leaseNamespace()
 	events := record.NewBroadcaster()
-	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: core.Events(namespace)})
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events(namespace)})
 	made, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, leaderElectionID, core, leases, resourcelock.ResourceLockConfig{
 		Identity:      settings.LeaderElectionIdentity,
 		EventRecorder: events.NewRecorder(scheme, corev1.EventSource{Component: settings.LeaderElectionIdentity}),

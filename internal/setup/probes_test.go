@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
@@ -103,7 +103,7 @@ func TestProbes(t *testing.T) {
 // TestReadyChecks: /readyz has the checks that docs/operating.md names. With leader election it
 // fails once the API server has been silent for more than 30 s.
 func TestReadyChecks(t *testing.T) {
-	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	guard := leaseguard.New(10*time.Second, clock)
 	for _, test := range []struct {
 		guard     *leaseguard.Guard

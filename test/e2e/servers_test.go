@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
@@ -46,7 +46,7 @@ func farmer(t *testing.T) client.Client {
 type follower struct {
 	resource, namespace string
 	objects             dynamic.ResourceInterface
-	informer            cache.SharedIndexInformer
+	informer            toolscache.SharedIndexInformer
 
 	mutex    sync.Mutex
 	versions map[string]int
@@ -66,7 +66,7 @@ func follow(t *testing.T, ns, resource string) *follower {
 		resource: resource, namespace: ns, objects: anything.Resource(kind).Namespace(ns), informer: factory.ForResource(kind).Informer(),
 		versions: map[string]int{},
 	}
-	_, err = started.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = started.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { started.note("is new", object, false) },
 		UpdateFunc: started.change,
 		DeleteFunc: started.forget,
@@ -75,7 +75,7 @@ func follow(t *testing.T, ns, resource string) *follower {
 		t.Fatal(err)
 	}
 	factory.Start(t.Context().Done())
-	if !cache.WaitForCacheSync(t.Context().Done(), started.informer.HasSynced) {
+	if !toolscache.WaitForCacheSync(t.Context().Done(), started.informer.HasSynced) {
 		t.Fatalf("%s could not be listed", resource)
 	}
 	t.Cleanup(factory.Shutdown)
@@ -117,7 +117,7 @@ func (f *follower) note(event string, object any, wasKnown bool) {
 func (f *follower) forget(object any) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	if gone, is := object.(cache.DeletedFinalStateUnknown); is {
+	if gone, is := object.(toolscache.DeletedFinalStateUnknown); is {
 		object = gone.Obj
 	}
 	accessor, err := meta.Accessor(object)

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
@@ -108,7 +108,7 @@ func managerSettings() setup.Settings {
 // error, by the managers' own metrics. All managers share the metrics, because they share the
 // process. Reconciles of workloads are not counted: the steps check their results.
 func reconciled(namespace string) (int, error) {
-	families, err := metrics.Registry.Gather()
+	families, err := ctrlmetrics.Registry.Gather()
 	if err != nil {
 		return 0, err
 	}

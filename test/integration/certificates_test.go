@@ -18,7 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
+	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -292,7 +292,7 @@ func served(t *testing.T, keeper *certificates.Keeper) *x509.Certificate {
 // serveStored reports whether all replicas serve the certificate in the Secret.
 func serveStored(t *testing.T, in string, keepers []*certificates.Keeper) bool {
 	t.Helper()
-	stored, err := cert.ParseCertsPEM(readServing(t, in).Data["tls.crt"])
+	stored, err := certutil.ParseCertsPEM(readServing(t, in).Data["tls.crt"])
 	for _, keeper := range keepers {
 		if err != nil || !served(t, keeper).Equal(stored[0]) {
 			return false
@@ -303,7 +303,7 @@ func serveStored(t *testing.T, in string, keepers []*certificates.Keeper) bool {
 
 func certificatesIn(t *testing.T, bundle []byte) []*x509.Certificate {
 	t.Helper()
-	found, err := cert.ParseCertsPEM(bundle)
+	found, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
 		t.Error(err)
 	}
@@ -318,12 +318,12 @@ func externalData(t *testing.T) map[string][]byte {
 
 func externalDataFor(t *testing.T, host string) map[string][]byte {
 	t.Helper()
-	chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	chain, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	certificates := certificatesIn(t, chain)
-	ca, err := cert.EncodeCertificates(certificates[len(certificates)-1])
+	ca, err := certutil.EncodeCertificates(certificates[len(certificates)-1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/internal/setup"
@@ -132,7 +132,7 @@ func answer(questions io.Reader, answers io.Writer, read func() state) error {
 
 // read reads the metrics of the controller.
 func (w *watched) read() state {
-	families, err := metrics.Registry.Gather()
+	families, err := ctrlmetrics.Registry.Gather()
 	if err != nil {
 		return state{}
 	}

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
@@ -104,20 +104,20 @@ func TestPolicyWithParameters(t *testing.T) {
 
 // herder is another's admission webhook. It denies Llamas that are too heavy, and annotates each
 // with the user who wrote it.
-func herder(_ context.Context, request admission.Request) admission.Response {
+func herder(_ context.Context, request ctrladmission.Request) ctrladmission.Response {
 	var llama farmv1alpha1.Llama
 	if err := json.Unmarshal(request.Object.Raw, &llama); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
 	if llama.Spec.Weight > 200 {
-		return admission.Denied(llama.Name + " is too heavy")
+		return ctrladmission.Denied(llama.Name + " is too heavy")
 	}
 	metav1.SetMetaDataLabel(&llama.ObjectMeta, "herder", request.UserInfo.Username)
 	noted, err := json.Marshal(&llama)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, noted)
+	return ctrladmission.PatchResponseFromRaw(request.Object.Raw, noted)
 }
 
 // TestClusterWebhook checks that the cluster's webhooks are called for our served resources, with
@@ -127,7 +127,7 @@ func TestClusterWebhook(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	namespace := newNamespace(t)
-	serving := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(herder)})
+	serving := httptest.NewTLSServer(&ctrladmission.Webhook{Handler: ctrladmission.HandlerFunc(herder)})
 	t.Cleanup(serving.Close)
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
-	clientcache "k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,12 +31,12 @@ type ledger struct {
 	problems []string
 }
 
-func (l *ledger) handler() clientcache.ResourceEventHandlerFuncs {
-	return clientcache.ResourceEventHandlerFuncs{
+func (l *ledger) handler() toolscache.ResourceEventHandlerFuncs {
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { l.take("added", object) },
 		UpdateFunc: func(_, object any) { l.take("updated", object) },
 		DeleteFunc: func(object any) {
-			if unknown, is := object.(clientcache.DeletedFinalStateUnknown); is {
+			if unknown, is := object.(toolscache.DeletedFinalStateUnknown); is {
 				object = unknown.Obj
 			}
 			l.take("deleted", object)
@@ -126,7 +126,7 @@ func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledge
 		first, second := &ledger{versions: map[string]string{}}, &ledger{versions: map[string]string{}}
 		ledgers["client-go: "+name], ledgers["controller-runtime: "+name] = first, second
 		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1alpha1.GroupVersion.WithResource(name), namespace, 0,
-			clientcache.Indexers{}, nil).Informer()
+			toolscache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(first.handler())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		running.Go(func() { informer.Run(ctx.Done()) })

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Followed checks the events of an informer or a watch on one resource in one namespace. It expects
@@ -27,8 +27,8 @@ type Followed struct {
 func NewFollowed() *Followed { return &Followed{versions: map[string]uint64{}} }
 
 // Handler returns the event handler to add to an informer.
-func (f *Followed) Handler() cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
+func (f *Followed) Handler() toolscache.ResourceEventHandlerFuncs {
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: f.Added,
 		UpdateFunc: func(before, object any) {
 			// After a relist it may be another object of the same name. The informer then reports no
@@ -43,7 +43,7 @@ func (f *Followed) Handler() cache.ResourceEventHandlerFuncs {
 			f.Updated(object)
 		},
 		DeleteFunc: func(object any) {
-			if unknown, is := object.(cache.DeletedFinalStateUnknown); is {
+			if unknown, is := object.(toolscache.DeletedFinalStateUnknown); is {
 				object = unknown.Obj
 			}
 			f.Deleted(object)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -322,7 +322,7 @@ func TestNotesOfRemoval(t *testing.T) {
 func TestObjectsAreOfTheirAPIs(t *testing.T) {
 	for _, values := range []string{"", llamas, "apiserver: {audit: {rules: [{level: Metadata}]}}"} {
 		for _, object := range objects(t, mustRender(t, values, target{}).Manifest) {
-			typed, err := scheme.Scheme.New(object.GroupVersionKind())
+			typed, err := clientgoscheme.Scheme.New(object.GroupVersionKind())
 			if err != nil {
 				t.Fatal(err)
 			}

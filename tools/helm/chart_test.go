@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	psaapi "k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
+	psapolicy "k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 )
 
@@ -348,7 +348,7 @@ func TestRenderingIsDeterministic(t *testing.T) {
 }
 
 func TestPodIsRestricted(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestPodIsRestricted(t *testing.T) {
 		{"", apiserver}, {"apiserver: {llamas: {enabled: true}, audit: {rules: [{level: Metadata}]}}", apiserver},
 	} {
 		pod = installed.deployment(t, mustRender(t, installed.values, target{}).Manifest).Spec.Template
-		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		if result := psapolicy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 			t.Errorf("%s: %s", installed.values, result.ForbiddenDetail())
 		}
 		// "restricted" does not require this, but security.md does.
@@ -374,7 +374,7 @@ func TestPodIsRestricted(t *testing.T) {
 	}
 	// Proof that the test can fail.
 	pod.Spec.SecurityContext.SeccompProfile = nil
-	if policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)).Allowed {
+	if psapolicy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)).Allowed {
 		t.Error("a pod without a seccomp profile passes")
 	}
 }

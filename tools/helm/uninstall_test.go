@@ -9,7 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	psaapi "k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
+	psapolicy "k8s.io/pod-security-admission/policy"
 )
 
 // hooks returns the manifests that are applied before a release is deleted.
@@ -71,13 +71,13 @@ func TestUninstall(t *testing.T) {
 // checkJob checks that the Job runs like the managers do, and ends.
 func checkJob(t *testing.T, values string, job *batchv1.Job) {
 	t.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := job.Spec.Template
 	restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
-	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+	if result := psapolicy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 		t.Errorf("%s: %s", values, result.ForbiddenDetail())
 	}
 	if deadline := job.Spec.ActiveDeadlineSeconds; deadline == nil || *deadline >= 300 {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Serving configures how a resource is served out of its backing resource.
@@ -53,7 +53,7 @@ const deleters = 4
 func (s Serving) decorate( //nolint:revive // the library's interface
 	config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string,
 		error), newFunc, newListFunc func() runtime.Object,
-	attributes storage.AttrFunc, indexers storage.IndexerFuncs, indexes *cache.Indexers,
+	attributes storage.AttrFunc, indexers storage.IndexerFuncs, indexes *toolscache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
 	behind := NewStorage(s.Objects, s.Form, prefix)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	runtimego "runtime"
+	goruntime "runtime"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -83,7 +83,7 @@ func newServed(t *testing.T) storage.Interface {
 	}
 	t.Cleanup(stop)
 	for served.ReadinessCheck() != nil {
-		runtimego.Gosched()
+		goruntime.Gosched()
 	}
 	return served
 }

@@ -2,7 +2,7 @@ package farmpod
 
 import (
 	"fmt"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
@@ -203,7 +203,7 @@ func TestFields(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	scheme := apiruntime.NewScheme()
+	scheme := runtime.NewScheme()
 	if err := FieldLabels(scheme); err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +353,10 @@ func many(tb testing.TB, count int) []*corev1.Pod {
 
 // held returns the bytes in use on the heap.
 func held() int64 {
-	runtime.GC()
-	runtime.GC()
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
+	goruntime.GC()
+	goruntime.GC()
+	var now goruntime.MemStats
+	goruntime.ReadMemStats(&now)
 	return int64(now.HeapAlloc)
 }
 
@@ -377,8 +377,8 @@ func TestMemory(t *testing.T) {
 	if ofFarmPods > count*1024 || ofFarmPods*10 > ofPods*4 {
 		t.Errorf("a FarmPod holds %d bytes, a Pod %d: at most 1024, and 0.4 of it", ofFarmPods/count, ofPods/count)
 	}
-	runtime.KeepAlive(pods)
-	runtime.KeepAlive(made)
+	goruntime.KeepAlive(pods)
+	goruntime.KeepAlive(made)
 }
 
 func BenchmarkOf(b *testing.B) {

@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	names "k8s.io/apimachinery/pkg/api/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
@@ -103,14 +103,14 @@ func Validate(llama *farmv1alpha1.Llama) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validatePositive(spec.Child("weight"), llama.Spec.Weight)
 	problems = append(problems, validatePositive(spec.Child("height"), llama.Spec.Height)...)
-	for _, problem := range names.NameIsDNSSubdomain(llama.Name, false) {
+	for _, problem := range apivalidation.NameIsDNSSubdomain(llama.Name, false) {
 		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), llama.Name, problem))
 	}
 	return append(problems, validateStatus(llama)...)
 }
 
 func validateStatus(llama *farmv1alpha1.Llama) field.ErrorList {
-	return validation.ValidateConditions(llama.Status.Conditions, field.NewPath("status", "conditions"))
+	return metav1validation.ValidateConditions(llama.Status.Conditions, field.NewPath("status", "conditions"))
 }
 
 // validatePositive also refuses 0, which is the value of an unset field.

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -22,12 +22,12 @@ type Strategy struct {
 }
 
 var (
-	_ rest.RESTCreateStrategy  = Strategy{}
-	_ rest.RESTUpdateStrategy  = Strategy{}
-	_ rest.RESTDeleteStrategy  = Strategy{}
-	_ rest.ResetFieldsStrategy = Strategy{}
-	_ rest.RESTUpdateStrategy  = StatusStrategy{}
-	_ rest.ResetFieldsStrategy = StatusStrategy{}
+	_ registryrest.RESTCreateStrategy  = Strategy{}
+	_ registryrest.RESTUpdateStrategy  = Strategy{}
+	_ registryrest.RESTDeleteStrategy  = Strategy{}
+	_ registryrest.ResetFieldsStrategy = Strategy{}
+	_ registryrest.RESTUpdateStrategy  = StatusStrategy{}
+	_ registryrest.ResetFieldsStrategy = StatusStrategy{}
 )
 
 // NewStrategy returns a Strategy with the types of a scheme.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -86,7 +86,7 @@ var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6
 type Keeper struct {
 	options Options
 	loop    *loop.Loop
-	client  corev1client.SecretInterface
+	client  typedcorev1.SecretInterface
 	cached  informer
 	writes  flowcontrol.RateLimiter
 
@@ -105,13 +105,13 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 	if min(options.Lifetime, options.Overlap, options.Settle) < 0 {
 		return nil, errors.New("a serving certificate's durations can't be negative")
 	}
-	client, err := corev1client.NewForConfig(config)
+	client, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	// The watch has a client of its own, which survives an API server that is down. A write must fail
 	// in time.
-	watched, err := corev1client.NewForConfig(retrytransport.Config(config, "certificates"))
+	watched, err := typedcorev1.NewForConfig(retrytransport.Config(config, "certificates"))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
@@ -126,8 +126,8 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 	k.cached = k.newInformer(watched.Secrets(options.Namespace))
 	k.loop = loop.New(loop.Options{
 		What: "the serving certificate", Cache: k.cached, Pass: k.pass, Log: k.logProblem, Retry: retry, Clock: options.Clock,
-		Watch: func(context.Context) ([]cache.InformerSynced, error) {
-			return []cache.InformerSynced{k.cached.controller.HasSynced}, nil
+		Watch: func(context.Context) ([]toolscache.InformerSynced, error) {
+			return []toolscache.InformerSynced{k.cached.controller.HasSynced}, nil
 		},
 	})
 	return k, nil
@@ -230,15 +230,15 @@ func (k *Keeper) Start(ctx context.Context) error { return k.loop.Run(ctx) }
 
 // informer is a cache of the one Secret.
 type informer struct {
-	store      cache.Store
-	controller cache.Controller
+	store      toolscache.Store
+	controller toolscache.Controller
 }
 
 // newInformer returns an informer that wakes the loop. The field selector lets the API server check
 // the right by name.
-func (k *Keeper) newInformer(watched corev1client.SecretInterface) informer {
+func (k *Keeper) newInformer(watched typedcorev1.SecretInterface) informer {
 	selector := "metadata.name=" + k.options.Name
-	source := &cache.ListWatch{
+	source := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (object runtime.Object, err error) {
 			options.FieldSelector = selector
 			list, err := watched.List(ctx, options)
@@ -252,10 +252,10 @@ func (k *Keeper) newInformer(watched corev1client.SecretInterface) informer {
 			return events, err
 		},
 	}
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+	store, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: source,
 		ObjectType:    &corev1.Secret{},
-		Handler: cache.ResourceEventHandlerFuncs{
+		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { k.loop.Wake() },
 			UpdateFunc: func(any, any) { k.loop.Wake() },
 			DeleteFunc: func(any) { k.loop.Wake() },

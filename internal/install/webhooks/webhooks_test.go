@@ -3,7 +3,7 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"testing"
 	"time"
@@ -12,9 +12,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -257,8 +257,8 @@ func (c fakeCache) Get(ctx context.Context, key client.ObjectKey, into client.Ob
 func TestWrite(t *testing.T) {
 	var written []string
 	stored := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		Apply: func(ctx context.Context, under client.WithWatch, object apiruntime.ApplyConfiguration, options ...client.ApplyOption) error {
-			written = append(written, object.(apiruntime.Object).GetObjectKind().GroupVersionKind().Kind)
+		Apply: func(ctx context.Context, under client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			written = append(written, object.(runtime.Object).GetObjectKind().GroupVersionKind().Kind)
 			return under.Apply(ctx, object, options...)
 		},
 	}).Build()
@@ -281,13 +281,13 @@ func TestWrite(t *testing.T) {
 
 // TestAwaitProxy: kube-proxy always gets its time.
 func TestAwaitProxy(t *testing.T) {
-	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	p := New(Options{Clock: clock})
 	p.loop.Wake()
 	ended := make(chan error, 1)
 	go func() { ended <- p.awaitProxy(t.Context()) }()
 	for !clock.HasWaiters() {
-		runtime.Gosched()
+		goruntime.Gosched()
 	}
 	clock.Step(proxyDelay - time.Millisecond)
 	select {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
@@ -27,7 +27,7 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return c.leases.Watch(ctx, options)
 		},
-	}, cache.ResourceEventHandlerFuncs{
+	}, toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { lease(versionOf(object)) },
 		UpdateFunc: func(_, object any) { lease(versionOf(object)) },
 		DeleteFunc: func(any) { lease("") },
@@ -39,7 +39,7 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return c.settings.Watch(ctx, options)
 		},
-	}, cache.ResourceEventHandlerFuncs{
+	}, toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { settings(c.dataOf(object)) }, UpdateFunc: func(_, object any) { settings(c.dataOf(object)) },
 	})
 	go leases.RunWithContext(ctx)
@@ -77,10 +77,10 @@ type lister struct {
 }
 
 // follow returns what lists and watches one object, again and again with growing pauses.
-func (c *Cluster) follow(name string, kind runtime.Object, of lister, met cache.ResourceEventHandler) cache.Controller {
+func (c *Cluster) follow(name string, kind runtime.Object, of lister, met toolscache.ResourceEventHandler) toolscache.Controller {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
+	_, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				options.FieldSelector = one
 				return of.list(ctx, options)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -18,8 +18,8 @@ import (
 // TestDesired: a mode that refuses nothing never refuses, not even what it can't evaluate.
 func TestDesired(t *testing.T) {
 	for mode, want := range map[mspolicyv1.WorkloadsMode]struct {
-		action  admissionv1.ValidationAction
-		failure admissionv1.FailurePolicyType
+		action  admissionregistrationv1.ValidationAction
+		failure admissionregistrationv1.FailurePolicyType
 	}{
 		"Audit": {"Audit", "Ignore"}, "Warn": {"Warn", "Ignore"}, "Enforce": {"Deny", "Fail"}, "Off": {}, "": {},
 	} {
@@ -32,9 +32,9 @@ func TestDesired(t *testing.T) {
 			}
 			continue
 		}
-		built := children[0].Object.(*admissionv1.ValidatingAdmissionPolicy)
-		binding := children[1].Object.(*admissionv1.ValidatingAdmissionPolicyBinding)
-		actions := []admissionv1.ValidationAction{want.action}
+		built := children[0].Object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+		binding := children[1].Object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+		actions := []admissionregistrationv1.ValidationAction{want.action}
 		if *built.Spec.FailurePolicy != want.failure || !slices.Equal(binding.Spec.ValidationActions, actions) ||
 			built.Name != "mainstay-base" || binding.Spec.PolicyName != "mainstay-base" {
 			t.Errorf("%q: %v %v %s", mode, *built.Spec.FailurePolicy, binding.Spec.ValidationActions, binding.Spec.PolicyName)
@@ -100,8 +100,8 @@ func TestDesiredByEnforcement(t *testing.T) {
 		children := Desired(stored, Observed{Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{*stored}}}).Children
 		var got []string
 		for i := 0; i < len(children); i += 2 {
-			built := children[i].Object.(*admissionv1.ValidatingAdmissionPolicy)
-			binding := children[i+1].Object.(*admissionv1.ValidatingAdmissionPolicyBinding)
+			built := children[i].Object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+			binding := children[i+1].Object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 			text := fmt.Sprint(built.Name, " ", *built.Spec.FailurePolicy, " ", binding.Spec.ValidationActions)
 			for _, environment := range []string{"*", "dev", "production"} {
 				if strings.Contains(fmt.Sprint(built.Spec.Variables), `rule "`+environment+`.maxReplicas`) {

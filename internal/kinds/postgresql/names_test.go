@@ -6,8 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
-	kvalidation "k8s.io/apimachinery/pkg/util/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
@@ -24,19 +24,19 @@ func TestLongestName(t *testing.T) {
 	observed := empty()
 	observed.HasMonitorAPI = true
 	for _, child := range Desired(db, observed, Decide(db, observed)).Children {
-		name, problems := child.Object.GetName(), validation.NameIsDNSSubdomain(child.Object.GetName(), false)
+		name, problems := child.Object.GetName(), apivalidation.NameIsDNSSubdomain(child.Object.GetName(), false)
 		switch child.Object.(type) {
 		case *corev1.Service:
-			problems = append(problems, kvalidation.IsDNS1035Label(name)...)
+			problems = append(problems, validation.IsDNS1035Label(name)...)
 		case *appsv1.StatefulSet:
 			// The API server writes it with up to ten characters more as a label's value.
-			problems = append(problems, kvalidation.IsValidLabelValue(name+"-0123456789")...)
+			problems = append(problems, validation.IsValidLabelValue(name+"-0123456789")...)
 		}
 		if len(problems) > 0 {
 			t.Errorf("%T %s: %v", child.Object, name, problems)
 		}
 		for key, value := range child.Object.GetLabels() {
-			if problems := kvalidation.IsValidLabelValue(value); len(problems) > 0 {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 				t.Errorf("%T %s: label %s=%s: %v", child.Object, name, key, value, problems)
 			}
 		}
@@ -50,7 +50,7 @@ func TestLongestName(t *testing.T) {
 func checkLongestPod(t *testing.T, db *databasev1.PostgreSQL, ordinal int) {
 	t.Helper()
 	pod := PodName(db.Name, ordinal)
-	if problems := kvalidation.IsDNS1123Label(pod); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(pod); len(problems) > 0 {
 		t.Errorf("pod %s: %v", pod, problems)
 	}
 	const mostCommonName = 64 // ub-common-name of RFC 5280

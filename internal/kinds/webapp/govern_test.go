@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/pod-security-admission/api"
+	psaapi "k8s.io/pod-security-admission/api"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -70,7 +70,7 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 				if which == "allowed" && len(replaced) > 0 {
 					t.Errorf("the neighbour is replaced: %q", replaced)
 				}
-				if found := violations(t, app, api.LevelRestricted); len(found) > 0 {
+				if found := violations(t, app, psaapi.LevelRestricted); len(found) > 0 {
 					t.Errorf("the pods do not meet the standard: %q", found)
 				}
 				if found := ruled(profile).Check(Wanted(app, Observed{})); len(found) > 0 {

@@ -5,24 +5,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
+	psaapi "k8s.io/pod-security-admission/api"
+	psapolicy "k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // violations returns what Kubernetes' own Pod Security admission finds in an app's pods.
-func violations(t *testing.T, app *msappsv1.WebApp, level api.Level) []string {
+func violations(t *testing.T, app *msappsv1.WebApp, level psaapi.Level) []string {
 	t.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := desiredDeployment(app, Observed{}).Spec.Template
 	var found []string
 	checks := 0
-	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &template.ObjectMeta,
+	for _, result := range evaluator.EvaluatePod(psaapi.LevelVersion{Level: level, Version: psaapi.LatestVersion()}, &template.ObjectMeta,
 		&template.Spec) {
 		checks++
 		if !result.Allowed {
@@ -52,13 +52,13 @@ func helpers(app *msappsv1.WebApp) {
 
 func TestPodsPassPodSecurityAdmission(t *testing.T) {
 	restricted := spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
-	if found := violations(t, admitted(restricted, helpers), api.LevelRestricted); len(found) > 0 {
+	if found := violations(t, admitted(restricted, helpers), psaapi.LevelRestricted); len(found) > 0 {
 		t.Errorf("Restricted does not pass restricted: %q", found)
 	}
-	if found := violations(t, admitted(helpers), api.LevelBaseline); len(found) > 0 {
+	if found := violations(t, admitted(helpers), psaapi.LevelBaseline); len(found) > 0 {
 		t.Errorf("the default profile does not pass baseline: %q", found)
 	}
-	if found := violations(t, admitted(helpers), api.LevelRestricted); len(found) == 0 {
+	if found := violations(t, admitted(helpers), psaapi.LevelRestricted); len(found) == 0 {
 		t.Error("the default profile passes restricted: then this test can't fail")
 	}
 }
@@ -218,14 +218,14 @@ func checkRestricted(t *testing.T, field string, refused, allowed func(*msappsv1
 	if len(problems) != 1 || problems[0].Field != field {
 		t.Errorf("want one problem with %s, got %v", field, problems)
 	}
-	if len(violations(t, bad, api.LevelRestricted)) == 0 {
+	if len(violations(t, bad, psaapi.LevelRestricted)) == 0 {
 		t.Error("Pod Security admission would let this pass: the rule is ours alone")
 	}
 	good := admitted(restricted, helpers, spec(allowed))
 	if problems := Validate(good); len(problems) > 0 {
 		t.Errorf("the neighbour is refused: %v", problems)
 	}
-	if found := violations(t, good, api.LevelRestricted); len(found) > 0 {
+	if found := violations(t, good, psaapi.LevelRestricted); len(found) > 0 {
 		t.Errorf("Pod Security admission would refuse the neighbour: %q", found)
 	}
 	// Under the default profile the user may set all of it.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
@@ -113,13 +113,13 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 		},
 	}}
 	object := reflect.TypeOf(k.New())
-	validate := admission.WithValidator[T](scheme, validator[T]{k})
+	validate := ctrladmission.WithValidator[T](scheme, validator[T]{k})
 	validate.Handler = boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object}
 	hooks := []Hook{{Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(), Handler: validate}}
 	if k.Govern == nil {
 		return hooks
 	}
-	mutate := admission.WithDefaulter[T](scheme, defaulter[T]{k, admission.NewDecoder(scheme)})
+	mutate := ctrladmission.WithDefaulter[T](scheme, defaulter[T]{k, ctrladmission.NewDecoder(scheme)})
 	mutate.Handler = boundedHandler{warning{mutate.Handler}, k.Kind.GroupKind(), object, true}
 	return append(hooks, Hook{
 		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
@@ -133,22 +133,22 @@ func (k Kind[T]) name() string { return k.Resource + "." + k.Kind.Group }
 type validator[T client.Object] struct{ kind Kind[T] }
 
 // ValidateCreate checks the whole object.
-func (v validator[T]) ValidateCreate(ctx context.Context, object T) (admission.Warnings, error) {
+func (v validator[T]) ValidateCreate(ctx context.Context, object T) (ctrladmission.Warnings, error) {
 	return v.kind.check(ctx, object, nil)
 }
 
 // ValidateUpdate refuses violations that the update adds or worsens. Older violations, for example
 // of rules that have become stricter since, must not block all updates of the object.
-func (v validator[T]) ValidateUpdate(ctx context.Context, before, object T) (admission.Warnings, error) {
+func (v validator[T]) ValidateUpdate(ctx context.Context, before, object T) (ctrladmission.Warnings, error) {
 	return v.kind.check(ctx, object, &before)
 }
 
 // ValidateDelete allows every deletion. The API server does not call it.
-func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) {
+func (v validator[T]) ValidateDelete(context.Context, T) (ctrladmission.Warnings, error) {
 	return nil, nil
 }
 
-func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warnings, error) {
+func (k Kind[T]) check(ctx context.Context, object T, before *T) (ctrladmission.Warnings, error) {
 	isSame := before != nil && k.IsSameSpec(object, *before)
 	object = object.DeepCopyObject().(T)
 	var former *T
@@ -244,12 +244,12 @@ func (k Kind[T]) refusal(object T, violations []policy.Violation) error {
 // defaulter writes the values that policies default and enforce.
 type defaulter[T client.Object] struct {
 	kind    Kind[T]
-	decoder admission.Decoder
+	decoder ctrladmission.Decoder
 }
 
 // Default changes the object of the request in ctx.
 func (d defaulter[T]) Default(ctx context.Context, object T) error {
-	request, err := admission.RequestFromContext(ctx)
+	request, err := ctrladmission.RequestFromContext(ctx)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
@@ -23,7 +23,7 @@ const maxObject = 4 << 20
 // they are parsed. Not only the API server can reach the port of the webhooks, and the API server
 // itself calls mutating webhooks before it checks an object against its schema.
 type boundedHandler struct {
-	admission.Handler
+	ctrladmission.Handler
 	kind   schema.GroupKind
 	object reflect.Type
 	// mutating reports that the handler changes objects.
@@ -31,7 +31,7 @@ type boundedHandler struct {
 }
 
 // Handle answers a request itself, or passes it on.
-func (h boundedHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+func (h boundedHandler) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
 	if problem := checkSize(request.Object.Raw, h.object); problem != nil {
 		return h.refusal(request.Name, problem)
 	}
@@ -50,19 +50,19 @@ func (h boundedHandler) Handle(ctx context.Context, request admission.Request) a
 // regular expression. A mutating handler lets everything else pass unchanged: the API server calls
 // it before it checks an object against its schema, and then refuses the object with the path of
 // each wrong field. What it would accept nevertheless, the validating webhook refuses.
-func (h boundedHandler) undecodable(request admission.Request, response admission.Response) admission.Response {
+func (h boundedHandler) undecodable(request ctrladmission.Request, response ctrladmission.Response) ctrladmission.Response {
 	if problems := bounded.Unreadable(request.Object.Raw, h.object); len(problems) > 0 {
 		return h.refusal(request.Name, problems...)
 	}
 	if h.mutating {
-		return admission.Allowed("")
+		return ctrladmission.Allowed("")
 	}
 	return response
 }
 
 // refusal returns the response for an object that can't be read, as the API server refuses an
 // invalid one. There is at least one problem.
-func (h boundedHandler) refusal(name string, problems ...*bounded.Error) admission.Response {
+func (h boundedHandler) refusal(name string, problems ...*bounded.Error) ctrladmission.Response {
 	var causes []metav1.StatusCause
 	var texts []string
 	for _, problem := range problems {
@@ -74,7 +74,7 @@ func (h boundedHandler) refusal(name string, problems ...*bounded.Error) admissi
 	if len(texts) > 1 {
 		text = "[" + text + "]"
 	}
-	response := admission.Denied("")
+	response := ctrladmission.Denied("")
 	response.Result = &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Message: fmt.Sprintf("%s %q is invalid: %s", h.kind, name, text),
@@ -95,7 +95,7 @@ func checkSize(raw []byte, object reflect.Type) *bounded.Error {
 
 // nameOf returns an object with nothing but its name, in place of a stored one that can't be
 // parsed: a change that corrects it is checked like a new object.
-func nameOf(request admission.Request) []byte {
+func nameOf(request ctrladmission.Request) []byte {
 	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
 	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
 	object.SetGroupVersionKind(kind)

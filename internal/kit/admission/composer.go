@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
@@ -42,7 +42,7 @@ type Composer struct {
 	// the type that Objects says. Fields that the type does not know survive in parents that stay,
 	// and in list elements that keep their name and order. If Compose returns an error, the object
 	// is stored as it was sent, and the warnings are dropped.
-	Compose func(ctx context.Context, request admission.Request, object, old client.Object) (warnings []string, err error)
+	Compose func(ctx context.Context, request ctrladmission.Request, object, old client.Object) (warnings []string, err error)
 }
 
 // Composed is one resource of a Composer.
@@ -60,7 +60,9 @@ func (c Composer) Hook(scheme *runtime.Scheme) Hook {
 		Name: c.Name, Path: "/mutate/" + c.Name, Mutating: true, Conditions: c.Conditions,
 		FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: composerTimeout,
 		// The inner webhook turns a panic into a response, and counts it.
-		Handler: &admission.Webhook{Handler: harmless{c.Name, &admission.Webhook{Handler: composeHandler{c, admission.NewDecoder(scheme)}}}},
+		Handler: &ctrladmission.Webhook{
+			Handler: harmless{c.Name, &ctrladmission.Webhook{Handler: composeHandler{c, ctrladmission.NewDecoder(scheme)}}},
+		},
 	}
 	for _, object := range c.Objects {
 		hook.Rules = append(hook.Rules, admissionregistrationv1.RuleWithOperations{
@@ -77,16 +79,16 @@ func (c Composer) Hook(scheme *runtime.Scheme) Hook {
 // harmless turns each refusal into a warning.
 type harmless struct {
 	name string
-	admission.Handler
+	ctrladmission.Handler
 }
 
 // Handle allows every request.
-func (h harmless) Handle(ctx context.Context, request admission.Request) admission.Response {
+func (h harmless) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
 	response := h.Handler.Handle(ctx, request)
 	if !response.Allowed {
 		err := errors.New(response.Result.Message)
 		ctrl.LoggerFrom(ctx).Error(err, "A webhook failed: the object is stored as it was sent", "webhook", h.name)
-		response = admission.Allowed("").WithWarnings(h.name + " left the object as it was sent: " + err.Error())
+		response = ctrladmission.Allowed("").WithWarnings(h.name + " left the object as it was sent: " + err.Error())
 	}
 	for i, warning := range response.Warnings {
 		response.Warnings[i] = sanitized(warning)
@@ -111,40 +113,40 @@ func sanitized(warning string) string {
 
 type composeHandler struct {
 	composer Composer
-	decoder  admission.Decoder
+	decoder  ctrladmission.Decoder
 }
 
 // Handle returns a patch with what Compose changed.
-func (h composeHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+func (h composeHandler) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
 	if request.Operation == admissionv1.Delete {
-		return admission.Allowed("")
+		return ctrladmission.Allowed("")
 	}
 	object, old, err := h.read(request)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
 	before := object.DeepCopyObject()
 	warnings, err := h.composer.Compose(ctx, request, object, old)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
-	response := admission.Allowed("").WithWarnings(warnings...)
+	response := ctrladmission.Allowed("").WithWarnings(warnings...)
 	operations, err := jsonpatch.Between(request.Object.Raw, before, object)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
 	if len(operations) == 0 {
 		return response
 	}
 	if response.Patch, err = json.Marshal(operations); err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the patch: %w", err))
+		return ctrladmission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the patch: %w", err))
 	}
 	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	return response
 }
 
 // read returns the object of a request, and the object that it replaces, which is nil at creation.
-func (h composeHandler) read(request admission.Request) (object, old client.Object, err error) {
+func (h composeHandler) read(request ctrladmission.Request) (object, old client.Object, err error) {
 	i := slices.IndexFunc(h.composer.Objects, func(composed Composed) bool {
 		return metav1.GroupVersionResource(composed.Resource) == request.Resource
 	})

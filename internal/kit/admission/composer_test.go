@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // compose is the Compose of the hook in these tests.
-type compose = func(ctx context.Context, request admission.Request, object, old client.Object) ([]string, error)
+type compose = func(ctx context.Context, request ctrladmission.Request, object, old client.Object) ([]string, error)
 
 // composing returns a hook for Deployments and DaemonSets.
 func composing(t *testing.T, does compose) Hook {
@@ -44,7 +44,7 @@ func composing(t *testing.T, does compose) Hook {
 
 // changing returns a Compose that changes the pod template of a Deployment.
 func changing(change func(pod *corev1.PodTemplateSpec)) compose {
-	return func(_ context.Context, _ admission.Request, object, _ client.Object) ([]string, error) {
+	return func(_ context.Context, _ ctrladmission.Request, object, _ client.Object) ([]string, error) {
 		change(&object.(*appsv1.Deployment).Spec.Template)
 		return nil, nil
 	}
@@ -56,8 +56,8 @@ func deployment(template string) string {
 }
 
 // workload returns the request for an object of a resource. before is empty at creation.
-func workload(resource, before, object string) admission.Request {
-	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+func workload(resource, before, object string) ctrladmission.Request {
+	request := ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid-1", Namespace: "shop", Name: "web", Operation: admissionv1.Update,
 		Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource},
 		Object:   runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(before)},
@@ -68,8 +68,8 @@ func workload(resource, before, object string) admission.Request {
 	return request
 }
 
-func sendWorkload(hook Hook, request admission.Request) admission.Response {
-	return hook.Handler.(*admission.Webhook).Handle(context.Background(), request)
+func sendWorkload(hook Hook, request ctrladmission.Request) ctrladmission.Response {
+	return hook.Handler.(*ctrladmission.Webhook).Handle(context.Background(), request)
 }
 
 // composerCases have a pod template, a change to it, and the expected patch in order.
@@ -169,12 +169,12 @@ func TestComposing(t *testing.T) {
 // TestComposingArguments: Compose gets the types of its resources, the old object only if there is
 // one, and the request. Its warnings are passed on, in a form that API servers pass on.
 func TestComposingArguments(t *testing.T) {
-	hook := composing(t, func(_ context.Context, request admission.Request, object, old client.Object) ([]string, error) {
+	hook := composing(t, func(_ context.Context, request ctrladmission.Request, object, old client.Object) ([]string, error) {
 		told := fmt.Sprintf("%s %T %T", request.Operation, object, old)
 		return []string{told, "a\tb\n", strings.Repeat("ä", 256), strings.Repeat("ä", 257)}, nil
 	})
 	daemon := `{"apiVersion":"apps/v1","kind":"DaemonSet"}`
-	for want, request := range map[string]admission.Request{
+	for want, request := range map[string]ctrladmission.Request{
 		"CREATE *v1.DaemonSet <nil>":         workload("daemonsets", "", daemon),
 		"UPDATE *v1.DaemonSet *v1.DaemonSet": workload("daemonsets", daemon, daemon),
 		"CREATE *v1.Deployment <nil>":        workload("deployments", "", deployment(`{}`)),
@@ -190,7 +190,7 @@ func TestComposingArguments(t *testing.T) {
 // TestComposingNeverRefuses: after any error the object is stored as it was sent, with a warning.
 func TestComposingNeverRefuses(t *testing.T) {
 	spoil := func(err error) compose {
-		return func(_ context.Context, _ admission.Request, object, _ client.Object) ([]string, error) {
+		return func(_ context.Context, _ ctrladmission.Request, object, _ client.Object) ([]string, error) {
 			object.SetLabels(map[string]string{"half": "done"})
 			if err == nil {
 				panic("lost")
@@ -201,7 +201,7 @@ func TestComposingNeverRefuses(t *testing.T) {
 	good, another := deployment(`{}`), `{"apiVersion":"autoscaling/v1","kind":"Scale"}`
 	for name, test := range map[string]struct {
 		does    compose
-		request admission.Request
+		request ctrladmission.Request
 		want    string
 	}{
 		"an error":                      {spoil(errUnknown), workload("deployments", "", good), "nobody knows"},

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
@@ -48,38 +48,38 @@ func (s Scale) Hook(scheme *runtime.Scheme) Hook {
 				Scope: new(admissionregistrationv1.NamespacedScope),
 			},
 		}},
-		Handler: &admission.Webhook{Handler: scaleHandler{s, admission.NewDecoder(scheme)}},
+		Handler: &ctrladmission.Webhook{Handler: scaleHandler{s, ctrladmission.NewDecoder(scheme)}},
 	}
 }
 
 type scaleHandler struct {
 	scale   Scale
-	decoder admission.Decoder
+	decoder ctrladmission.Decoder
 }
 
 // Handle refuses objects that can't be scaled, and more replicas than the rules allow. Scaling down
 // is always allowed.
-func (h scaleHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+func (h scaleHandler) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
 	var wanted, before autoscalingv1.Scale
 	if err := h.decoder.DecodeRaw(request.Object, &wanted); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
 	if err := h.decoder.DecodeRaw(request.OldObject, &before); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
 	reason, err := h.scale.Refuse(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
 	if reason != "" {
 		return h.forbid(request.Name, reason)
 	}
 	if h.scale.Rules == nil {
-		return admission.Allowed("")
+		return ctrladmission.Allowed("")
 	}
 	rules, err := h.scale.Rules(ctx, request.Namespace)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
 	rules = rules.For(h.scale.Kind, request.Name)
 	check := func(count int32) []policy.Violation {
@@ -90,12 +90,12 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 		metrics.Denied(h.scale.Kind, request.Namespace, metrics.ByAdmission)
 		return h.forbid(request.Name, policy.Sentence(refused))
 	}
-	return admission.Allowed("").WithWarnings(warningsOf(worse)...)
+	return ctrladmission.Allowed("").WithWarnings(warningsOf(worse)...)
 }
 
-func (h scaleHandler) forbid(name, reason string) admission.Response {
+func (h scaleHandler) forbid(name, reason string) ctrladmission.Response {
 	status := apierrors.NewForbidden(h.scale.Resource, name, errors.New(reason)).Status()
-	response := admission.Denied("")
+	response := ctrladmission.Denied("")
 	response.Result = &status
 	return response
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -113,13 +113,13 @@ const good = `{"tier":"gold","version":"1"}`
 
 // send sends a request to a hook as the API server would. before is empty at creation, and object
 // at deletion.
-func send(hook Hook, before, object string) admission.Response {
+func send(hook Hook, before, object string) ctrladmission.Response {
 	return sendTo(hook, "web", before, object)
 }
 
 // sendTo is send for an object of another name.
-func sendTo(hook Hook, name, before, object string) admission.Response {
-	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+func sendTo(hook Hook, name, before, object string) ctrladmission.Response {
+	request := ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid-1", Namespace: "shop", Name: name, Operation: admissionv1.Update,
 		Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(before)},
 	}}
@@ -129,7 +129,7 @@ func sendTo(hook Hook, name, before, object string) admission.Response {
 	case object == "":
 		request.Operation = admissionv1.Delete
 	}
-	return hook.Handler.(*admission.Webhook).Handle(context.Background(), request)
+	return hook.Handler.(*ctrladmission.Webhook).Handle(context.Background(), request)
 }
 
 // answer is the relevant part of a response.
@@ -141,12 +141,12 @@ type answer struct {
 	Warnings []string
 }
 
-func answerOf(response admission.Response) answer {
+func answerOf(response ctrladmission.Response) answer {
 	return answer{response.Allowed, response.Result.Code, response.Result.Reason, response.Result.Message, response.Warnings}
 }
 
 // patchOf returns the patch as the API server gets it.
-func patchOf(t *testing.T, response admission.Response) []map[string]any {
+func patchOf(t *testing.T, response ctrladmission.Response) []map[string]any {
 	t.Helper()
 	if len(response.Patch) == 0 {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -82,7 +82,7 @@ func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, st
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	builder := fakeclient.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{})
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{})
 	if stored != nil {
 		builder = builder.WithObjects(stored)
 	}
@@ -97,7 +97,7 @@ func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, st
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
 	recorder := events.NewFakeRecorder(10)
 	r.Name, r.New, r.Client, r.Applier, r.Recorder = "simple", newObject, cluster, apply.New(cluster, reader), recorder
-	r.Clock = testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	r.Clock = clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "base"}})
 	got := left{RequeueAfter: result.RequeueAfter, Failed: err != nil, Events: len(recorder.Events), Desired: r.Kind.(*lasting).desired}
 	var now mspolicyv1.PlatformPolicy

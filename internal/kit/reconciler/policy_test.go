@@ -14,34 +14,34 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// fake is an object of a kind whose only property is the number of replicas.
-type fake struct {
+// fakeObject is an object of a kind whose only property is the number of replicas.
+type fakeObject struct {
 	mspolicyv1.PlatformPolicy // any object would do
 	replicas                  int32
 }
 
-func (*fake) GetConditions() []metav1.Condition { return nil }
-func (*fake) SetConditions([]metav1.Condition)  {}
-func (*fake) GetFirstReadyTime() *metav1.Time   { return nil }
-func (*fake) SetFirstReadyTime(*metav1.Time)    {}
+func (*fakeObject) GetConditions() []metav1.Condition { return nil }
+func (*fakeObject) SetConditions([]metav1.Condition)  {}
+func (*fakeObject) GetFirstReadyTime() *metav1.Time   { return nil }
+func (*fakeObject) SetFirstReadyTime(*metav1.Time)    {}
 
-// running is the number of running replicas of a fake; nil if nothing runs.
+// running is the number of running replicas of a fakeObject; nil if nothing runs.
 type running *int32
 
 // limits returns a policy, base, that allows two replicas in the namespace shop, or the error err.
-func limits(t *testing.T, err error) *Policy[*fake, running] {
+func limits(t *testing.T, err error) *Policy[*fakeObject, running] {
 	t.Helper()
 	counted := func(count int32) policy.Subject {
 		return policy.Subject{Replicas: []policy.Replicas{{Field: field.NewPath("spec", "replicas"), Count: count}}}
 	}
-	return &Policy[*fake, running]{
+	return &Policy[*fakeObject, running]{
 		Rules: func(_ context.Context, namespace string) (policy.Rules, error) {
 			base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
 			base.Spec.Rules = []mspolicyv1.Rule{{Environment: "prod", MaxReplicas: new(int32(2))}}
 			return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing(namespace, nil), err
 		},
-		Wanted: func(object *fake, _ running) policy.Subject { return counted(object.replicas) },
-		Running: func(_ *fake, observed running) *policy.Subject {
+		Wanted: func(object *fakeObject, _ running) policy.Subject { return counted(object.replicas) },
+		Running: func(_ *fakeObject, observed running) *policy.Subject {
 			if observed == nil {
 				return nil
 			}
@@ -50,8 +50,8 @@ func limits(t *testing.T, err error) *Policy[*fake, running] {
 	}
 }
 
-func fakeIn(namespace string, replicas int32) *fake {
-	object := &fake{replicas: replicas}
+func fakeIn(namespace string, replicas int32) *fakeObject {
+	object := &fakeObject{replicas: replicas}
 	object.Namespace = namespace
 	return object
 }
@@ -111,8 +111,8 @@ func TestReviewReportsOnlyWhatIsWorse(t *testing.T) {
 			{Field: at.Child("replicas"), Count: replicas}, {Field: at.Child("autoscaling", "max"), Count: most},
 		}}
 	}
-	p.Wanted = func(*fake, running) policy.Subject { return counts(3, 9) }
-	p.Running = func(*fake, running) *policy.Subject { return new(counts(3, 3)) }
+	p.Wanted = func(*fakeObject, running) policy.Subject { return counts(3, 9) }
+	p.Running = func(*fakeObject, running) *policy.Subject { return new(counts(3, 3)) }
 	got, err := p.review(context.Background(), fakeIn("prod", 0), nil)
 	const want = `spec.autoscaling.max: Invalid value: 9: must be at most 2 (policy "base", rule "prod.maxReplicas")`
 	if err != nil || got.refusal == nil || got.refusal.Error() != want {
@@ -132,7 +132,7 @@ func TestReviewWithoutRules(t *testing.T) {
 
 // TestReviewOfAKindWithoutPolicy: nothing is checked.
 func TestReviewOfAKindWithoutPolicy(t *testing.T) {
-	var none *Policy[*fake, running]
+	var none *Policy[*fakeObject, running]
 	got, err := none.review(context.Background(), fakeIn("prod", 99), nil)
 	if err != nil || got.refusal != nil || got.conditions != nil {
 		t.Errorf("got %v, %v", got, err)

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -70,11 +70,11 @@ func reconcile(t *testing.T, kind simple, verbosity int) (recorded, error) {
 	}
 	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"},
 		Status: mspolicyv1.PlatformPolicyStatus{Phase: "Pending"}}
-	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
 	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Kind: kind, Client: cluster,
 		Applier:  apply.New(cluster, reader),
-		Recorder: events.NewFakeRecorder(10), Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
+		Recorder: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 	exporter := tracetest.NewInMemoryExporter()
 	trace.Listen(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	t.Cleanup(func() { trace.Listen(nil) })
@@ -197,7 +197,7 @@ func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
 		"made anew": {object(func(meta *metav1.ObjectMeta) { meta.UID = "2" }), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			builder := fakeclient.NewClientBuilder().WithScheme(scheme)
+			builder := fake.NewClientBuilder().WithScheme(scheme)
 			if test.now != nil {
 				builder = builder.WithObjects(test.now)
 			}

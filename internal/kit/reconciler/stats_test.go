@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -78,9 +78,9 @@ func TestTheLogCounts(t *testing.T) {
 	var lines []string
 	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
 	ctx := ctrl.LoggerInto(t.Context(), logger)
-	cluster := fakeclient.NewClientBuilder().Build()
+	cluster := fake.NewClientBuilder().Build()
 	r := &Reconciler[*msappsv1.WebApp, struct{}, struct{}]{Name: "webapp", Client: cluster,
-		Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+		Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	done := r.begin(ctx, before, trace.Span{})
 	done.reported = after
 	done.returned(nil)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -34,7 +34,7 @@ func TestTheStatusOfAnObjectThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", ResourceVersion: "41"}}
-			answering := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
+			answering := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					return test.answer
 				}}).Build()

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
@@ -87,11 +87,11 @@ func TestSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := living()
-			cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
+			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 			reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
 			r := &Reconciler[*mspolicyv1.PlatformPolicy, string, string]{
 				Name: "stepping", New: newObject, Kind: &test.kind, Client: cluster, Applier: apply.New(cluster, reader),
-				Recorder: events.NewFakeRecorder(10), Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0)),
+				Recorder: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
 			}
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if (err != nil) != test.fails {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
@@ -41,7 +41,7 @@ func TestHasVanished(t *testing.T) {
 		"it is gone, no child is": {found: plan.Children{{Kind: "ConfigMap", Name: "web"}: {Object: web, Ownership: plan.Ours}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(test.stored...).Build()
+			live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.stored...).Build()
 			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{
 				New: newObject, Applier: apply.New(live, children.Reader{Live: live, Scheme: scheme}),
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -108,7 +108,7 @@ type compiled struct {
 	violators cel.ConditionEvaluator
 }
 
-func compile(t testing.TB, built *admissionv1.ValidatingAdmissionPolicy) compiled {
+func compile(t testing.TB, built *admissionregistrationv1.ValidatingAdmissionPolicy) compiled {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,53 +32,53 @@ type Input struct {
 
 // Build returns the objects that make the API server apply the rules of a policy that have one
 // enforcement to workloads.
-func Build(input Input) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	action, failure := admissionv1.Deny, admissionv1.Fail
+func Build(input Input) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	action, failure := admissionregistrationv1.Deny, admissionregistrationv1.Fail
 	switch input.Enforcement {
 	case mspolicyv1.EnforcementAudit:
-		action, failure = admissionv1.Audit, admissionv1.Ignore
+		action, failure = admissionregistrationv1.Audit, admissionregistrationv1.Ignore
 	case mspolicyv1.EnforcementWarn:
-		action, failure = admissionv1.Warn, admissionv1.Ignore
+		action, failure = admissionregistrationv1.Warn, admissionregistrationv1.Ignore
 	}
 	meta := metav1.ObjectMeta{Name: input.Name, Labels: input.Labels}
-	built := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+	built := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy:    &failure,
 		MatchConstraints: input.matchConstraints(),
-		MatchConditions:  []admissionv1.MatchCondition{{Name: "by-another-owner", Expression: byAnotherOwner(input.Manager)}},
+		MatchConditions:  []admissionregistrationv1.MatchCondition{{Name: "by-another-owner", Expression: byAnotherOwner(input.Manager)}},
 		Variables:        slices.Concat(observed(input.All.Environments), newTranslation(input).variables()),
-		Validations: []admissionv1.Validation{{
+		Validations: []admissionregistrationv1.Validation{{
 			Expression:        "variables.unclear == '' && variables.violations.size() == 0",
 			Message:           "PlatformPolicy " + input.Policy.Name + " is violated",
 			MessageExpression: message(input.Policy.Name),
 			Reason:            new(metav1.StatusReasonForbidden),
 		}},
 	}}
-	return built, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: *meta.DeepCopy(),
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: input.Name, ValidationActions: []admissionv1.ValidationAction{action},
+	return built, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: *meta.DeepCopy(),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: input.Name, ValidationActions: []admissionregistrationv1.ValidationAction{action},
 		}}
 }
 
 // matchConstraints selects everything that creates pods, or changes those that exist.
-func (input Input) matchConstraints() *admissionv1.MatchResources {
+func (input Input) matchConstraints() *admissionregistrationv1.MatchResources {
 	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: input.Ungoverned}}}
 	if len(input.Watched) > 0 {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: input.Watched})
 	}
-	rules := func(group string, resources ...string) admissionv1.NamedRuleWithOperations {
-		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-			Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources,
-				Scope: new(admissionv1.NamespacedScope)},
+	rules := func(group string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+		return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources,
+				Scope: new(admissionregistrationv1.NamespacedScope)},
 		}}
 	}
-	return &admissionv1.MatchResources{
-		MatchPolicy:       new(admissionv1.Equivalent),
+	return &admissionregistrationv1.MatchResources{
+		MatchPolicy:       new(admissionregistrationv1.Equivalent),
 		NamespaceSelector: selector,
 		ObjectSelector:    &metav1.LabelSelector{},
-		ResourceRules: []admissionv1.NamedRuleWithOperations{
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 			rules("", "pods", "pods/ephemeralcontainers", "pods/resize", "replicationcontrollers", "replicationcontrollers/scale"),
 			rules("apps", "deployments", "deployments/scale", "statefulsets", "statefulsets/scale", "replicasets", "replicasets/scale",
 				"daemonsets"),
@@ -120,11 +120,11 @@ func message(name string) string {
 
 // observed are the variables that do not depend on the policy. Those with old are of the object
 // before an update; they are empty on creation.
-func observed(environments policy.Environments) []admissionv1.Variable {
-	return append([]admissionv1.Variable{{Name: "environment", Expression: environments.Expression()}}, ofRequest...)
+func observed(environments policy.Environments) []admissionregistrationv1.Variable {
+	return append([]admissionregistrationv1.Variable{{Name: "environment", Expression: environments.Expression()}}, ofRequest...)
 }
 
-var ofRequest = []admissionv1.Variable{
+var ofRequest = []admissionregistrationv1.Variable{
 	{Name: "namespaceLabels", Expression: "has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {}"},
 	{Name: "isNew", Expression: "oldObject == null"},
 	{Name: "resource", Expression: "request.resource.resource"},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -30,7 +30,7 @@ type translation struct {
 	values       []string
 	// conditions are variables that say whether a rule governs the namespace, by their CEL.
 	conditions map[string]string
-	made       []admissionv1.Variable
+	made       []admissionregistrationv1.Variable
 	checks     []check
 }
 
@@ -56,7 +56,7 @@ func newTranslation(input Input) *translation {
 
 // variables returns a list of violations for each check, and all of them together. The texts are
 // those of policy.Violation.
-func (t *translation) variables() []admissionv1.Variable {
+func (t *translation) variables() []admissionregistrationv1.Variable {
 	for _, rule := range t.rules {
 		t.replicas(rule)
 		t.registries(rule)
@@ -77,7 +77,7 @@ func (t *translation) variables() []admissionv1.Variable {
 	all, everywhere, elsewhere := []string{"[]"}, []string{"[]"}, []string{"[]"}
 	for i, check := range t.checks {
 		name := fmt.Sprintf("check%d", i)
-		made = append(made, admissionv1.Variable{Name: name, Expression: check.violations})
+		made = append(made, admissionregistrationv1.Variable{Name: name, Expression: check.violations})
 		all = append(all, "variables."+name)
 		if check.isEverywhere {
 			everywhere = append(everywhere, "variables."+name)
@@ -87,8 +87,10 @@ func (t *translation) variables() []admissionv1.Variable {
 	}
 	isUnclear := "variables.environment == " + quote(policy.Unclear)
 	return append(made,
-		admissionv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(elsewhere, " + "))},
-		admissionv1.Variable{Name: "violations", Expression: isUnclear + " ? " + strings.Join(everywhere, " + ") + " : " + strings.Join(all, " + ")})
+		admissionregistrationv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(elsewhere, " + "))},
+		admissionregistrationv1.Variable{
+			Name: "violations", Expression: isUnclear + " ? " + strings.Join(everywhere, " + ") + " : " + strings.Join(all, " + "),
+		})
 }
 
 // unclear returns the message about a label that is no environment, for a new object and for one
@@ -180,7 +182,7 @@ func (t *translation) variable(prefix, value string) string {
 		return name
 	}
 	name := fmt.Sprintf("%s%d", prefix, len(t.conditions))
-	t.made = append(t.made, admissionv1.Variable{Name: name, Expression: value})
+	t.made = append(t.made, admissionregistrationv1.Variable{Name: name, Expression: value})
 	t.conditions[value] = "variables." + name
 	return "variables." + name
 }

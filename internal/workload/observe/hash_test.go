@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -124,7 +124,7 @@ func TestHashSecret(t *testing.T) {
 
 // TestTombstones: a transform passes objects that it does not know.
 func TestTombstones(t *testing.T) {
-	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/flags"}
+	tombstone := toolscache.DeletedFinalStateUnknown{Key: "shop/flags"}
 	for name, transform := range map[string]func(any) (any, error){
 		"ConfigMap": hashConfigMap, "Secret": hashSecret(hasher), "Deployment": asCached, "StatefulSet": asCached,
 		"DaemonSet": asCached,
@@ -210,9 +210,9 @@ func TestMemory(t *testing.T) {
 		}, hashSecret(hasher)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
-				cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-				annotatedIndex:       func(object any) ([]string, error) { return annotated(object.(client.Object)), nil },
+			store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{
+				toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
+				annotatedIndex:            func(object any) ([]string, error) { return annotated(object.(client.Object)), nil },
 			})
 			before := heap()
 			for i := range count {

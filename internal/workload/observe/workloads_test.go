@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,7 +19,7 @@ func TestWorkloads(t *testing.T) {
 		kind := kinds[i]
 		t.Run(kind, func(t *testing.T) {
 			for _, one := range []client.Object{object, EmptyWorkload(kind, "shop", "web")} {
-				if known, err := apiutil.GVKForObject(one, scheme.Scheme); err != nil || known != appsv1.SchemeGroupVersion.WithKind(kind) {
+				if known, err := apiutil.GVKForObject(one, clientgoscheme.Scheme); err != nil || known != appsv1.SchemeGroupVersion.WithKind(kind) {
 					t.Errorf("it is %s, %v", known, err)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
@@ -39,7 +39,7 @@ func Hook(in registration.Input) admission.Hook {
 			composed("daemonsets", func() client.Object { return &appsv1.DaemonSet{} }),
 		},
 		Conditions: annotated(),
-		Compose: func(ctx context.Context, request webhook.Request, object, _ client.Object) ([]string, error) {
+		Compose: func(ctx context.Context, request ctrladmission.Request, object, _ client.Object) ([]string, error) {
 			return warn(ctx, in.Workloads, request.Namespace, object), nil
 		},
 	}.Hook(in.Manager.GetScheme())

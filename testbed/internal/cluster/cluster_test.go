@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 	"github.com/mainstay-platform/mainstay/testbed/internal/pki"
@@ -119,7 +119,7 @@ func TestConfigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	objects := 0
 	for {
 		var object map[string]any

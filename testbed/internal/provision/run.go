@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -62,10 +62,10 @@ func Run(ctx context.Context, kubeconfig, folder string) error {
 		volumes: factory.Core().V1().PersistentVolumes().Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, 10*time.Second)),
-		events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
+		events: broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: Name}),
 		images: images(folder),
 	}
-	for _, informer := range []cache.SharedIndexInformer{
+	for _, informer := range []toolscache.SharedIndexInformer{
 		factory.Core().V1().PersistentVolumeClaims().Informer(),
 		factory.Core().V1().PersistentVolumes().Informer(),
 	} {
@@ -88,7 +88,7 @@ func Run(ctx context.Context, kubeconfig, folder string) error {
 
 // handler queues objects that were added or changed. Deletions need no work: we delete a volume
 // after its data.
-func (c *controller) handler() cache.ResourceEventHandler {
+func (c *controller) handler() toolscache.ResourceEventHandler {
 	enqueue := func(object any) {
 		switch object := object.(type) {
 		case *corev1.PersistentVolumeClaim:
@@ -100,7 +100,7 @@ func (c *controller) handler() cache.ResourceEventHandler {
 			}
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, object any) { enqueue(object) },
 	}

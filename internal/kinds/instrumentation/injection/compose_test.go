@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
+	psaapi "k8s.io/pod-security-admission/api"
+	psapolicy "k8s.io/pod-security-admission/policy"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
@@ -296,7 +296,7 @@ func TestPodResources(t *testing.T) {
 // A pod that passes the restricted Pod Security Standard still passes it with an agent, whether it
 // is configured on the pod or on the containers.
 func TestRestricted(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,9 @@ func TestRestricted(t *testing.T) {
 			composed := given.DeepCopy()
 			compose(settingOf(t, namespaced("x", func(spec *instrv1.InstrumentationSpec) { spec.Agent.VolumeMode = mode })), composed, nil)
 			for _, pod := range []*corev1.PodTemplateSpec{&given, composed} {
-				results := evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec)
-				if result := policy.AggregateCheckResults(results); !result.Allowed {
+				restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
+				results := evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)
+				if result := psapolicy.AggregateCheckResults(results); !result.Allowed {
 					t.Errorf("%s, %s: %s", name, mode, result.ForbiddenDetail())
 				}
 			}

@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -271,7 +271,7 @@ func TestComposeOfAGeneratedName(t *testing.T) {
 	for generate, want := range map[string]bool{"web-": true, "api-": false} {
 		object := deployment("")
 		object.GenerateName = generate
-		request := webhook.Request{}
+		request := ctrladmission.Request{}
 		request.Namespace, request.Kind.Kind = space, "Deployment"
 		if _, err := reader.compose(t.Context(), request, object, nil); err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 		"on, and the Instrumentation has gone": {readerOf(t, namespace(nil)), ""},
 	} {
 		got := before.DeepCopy()
-		request := webhook.Request{}
+		request := ctrladmission.Request{}
 		request.Namespace, request.Kind.Kind = space, "Deployment"
 		if _, err := test.reader.compose(t.Context(), request, got, before); err != nil {
 			t.Fatal(err)
@@ -319,7 +319,7 @@ func TestComposeWithWhatIsInvalid(t *testing.T) {
 	for name, object := range map[string]*appsv1.Deployment{"never injected": deployment("web-1"), "injected before": before} {
 		for _, given := range []map[string]string{nil, {"agents": "yes"}} {
 			reader := readerOf(t, namespace(given), invalid)
-			request := webhook.Request{}
+			request := ctrladmission.Request{}
 			request.Namespace, request.Kind.Kind = space, "Deployment"
 			got := object.DeepCopy()
 			if _, err := reader.compose(t.Context(), request, got, object); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -55,7 +55,7 @@ func TestRulesOfTheNamespace(t *testing.T) {
 				reader := readerOf(t, namespace(map[string]string{"agents": "yes"}), deployment("web-1"), namespaced, overall)
 				reader.Rules = test.rules
 				object := deployment("web-1")
-				request := webhook.Request{}
+				request := ctrladmission.Request{}
 				request.Namespace, request.Kind.Kind = space, "Deployment"
 				start := time.Now()
 				warnings, err := reader.compose(t.Context(), request, object, nil)

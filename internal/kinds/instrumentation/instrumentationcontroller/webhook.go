@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
@@ -57,7 +57,7 @@ func conditions() []admissionregistrationv1.MatchCondition {
 }
 
 // compose composes a workload.
-func (r *Reader) compose(ctx context.Context, request webhook.Request, object, old client.Object) ([]string, error) {
+func (r *Reader) compose(ctx context.Context, request ctrladmission.Request, object, old client.Object) ([]string, error) {
 	template := observe.PodTemplate(object)
 	w := workloadOf(object, request.Kind.Kind, template)
 	w.Namespace = request.Namespace
@@ -91,7 +91,7 @@ const (
 
 // written returns the annotations before the write if a controller of Mainstay is writing; nil for
 // any other client.
-func written(request webhook.Request, old client.Object) map[string]string {
+func written(request ctrladmission.Request, old client.Object) map[string]string {
 	var options metav1.PatchOptions
 	if old == nil || json.Unmarshal(request.Options.Raw, &options) != nil || !naming.IsOurManager(options.FieldManager) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
-	testingclock "k8s.io/utils/clock/testing"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -32,12 +32,12 @@ func byName(object client.Object) []string { return []string{object.GetName()} }
 
 // testAuditor returns an auditor of a cluster with a pod of a ReplicaSet and two others, the number
 // of its requests, and what makes them fail.
-func testAuditor() (*auditor, *testingclock.FakeClock, *int, *error) {
+func testAuditor() (*auditor, *clocktesting.FakeClock, *int, *error) {
 	pod := func(name string, owners ...metav1.OwnerReference) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, OwnerReferences: owners}}
 	}
 	requests, failure := 0, error(nil)
-	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).
+	live := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).
 		WithObjects(pod("of-web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: new(true)}),
 			pod("a"), pod("b")).
 		WithIndex(&corev1.Pod{}, "metadata.name", byName).WithIndex(&appsv1.ReplicaSet{}, "metadata.name", byName).
@@ -51,7 +51,7 @@ func testAuditor() (*auditor, *testingclock.FakeClock, *int, *error) {
 				return c.List(ctx, list, options...)
 			},
 		}).Build()
-	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	return &auditor{live: live, clock: clock}, clock, &requests, &failure
 }
 
@@ -130,12 +130,13 @@ func TestAuditorWithTooMany(t *testing.T) {
 	for i := range made {
 		made[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("p%04d", i)}}
 	}
-	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(made...).WithIndex(&corev1.Pod{}, "metadata.name", byName).Build()
+	live := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(made...).
+		WithIndex(&corev1.Pod{}, "metadata.name", byName).Build()
 	stored := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
 	stored.Spec.Workloads = mspolicyv1.WorkloadsAudit
 	stored.Spec.Rules = []mspolicyv1.Rule{{Environment: "*", RequiredLabels: []string{"team"}}}
 	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{"prod": nil}, Policies: setOf(stored)}
-	auditor := &auditor{live: live, clock: testingclock.NewFakeClock(time.Now())}
+	auditor := &auditor{live: live, clock: clocktesting.NewFakeClock(time.Now())}
 	var err error
 	if observed.Audit, _, err = auditor.audit(t.Context(), observed); err != nil {
 		t.Fatal(err)

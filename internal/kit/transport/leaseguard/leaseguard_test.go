@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
@@ -36,7 +36,7 @@ func send(t *testing.T, by http.RoundTripper, method, path string) error {
 const lease = "/apis/coordination.k8s.io/v1/namespaces/system/leases/manager"
 
 func TestTransport(t *testing.T) {
-	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)
 	sent, answer, failure := 0, http.StatusOK, error(nil)
 	guarded := fence.Transport(answers(func(*http.Request) (int, error) { sent++; return http.StatusOK, nil }))
@@ -86,7 +86,7 @@ func TestTransport(t *testing.T) {
 
 // TestRenewalCountsFromWhenItWasSent: the lease of the server starts before its response arrives.
 func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
-	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)
 	slow := fence.ObserveElection(answers(func(*http.Request) (int, error) { now.SetTime(time.Unix(1009, 0)); return http.StatusOK, nil }))
 	_ = send(t, slow, http.MethodPut, lease)
@@ -100,7 +100,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 // TestSilence: every response counts that is not a failure of the server, also for a process that
 // is not the leader.
 func TestSilence(t *testing.T) {
-	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)
 	answer, failure := http.StatusOK, error(nil)
 	election := fence.ObserveElection(answers(func(*http.Request) (int, error) { return answer, failure }))
