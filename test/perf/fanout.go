@@ -115,7 +115,8 @@ func isSettled(object client.Object) bool {
 
 // timeFanOut returns the time from a change until a watch has seen it on n Deployments. Before it,
 // it waits for longer than the cooldown, and afterwards until the controllers have done their work.
-func (b *bench) timeFanOut(ctx context.Context, p *plane, n int, isDone func(client.Object) bool, change func() error) (time.Duration, error) {
+func (b *bench) timeFanOut(ctx context.Context, p *plane, n int, isDone func(client.Object) bool,
+	change func() error) (time.Duration, error) {
 	if err := pause(ctx, cooldown); err != nil {
 		return 0, err
 	}

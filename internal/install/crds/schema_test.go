@@ -20,7 +20,7 @@ func TestCheckSpec(t *testing.T) {
 		want []string
 	}{
 		`{"image":"a","replicas":2,"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`: {app, nil},
-		`{"image":"a","port":70000}`:  {app, []string{`spec.port: Invalid value: 70000: should be less than or equal to 65535`}},
+		`{"image":"a","port":70000}`: {app, []string{`spec.port: Invalid value: 70000: should be less than or equal to 65535`}},
 		`{"replicas":"two"}`: {app, []string{`spec.image: Required value`,
 			`spec.replicas: Invalid value: must be of type integer: "string"`}},
 		`{"image":"a","env":[{"value":"b"}]}`:                        {app, []string{`spec.env[0].name: Required value`}},

@@ -8,14 +8,14 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -231,7 +231,7 @@ func TestMistakes(t *testing.T) {
 // checker validates as the API server and the webhook do.
 type checker struct {
 	t          *testing.T
-	structural *schema.Structural
+	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
@@ -255,7 +255,7 @@ func newChecker(t *testing.T) *checker {
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(given, &internal, nil); err != nil {
 			t.Fatal(err)
 		}
-		structural, err := schema.NewStructural(&internal)
+		structural, err := structuralschema.NewStructural(&internal)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func manifest(t *testing.T, name, line string) map[string]any {
 	text := "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: " + name + "}\nspec:" + spec + "\n"
 	content, err := yaml.YAMLToJSON([]byte(text))
 	if err == nil {
-		err = json.UnmarshalCaseSensitivePreserveInts(content, &object)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(content, &object)
 	}
 	if err != nil {
 		t.Fatalf("%.60s: the row is no YAML: %v", line, err)

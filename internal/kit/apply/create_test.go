@@ -24,6 +24,7 @@ func TestCreate(t *testing.T) {
 	ref := plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop"}
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Data: map[string]string{"key": "theirs"}}
 	busy := apierrors.NewConflict(corev1.Resource("resourcequotas"), "small", errors.New("it changed"))
+	taken := []client.Object{foreign}
 	for name, test := range map[string]struct {
 		child  plan.Child
 		stored []client.Object
@@ -34,15 +35,16 @@ func TestCreate(t *testing.T) {
 		// conflict and created are what the result says.
 		conflict, created bool
 	}{
-		"the name is free":                       {created: true},
-		"the name is free, with a dry run":       {child: plan.Child{DryRunFirst: true}, created: true},
-		"the name is free, once":                 {child: plan.Child{CreateOnce: true}, created: true},
-		"the name is taken":                      {stored: []client.Object{foreign}, reads: 1, conflict: true},
-		"the name is taken, with a dry run":      {child: plan.Child{DryRunFirst: true}, stored: []client.Object{foreign}, reads: 1, conflict: true},
-		"the name is taken, once":                {child: plan.Child{CreateOnce: true}, stored: []client.Object{foreign}, reads: 1, conflict: true},
-		"the name is taken, decisive":            {child: plan.Child{Decisive: true}, stored: []client.Object{foreign}, reads: 1, want: ErrTaken},
-		"the name is taken, decisive, a dry run": {child: plan.Child{Decisive: true, DryRunFirst: true}, stored: []client.Object{foreign}, reads: 1, want: ErrTaken},
-		"another conflict":                       {refused: busy, reads: 1, want: busy},
+		"the name is free":                  {created: true},
+		"the name is free, with a dry run":  {child: plan.Child{DryRunFirst: true}, created: true},
+		"the name is free, once":            {child: plan.Child{CreateOnce: true}, created: true},
+		"the name is taken":                 {stored: taken, reads: 1, conflict: true},
+		"the name is taken, with a dry run": {child: plan.Child{DryRunFirst: true}, stored: taken, reads: 1, conflict: true},
+		"the name is taken, once":           {child: plan.Child{CreateOnce: true}, stored: taken, reads: 1, conflict: true},
+		"the name is taken, decisive":       {child: plan.Child{Decisive: true}, stored: taken, reads: 1, want: ErrTaken},
+		"the name is taken, decisive, with a dry run": {child: plan.Child{Decisive: true, DryRunFirst: true}, stored: taken, reads: 1,
+			want: ErrTaken},
+		"another conflict": {refused: busy, reads: 1, want: busy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
@@ -61,7 +63,8 @@ func TestCreate(t *testing.T) {
 			}).Build()
 			cached := fake.NewClientBuilder().WithScheme(scheme).Build()
 			child, found := test.child, plan.Children{}
-			child.Object, child.Uncached = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Data: map[string]string{"key": "ours"}}, true
+			child.Uncached = true
+			child.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Data: map[string]string{"key": "ours"}}
 			result, err := New(c, children.Reader{Cached: cached, Live: c, Scheme: scheme}).Apply(t.Context(), owner(), "mainstay/test",
 				plan.Plan{Children: []plan.Child{child}}, found)
 			if !errors.Is(err, test.want) {

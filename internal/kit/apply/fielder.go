@@ -15,7 +15,7 @@ type fielder interface {
 // background is a fielder that is being made.
 type background struct{ made func() fielder }
 
-// inBackground returns the fielder that create returns, and calls create at once, beside the caller.
+// inBackground returns the fielder that create returns, and calls create beside the caller.
 // client-go parses the schemas of all kinds for its own, which takes 0.2 s of a processor at the
 // start of a manager; its cache fills meanwhile.
 func inBackground(create func() fielder) fielder {

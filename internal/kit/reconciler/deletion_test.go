@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-	testingclock "k8s.io/utils/clock/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
@@ -73,10 +73,10 @@ func reconcileTwice(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, stru
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{}).WithObjects(stored).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{}).WithObjects(stored).Build()
 	r.Name, r.New, r.Client, r.Recorder = "simple", newObject, cluster, events.NewFakeRecorder(10)
 	r.Applier = apply.New(cluster, children.Reader{Cached: cluster, Live: cluster, Scheme: scheme})
-	r.Clock = testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	r.Clock = clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	after := func() *mspolicyv1.PlatformPolicy {
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
 			t.Fatal(err)

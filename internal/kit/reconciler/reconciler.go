@@ -250,7 +250,8 @@ func (r *Reconciler[T, O, D]) carryOut(ctx context.Context, stored T, known plan
 	return run, vanished, err
 }
 
-// observe admits the object and reads the present state, with known in addition. The run's error is that of admission; a
+// observe admits the object and reads the present state, with known in addition. The run's error is
+// that of admission; a
 // returned error means that nothing is known. The content of an object that is being deleted does
 // not matter.
 func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T, known plan.Children) (*run[T, O, D], error) {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
@@ -23,7 +23,7 @@ func TestUsersOf(t *testing.T) {
 		return &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: databasev1.PostgreSQLSpec{ImagePullSecrets: pulls}}
 	}
-	cached := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(named("shop", "db"), named("shop", "orders",
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(named("shop", "db"), named("shop", "orders",
 		corev1.LocalObjectReference{Name: "registry"}), named("web", "db")).Build()
 	for name, want := range map[string][]string{
 		"db-app": {"db"}, "db-certificates": {"db"}, "db-metrics": {"db"}, "orders-app": {"orders"}, "registry": {"orders"},

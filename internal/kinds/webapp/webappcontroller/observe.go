@@ -58,7 +58,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	return observed, nil
 }
 
-// observeLive reads the Deployment and the Service from the API server where the cache does not have
+// observeLive reads Deployment and Service from the API server where the cache does not have
 // them in full. They may exist and be adopted: then the Deployment's selector determines everything
 // else, and the Service may have to wait. A new WebApp rarely has them, and apply notices them (see
 // plan.Child.Decisive), so they are not read if nothing in the cache has the name.
