@@ -41,6 +41,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// busy is how much longer than its limit a gap may be on a machine whose two processors also run
+// other tests, such as in `make test`.
+const busy = 10 * time.Second
+
 // happen lets a fault happen, and returns for how long no write was acknowledged.
 func happen(d *database, w *writer, f fault) time.Duration {
 	t := d.t
@@ -65,8 +69,8 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	eventually(t, f.name+": whole again", d.isWhole)
 	t.Logf("%s: no write for %s (limit %s); whole %s after it was mended", f.name, gap, f.limit,
 		time.Since(mended).Round(100*time.Millisecond))
-	if gap > 3*f.limit {
-		t.Errorf("%s: no write for %s: more than three times %s", f.name, gap, f.limit)
+	if gap > max(3*f.limit, f.limit+busy) {
+		t.Errorf("%s: no write for %s: more than three times %s, and %s more", f.name, gap, f.limit, busy)
 	}
 	if record, _ := d.record(); f.stays && record.Term != s.term {
 		t.Errorf("%s: %s leads in term %d, but %s should have stayed primary in term %d", f.name, record.Holder.Member.Name, record.Term,
