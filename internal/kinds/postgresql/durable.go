@@ -68,5 +68,9 @@ func (s *subject) durable() metav1.Condition {
 	case receiving < needed:
 		return is(databasev1.ReasonTooFewInstances, "%s: %d receive, so writes wait", quorum, receiving)
 	}
-	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, fmt.Sprintf("%s: %d receive", quorum, receiving))
+	message := fmt.Sprintf("%s: %d receive", quorum, receiving)
+	if race := startRace(s.db, image(s.db, s.observed)); race != "" {
+		message += "; " + race
+	}
+	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, message)
 }

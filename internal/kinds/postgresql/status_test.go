@@ -181,6 +181,8 @@ func TestDurable(t *testing.T) {
 		want     string
 	}{
 		"well": {newDatabase(replicas(3)), whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive"},
+		"a server that may not wait at its start": {newDatabase(replicas(3), func(s *databasev1.PostgreSQLSpec) { s.Image = "r.io/pg:17.4" }),
+			whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive; right after a start, PostgreSQL 17.4 may"},
 		"the primary alone acknowledges, and replicas say that they follow": {newDatabase(replicas(3), preferred), whole, quorum(alone),
 			"False QuorumReduced a commit waits for 0 of 0 replicas, and spec.durability needs 1"},
 		"it may still acknowledge alone": {newDatabase(replicas(3), preferred), whole, quorum(alone, one), "False QuorumReduced a commit waits for 0 of 0"},

@@ -45,6 +45,23 @@ func racing(version, image string) string {
 	return version + "." + found[2]
 }
 
+// startRace says that the server may not wait right after a start, and which release does; "" if it
+// waits, that is not known, or nobody relies on it. No client is let in before the instance has
+// seen that commits wait, so nothing is lost as long as that works: the message says what it rests
+// on.
+func startRace(db *databasev1.PostgreSQL, image string) string {
+	version := racing(db.Spec.Version, image)
+	if version == "" || db.Spec.Replicas < 2 || db.Spec.Durability == databasev1.DurabilityAsynchronous {
+		return ""
+	}
+	fixed := "no release of it is"
+	if from, exists := waitsFrom[db.Spec.Version]; exists {
+		fixed = fmt.Sprintf("%s.%d is", db.Spec.Version, from)
+	}
+	return fmt.Sprintf("right after a start, PostgreSQL %s may acknowledge a commit without waiting for a replica: %s free of that. Mainstay lets "+
+		"no client connect before it has seen that commits wait", version, fixed)
+}
+
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of
 // each major version.
 func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
@@ -64,14 +81,8 @@ func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
 			"although clients were told that they are committed")
 	}
-	promises := db.Spec.Replicas > 1 && db.Spec.Durability != databasev1.DurabilityAsynchronous
-	if version := racing(db.Spec.Version, image(db, Observed{Catalogue: catalogue})); promises && version != "" {
-		fixed := "no release of it is"
-		if from, exists := waitsFrom[db.Spec.Version]; exists {
-			fixed = fmt.Sprintf("%s.%d is", db.Spec.Version, from)
-		}
-		warnings = append(warnings, fmt.Sprintf("spec.durability: right after a start, PostgreSQL %s may acknowledge a commit without waiting for a "+
-			"replica: %s free of that", version, fixed))
+	if race := startRace(db, image(db, Observed{Catalogue: catalogue})); race != "" {
+		warnings = append(warnings, "spec.durability: "+race)
 	}
 	if db.Spec.Backup.Enabled {
 		warnings = append(warnings, "spec.backup: "+noBackups)
