@@ -15,11 +15,15 @@ func foreignData(s *subject) string {
 			said = append(said, fmt.Sprintf("the volume %s %s", VolumeName(s.db.Name, instance.Ordinal), instance.Report.Foreign))
 		}
 	}
-	if len(said) > 0 {
-		return conditions.First(MaxReplicas, said, "; ") + ": nothing on it was changed: restore the volume that belongs here, or delete its " +
-			"claim and pod, and it is cloned anew"
+	switch {
+	case len(said) == 0:
+		return s.severalSystems()
+	case s.primary == nil:
+		return conditions.First(MaxReplicas, said, "; ") + ": nothing there was changed: restore the volumes that belong here, or create a " +
+			"PostgreSQL that fits them, or one of another name"
 	}
-	return s.severalSystems()
+	return conditions.First(MaxReplicas, said, "; ") + ": nothing there was changed: restore the volume that belongs here, or delete its claim " +
+		"and its pod, and it is cloned from " + s.primary.Pod.Name
 }
 
 // severalSystems says of which database systems the volumes are, if there are several and no record
@@ -40,5 +44,6 @@ func (s *subject) severalSystems() string {
 		return ""
 	}
 	return "the volumes have the data of several databases, and all have to be of one: " + conditions.First(MaxReplicas, said, ", ") +
-		": nothing on them was changed: delete the PostgreSQL and the claims that do not belong to it, and create it again"
+		": nothing there was changed: delete the PostgreSQL and the claims that do not belong to it, and create it again with as many " +
+		"instances as claims are left"
 }

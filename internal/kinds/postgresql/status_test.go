@@ -80,14 +80,15 @@ func TestSummary(t *testing.T) {
 			Decision{Replicas: 3}, plan.Result{}, "False", "InstanceProblem", "Degraded", "db-2: foreign data"},
 		"a volume of another version": {db, aged(says(running(db, 3), 2, contract.Report{State: "Ended", Problem: "p",
 			Foreign: "has the data of PostgreSQL 16, and needs those of PostgreSQL 17"})), Decision{Replicas: 3}, plan.Result{}, "False", "Conflict",
-			"Degraded", "the volume data-db-2 has the data of PostgreSQL 16, and needs those of PostgreSQL 17: nothing on it was changed"},
+			"Degraded", "the volume data-db-2 has the data of PostgreSQL 16, and needs those of PostgreSQL 17: nothing there was changed: " +
+				"restore the volume that belongs here, or delete its claim and its pod, and it is cloned from db-0"},
 		"volumes of another version": {fresh, says(says(running(fresh, 2), 0, contract.Report{State: "Ended", Foreign: "has a"}), 1,
 			contract.Report{State: "Ended", Foreign: "has b"}), Decision{Replicas: 2}, plan.Result{}, "False", "Conflict", "Failed",
-			"the volume data-db-0 has a; the volume data-db-1 has b: nothing"},
+			"the volume data-db-0 has a; the volume data-db-1 has b: nothing there was changed: restore the volumes that belong here, or create"},
 		"volumes of two systems": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Waiting", System: "7"}), 1,
 			contract.Report{State: "Waiting", System: "8"}), 2, contract.Report{State: "Waiting"}), Decision{Replicas: 3}, plan.Result{}, "False",
 			"Conflict", "Failed", "the volumes have the data of several databases, and all have to be of one: data-db-0 of the system 7, " +
-				"data-db-1 of the system 8: nothing on them was changed"},
+				"data-db-1 of the system 8: nothing there was changed"},
 		"volumes of one system": {fresh, says(says(running(fresh, 2), 0, contract.Report{State: "Waiting", System: "7"}), 1,
 			contract.Report{State: "Waiting", System: "7"}), Decision{Replicas: 2}, plan.Result{}, "False", "Creating", "Creating",
 			"db-0 (Waiting)"},
