@@ -52,6 +52,8 @@ type simulation struct {
 	cachedStack     *platformv1.AppStack
 	version         int
 	log             string
+	// isCalm reports that nothing fails any more.
+	isCalm bool
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -104,6 +106,12 @@ func (s *simulation) step() {
 		s.stack.Generation++
 		s.notef("edit %d: %v", s.stack.Generation, s.describe())
 	case 2:
+		if s.random.IntN(20) == 0 && s.stack.DeletionTimestamp == nil {
+			deleteNow(s.stack)
+			s.stack.Generation++
+			s.notef("the stack is deleted")
+			return
+		}
 		s.stack.Spec.Updates = []platformv1.Updates{platformv1.UpdatesOrdered, platformv1.UpdatesIndependent}[s.random.IntN(2)]
 		s.stack.Generation++
 	case 3:
@@ -186,7 +194,7 @@ func (s *simulation) reconcile() {
 		if slices.ContainsFunc(child.After, func(other plan.Ref) bool { return written[other] }) {
 			continue
 		}
-		if s.random.IntN(100) == 0 {
+		if !s.isCalm && s.random.IntN(100) == 0 {
 			return // the manager is killed, or the write fails
 		}
 		if s.apply(ref, object) {
@@ -242,8 +250,13 @@ func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
 	return true
 }
 
-// checkCreated checks that what an object depends on is ready as far as the cache tells.
+// checkCreated checks that what an object depends on is ready as far as the cache tells, and that
+// nothing is created for a stack that is known to be on its way out: what is deleted by hand in the
+// middle of the ordered deletion stays so.
 func (s *simulation) checkCreated(ref plan.Ref) {
+	if s.cachedStack.DeletionTimestamp != nil {
+		s.t.Errorf("%s is created while the stack is deleted", ref)
+	}
 	for _, c := range s.cachedStack.Spec.Components {
 		if ObjectName(s.stack.Name, c.Name) != ref.Name {
 			continue
@@ -323,10 +336,11 @@ func (s *simulation) isCircle(name string) bool {
 
 // settle lets everything come to rest, and checks what is there.
 func (s *simulation) settle() {
-	if s.random.IntN(3) == 0 {
+	if s.random.IntN(3) == 0 && s.stack.DeletionTimestamp == nil {
 		deleteNow(s.stack)
 		s.stack.Generation++
 	}
+	s.isCalm = true
 	const rounds = 60
 	for unchanged, round := 0, 0; unchanged < 3 && round < rounds; round++ {
 		for ref, one := range s.objects {
@@ -334,8 +348,14 @@ func (s *simulation) settle() {
 				s.report(ref, one, "")
 			}
 		}
-		s.refresh()
 		before := s.log
+		if s.stack.DeletionTimestamp != nil && s.random.IntN(10) == 0 {
+			s.touch(func(ref plan.Ref, _ stored) {
+				delete(s.objects, ref)
+				s.notef("%s is deleted by hand", ref)
+			})
+		}
+		s.refresh()
 		s.reconcile()
 		unchanged++
 		if s.log != before {
