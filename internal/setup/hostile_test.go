@@ -13,17 +13,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -169,6 +174,19 @@ func entries(t *testing.T) map[string]entry {
 				return answer.Code == http.StatusOK && strings.Contains(answer.Body.String(), `"status":"Success"`)
 			},
 		},
+		"`components[].spec` of an AppStack": {
+			accepted: `{"image":"reg.io/a:1"}`,
+			beyond: map[string]string{
+				"objects": `{"image":"reg.io/a:1","sidecars":` + objects(100_000) + `}`, "bytes": `{"image":"` + strings.Repeat("x", 1<<20) + `"}`,
+				"a quantity": `{"image":"reg.io/a:1","resources":{"limits":{"cpu":` + quantityBomb + `}}}`,
+			},
+			read: func(_ *testing.T, text string) bool { return isComponent(text) },
+		},
+		"annotation `platform.mainstay.dev/depends-on`": {
+			accepted: "a",
+			beyond:   map[string]string{"bytes": strings.Repeat("a,", 128<<10)},
+			read:     func(_ *testing.T, text string) bool { return isOrdered(text) },
+		},
 		"templates of an AppConfig": {
 			accepted: `{{ "a" | upper }}`,
 			beyond: map[string]string{
@@ -182,6 +200,41 @@ func entries(t *testing.T) map[string]entry {
 			},
 		},
 	}
+}
+
+// stackKinds are the kinds of components: the WebApp.
+func stackKinds() component.Kinds {
+	in := registration.Input{Manager: someManager{}, Kinds: []registration.Kind{webappcontroller.Registration()}}
+	var all component.Kinds
+	for _, one := range in.Components() {
+		all = append(all, one.Kind)
+	}
+	return all
+}
+
+// isComponent reports whether a text is accepted as the spec of a WebApp in a stack.
+func isComponent(text string) bool {
+	stack := &platformv1.AppStack{Spec: platformv1.AppStackSpec{Components: []platformv1.Component{
+		{Name: "a", Type: "webApp", Spec: apiruntime.RawExtension{Raw: []byte(text)}},
+	}}}
+	stack.Name = "shop"
+	appstack.Default(stack)
+	return len(appstack.Validate(stack, stackKinds())) == 0
+}
+
+// isOrdered reports whether an object that left the spec of a stack, and depends on the component a
+// by this annotation, is deleted before that is.
+func isOrdered(text string) bool {
+	stack, all := &platformv1.AppStack{}, stackKinds()
+	stack.Name, stack.Namespace = "shop", "shop"
+	app, _ := all.Get("webApp")
+	found := plan.Children{}
+	for name, annotation := range map[string]string{"shop-a": "", "shop-b": text} {
+		object := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationDependsOn: annotation}}}
+		found[app.Ref("shop", name)] = plan.Found{Object: object, Ownership: plan.Ours}
+	}
+	decided := appstack.Decide(stack, appstack.Observed{Children: found, Kinds: all})
+	return decided.Left[0].Name == "a" && decided.Left[0].Action == appstack.Wait
 }
 
 // maxCost is how many bytes may be allocated for each byte of a text, beside a constant.

@@ -56,10 +56,15 @@ func current(object component.Object, kind string) *metav1.Condition {
 	return found
 }
 
-// dependencies returns the components that an object depends on: those that it was made with.
+// maxDependsOn is the length of the longest annotation with what an object depends on that counts:
+// 100 names of 60 bytes, and the commas between them.
+const maxDependsOn = 100 * 61
+
+// dependencies returns the components that an object depends on: those that it was made with. An
+// annotation that is longer than what a stack writes is none of its own, and is put back.
 func dependencies(object component.Object) []string {
 	text := object.GetAnnotations()[api.AnnotationDependsOn]
-	if text == "" {
+	if text == "" || len(text) > maxDependsOn {
 		return nil
 	}
 	return strings.Split(text, ",")
