@@ -114,7 +114,7 @@ func TestSlowest(t *testing.T) {
 // TestFiguresOfEarlierRuns: a run of one layer leaves what is known of the others.
 func TestFiguresOfEarlierRuns(t *testing.T) {
 	earlier := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Minute}, {Name: "e2e", Wall: time.Hour}}}
-	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}}}.with(earlier)
+	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}, {Name: "e2e", Wall: time.Second, Failed: true}}}.with(earlier)
 	if len(got.Layers) != 2 || got.Layers[0].Wall != time.Second || got.Layers[1].Wall != time.Hour {
 		t.Errorf("got %+v", got.Layers)
 	}

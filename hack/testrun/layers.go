@@ -40,13 +40,17 @@ type layer struct {
 	atOnce int
 	// load runs two busy loops during the layer.
 	load bool
+	// databases is true if the layer starts database servers on this machine.
+	databases bool
+	// race is true if tests of it run with the race detector.
+	race bool
 }
 
 // layers are those of `make test`, and those on request. On each lane they run in this order; a
 // failed layer does not stop the next.
 var layers = []layer{
 	{name: "verify", lane: hostLane, budget: 2 * time.Minute, prepare: verify},
-	{name: "pure", lane: hostLane, budget: 160 * time.Second, perKind: pureAllowance, runs: pureTests},
+	{name: "pure", lane: hostLane, budget: 160 * time.Second, perKind: pureAllowance, race: true, runs: pureTests},
 	{name: "tools", lane: hostLane, budget: time.Minute, prepare: prometheus, atOnce: 2, runs: commands(
 		goTest{directory: "tools/helm", arguments: []string{"./..."}},
 		goTest{directory: "tools/image", arguments: []string{"./..."}},
@@ -56,7 +60,7 @@ var layers = []layer{
 	{name: "integration", lane: hostLane, budget: 310 * time.Second, perKind: integrationAllowance, prepare: assets(),
 		runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 190 * time.Second, perKind: faultsAllowance, prepare: assets(), runs: commands(faults()...)},
-	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, atOnce: 2,
+	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, databases: true, atOnce: 2,
 		runs: commands(databasesHere()...)},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
@@ -72,7 +76,7 @@ var layers = []layer{
 	{name: "instances-whole", lane: hostLane, onRequest: true, budget: 30 * time.Minute,
 		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000"))},
 	// On request: the same faults again and again, with their distribution.
-	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances,
+	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances, databases: true,
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
@@ -88,7 +92,8 @@ var layers = []layer{
 		runs:    commands(databaseFaults("-run", "TestVersions")...)},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
 	// happen.
-	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, runs: everyPostgreSQL},
+	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, databases: true,
+		runs: everyPostgreSQL},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},

@@ -13,7 +13,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,7 +31,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	release, err := preflight(log, chosen)
+	release, err := preflight(ctx, log, chosen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
@@ -82,23 +81,4 @@ func choose(ctx context.Context, names []string) ([]layer, error) {
 		chosen = append(chosen, layers[at])
 	}
 	return chosen, nil
-}
-
-// preflight shows what a run will do and how long that took last time, and refuses a run that can't
-// succeed. The returned function releases the machine's only test cluster.
-func preflight(log *step.Log, chosen []layer) (release func(), err error) {
-	if len(chosen) == 0 {
-		return nil, errors.New("no changed file has a test")
-	}
-	release = func() {}
-	if slices.ContainsFunc(chosen, func(l layer) bool { return l.lane == clusterLane }) {
-		if os.Geteuid() != 0 {
-			return nil, errors.New("the layers testbed and e2e start a cluster, for which they need root: run them with sudo, or name other layers (`make help`)")
-		}
-		if release, err = claim(); err != nil {
-			return nil, err
-		}
-	}
-	announce(log, chosen)
-	return release, nil
 }

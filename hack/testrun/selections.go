@@ -84,7 +84,7 @@ func quick(ctx context.Context) ([]layer, error) {
 	if len(tests) == 0 {
 		return []layer{vet}, nil
 	}
-	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, runs: commands(tests...)}}, nil
+	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, race: len(racing) > 0, runs: commands(tests...)}}, nil
 }
 
 // foldersOf returns the folders of files.
@@ -280,12 +280,12 @@ func flakeLayers(packages []testPackage) []layer {
 	}
 	var chosen []layer
 	if len(tests) > 0 {
-		chosen = append(chosen, layer{name: "flake", lane: hostLane, budget: 20 * time.Minute, prepare: both(assets(), prometheus),
+		chosen = append(chosen, layer{name: "flake", lane: hostLane, race: true, budget: 20 * time.Minute, prepare: both(assets(), prometheus),
 			runs: commands(tests...), load: true})
 	}
 	if len(databases) > 0 {
 		chosen = append(chosen, layer{name: "flake-instances", lane: hostLane, budget: 60 * time.Minute, prepare: instances,
-			runs: commands(databases...), load: true})
+			databases: true, runs: commands(databases...), load: true})
 	}
 	return chosen
 }
@@ -308,9 +308,9 @@ func nightly(context.Context) ([]layer, error) {
 		return commands(tests...)
 	}
 	chosen := []layer{
-		{name: "race", lane: hostLane, budget: 30 * time.Minute, runs: racing(goTest{directory: ".", arguments: append([]string{"-timeout",
+		{name: "race", lane: hostLane, race: true, budget: 30 * time.Minute, runs: racing(goTest{directory: ".", arguments: append([]string{"-timeout",
 			"60m"}, pure...)})},
-		{name: "race-integration", lane: hostLane, budget: 20 * time.Minute, prepare: assets(), runs: racing(
+		{name: "race-integration", lane: hostLane, race: true, budget: 20 * time.Minute, prepare: assets(), runs: racing(
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/served/"}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/integration/..."}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/faults/"}},

@@ -59,7 +59,9 @@ type layerFigures struct {
 	Name      string
 	Wall, CPU time.Duration
 	Passed    int
-	Commands  []spent
+	// Failed is true if the layer failed or was interrupted: it says nothing about how long it takes.
+	Failed   bool
+	Commands []spent
 }
 
 const shownTests = 20
@@ -72,7 +74,7 @@ func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	_, _ = fmt.Fprintf(out, "\n%8s %8s  command\n", "wall", "cpu")
 	for _, layer := range all {
 		made.Layers = append(made.Layers, layerFigures{Name: layer.name, Wall: layer.took, CPU: layer.cpu(), Passed: layer.passed,
-			Commands: layer.commands})
+			Failed: layer.err != nil, Commands: layer.commands})
 		for _, command := range layer.commands {
 			_, _ = fmt.Fprintf(out, "%8s %8s  %s: %s\n", command.Wall.Round(time.Second), command.CPU.Round(time.Second), layer.name, command.What)
 		}
@@ -126,8 +128,10 @@ func (f figures) save() error {
 	return nil
 }
 
-// with adds the layers that only an earlier run has: a run of one layer keeps the others.
+// with removes the layers that failed, and adds those that only an earlier run has: a run of one
+// layer keeps the others.
 func (f figures) with(earlier figures) figures {
+	f.Layers = slices.DeleteFunc(slices.Clone(f.Layers), func(l layerFigures) bool { return l.Failed })
 	for _, layer := range earlier.Layers {
 		if !slices.ContainsFunc(f.Layers, func(l layerFigures) bool { return l.Name == layer.Name }) {
 			f.Layers = append(f.Layers, layer)
@@ -158,23 +162,37 @@ func lastFigures() (last figures) {
 	return last
 }
 
-// announce shows what a run will do, and how long it took on this machine before.
-func announce(log *step.Log, chosen []layer) {
-	last := lastFigures()
-	took := map[lane]time.Duration{}
-	for _, l := range chosen {
-		expected := "not measured on this machine yet"
-		if at := slices.IndexFunc(last.Layers, func(f layerFigures) bool { return f.Name == l.name }); at >= 0 {
-			expected = "last time " + last.Layers[at].Wall.Round(time.Second).String()
-			took[l.lane] += last.Layers[at].Wall
+// announce shows what a run will do, and for how long: as long as it took on this machine before,
+// and for what has not run here, its budget, changed as the machine differed from the other
+// budgets.
+func announce(log *step.Log, chosen []layer, last figures) {
+	wall := map[string]time.Duration{}
+	var measured, budgets time.Duration
+	for _, f := range last.Layers {
+		wall[f.Name] = f.Wall
+		if at := slices.IndexFunc(layers, func(l layer) bool { return l.name == f.Name }); at >= 0 {
+			measured += f.Wall
+			budgets += layers[at].limit()
 		}
-		log.Say("%-8s %-14s %s", l.lane, l.name, expected)
 	}
+	pace := 1.0
+	if budgets > 0 {
+		pace = measured.Seconds() / budgets.Seconds()
+	}
+	total := map[lane]time.Duration{}
+	for _, l := range chosen {
+		expected, known := wall[l.name]
+		source := "last time"
+		if !known {
+			expected, source = time.Duration(pace*float64(l.limit())), "not measured on this machine yet, by its budget"
+		}
+		total[l.lane] += expected
+		log.Say("%-8s %-14s %s: %s", l.lane, l.name, source, expected.Round(time.Second))
+	}
+	log.Say("expected: some %s, the lanes beside each other", max(total[hostLane], total[clusterLane]).Round(time.Second))
 	if len(last.Layers) == 0 {
-		log.Say("the first run on this machine compiles Kubernetes and some tools: expect about three times what that build says it takes")
-		return
+		log.Say("and before that, because nothing has run on this machine: Kubernetes and some tools are compiled, and images made")
 	}
-	log.Say("expected: some %s", max(took[hostLane], took[clusterLane]).Round(time.Second))
 }
 
 // tick is the unit of /proc/stat, USER_HZ, which Linux fixes for user programs.
