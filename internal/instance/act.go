@@ -50,8 +50,8 @@ func (i *Instance) save(ctx context.Context, local election.Local) {
 		i.post(ctx, func() {
 			if i.unsaved = ""; err != nil {
 				i.core.SaveFailed()
-				i.unsaved = bound("the volume does not take what this member promised: " + err.Error())
-				i.Log.Error(err, "the volume does not take what this member promised: it promises nothing until then")
+				i.unsaved = bound("could not store a promise on the volume: " + err.Error())
+				i.Log.Error(err, "could not store a promise on the volume; this member promises nothing until it can")
 				return
 			}
 			i.core.SavedLocal(local)
@@ -91,7 +91,7 @@ func (i *Instance) publish(ctx context.Context, term uint64) {
 		err := i.Cluster.Publish(ctx, term)
 		return func() {
 			if i.unpublished = ""; err != nil {
-				i.unpublished = bound("the write Service does not lead to this instance: " + err.Error())
+				i.unpublished = bound("the write Service does not route to this instance: " + err.Error())
 				return
 			}
 			i.core.PublishedAddress(term)

@@ -240,10 +240,10 @@ func (i *Instance) Run(ctx context.Context) error {
 		action := election.Decide(i.core)
 		if _, ends := action.(election.Exit); ends {
 			if i.farewells == 0 {
-				i.Log.Info("the instance ends, as it was asked to")
+				i.Log.Info("shutting down as requested")
 				return nil
 			}
-			action = election.Wait{Until: i.core.Now + pingTime, For: "the others to hear that it ends"}
+			action = election.Wait{Until: i.core.Now + pingTime, For: "the other members to receive its resignation"}
 		}
 		wait, waits := action.(election.Wait)
 		switch {
@@ -253,7 +253,7 @@ func (i *Instance) Run(ctx context.Context) error {
 			i.act(ctx, action)
 			continue
 		default:
-			i.Log.Info("many actions follow each other: pausing", "next", name(action))
+			i.Log.Info("many actions in a row: pausing", "next", name(action))
 			turns, wait = 0, election.Wait{Until: i.core.Now + pause, For: "a pause"}
 		}
 		i.report(ctx, wait)

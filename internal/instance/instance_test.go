@@ -249,7 +249,7 @@ func TestFailovers(t *testing.T) {
 		why string
 	}{
 		"the server dies": {func(d *database, leader string) { d.servers.Crash(leader) }, 1500 * time.Millisecond, true,
-			"Released the server died, and others can lead"},
+			"Released the server crashed, and another member can lead"},
 		"the program dies": {func(d *database, leader string) {
 			d.crash(leader)
 			time.AfterFunc(20*time.Second, func() { d.start(leader) })
@@ -268,7 +268,7 @@ func TestFailovers(t *testing.T) {
 		"the leader is cut off": {func(d *database, leader string) {
 			d.servers.Cut(leader, true)
 			time.AfterFunc(20*time.Second, func() { d.servers.Cut(leader, false) })
-		}, 9 * time.Second, true, "Silent neither the Lease could be renewed nor did enough members answer for longer than spec.failover.after allows"},
+		}, 9 * time.Second, true, "Silent the Lease was not renewed, and too few members answered, for longer than spec.failover.after allows"},
 		"a replica dies": {func(d *database, leader string) {
 			replica := pods[(slices.Index(pods, leader)+1)%3]
 			d.crash(replica)

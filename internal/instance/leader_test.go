@@ -56,7 +56,7 @@ func TestUnpublished(t *testing.T) {
 		refuse(errors.New("it is forbidden"))
 		first := d.leader()
 		d.crash(first)
-		const want = "the write Service does not lead to this instance: it is forbidden"
+		const want = "the write Service does not route to this instance: it is forbidden"
 		d.await("leader that says what is wrong", time.Minute, func() bool {
 			return d.leader() != first && said().Problem == want && said().Role == contract.NoRole
 		})

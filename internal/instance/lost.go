@@ -21,7 +21,7 @@ func (i *Instance) noteLoss(action election.Action) {
 	case election.StopCleanly:
 		i.lost, i.lostTerm = "it was asked to hand over", held.Term
 		if i.core.Intent.Stop {
-			i.lost = "it was asked to end"
+			i.lost = "it was asked to shut down"
 		}
 	case election.WriteRecord:
 		if term := action.Record.Term; action.Record.Released() && i.lostTerm != term && (held.Term == 0 || held.Promoted) {

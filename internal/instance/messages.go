@@ -95,7 +95,7 @@ func (i *Instance) reply(action election.Reply) {
 		delete(i.requests, action.To)
 		replies <- action.Promise
 	}
-	i.Log.Info("a promise was asked for", "by", action.To, "term", action.Promise.Term, "given", action.Promise.Given)
+	i.Log.Info("a promise was requested", "by", action.To, "term", action.Promise.Term, "given", action.Promise.Given)
 }
 
 // others returns the names of the other instances.
@@ -200,7 +200,7 @@ func (i *Instance) knock(ctx context.Context) {
 		return func() {
 			i.knocking = false
 			if now, silence := i.core.Quiet(); refused && now == leader && silence >= quiet {
-				i.Log.Info("the leader's port refuses connections: its program has gone", "leader", leader)
+				i.Log.Info("the leader's port refuses connections: its program has ended", "leader", leader)
 				i.core.Refused(leader)
 			}
 		}

@@ -50,7 +50,7 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 		return func() {
 			i.reporting, i.reportsAt = false, time.Now().Add(reportEvery)
 			if err != nil {
-				i.Log.V(1).Info("the pod could not be told what it is: it is tried again", "error", err.Error())
+				i.Log.V(1).Info("could not report the instance's state on its Pod; retrying", "error", err.Error())
 				return
 			}
 			i.reported = report

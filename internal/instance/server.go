@@ -62,7 +62,7 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 		return
 	}
 	if err != nil && op.harmless {
-		i.Log.Error(err, "the server: "+op.name+" failed; it is tried again")
+		i.Log.Error(err, "the server: "+op.name+" failed; retrying")
 		return
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 		i.failed = bound(op.name + ": " + err.Error())
 		wait := min(time.Second<<min(i.failures-1, 4), 10*time.Second)
 		i.idleUntil = time.Now().Add(wait)
-		i.Log.Error(err, "the server: "+op.name+" failed; it was killed, and is tried again", "after", wait.String())
+		i.Log.Error(err, "the server: "+op.name+" failed; the server was killed; retrying", "after", wait.String())
 		return
 	}
 	i.failures, i.failed = 0, ""
@@ -99,15 +99,15 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 	case election.Start:
 		i.start(ctx)
 	case election.Resume:
-		i.begin(ctx, &operation{name: "start as the leader that it was", mayWrite: true},
+		i.begin(ctx, &operation{name: "restart as the leader", mayWrite: true},
 			func(ctx context.Context) error { return server.Resume(ctx, action.Rule) }, nil)
 	case election.Follow:
 		i.begin(ctx, &operation{name: "follow " + action.Leader.Name, limit: shortly},
 			func(ctx context.Context) error { return server.Follow(ctx, i.upstream(action.Leader, action.Term)) }, nil)
 	case election.Unfollow:
-		i.begin(ctx, &operation{name: "receive from nobody"}, server.Unfollow, nil)
+		i.begin(ctx, &operation{name: "stop receiving"}, server.Unfollow, nil)
 	case election.SetRule:
-		i.begin(ctx, &operation{name: "set the rule of commits", limit: shortly},
+		i.begin(ctx, &operation{name: "set the commit rule", limit: shortly},
 			func(ctx context.Context) error { return server.SetRule(ctx, action.Rule) }, nil)
 	case election.Promote:
 		i.led = "" // That of an earlier term would put others' data aside.
@@ -147,7 +147,7 @@ func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream
 // replace makes the data anew from the leader's. The server runs no more meanwhile: its data count
 // for nothing.
 func (i *Instance) replace(ctx context.Context, action election.Replace) {
-	i.kill("its data are made anew from those of " + action.Leader.Name)
+	i.kill("its data are rebuilt from those of " + action.Leader.Name)
 	op := &operation{name: "clone " + action.Leader.Name, source: election.Source(action)}
 	var told time.Time
 	i.makeData(ctx, op, func(ctx context.Context, directory string) error {
@@ -178,7 +178,7 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 		}
 		data, err = i.Engine.Inspect()
 		if err == nil && (!data.Exists || data.System == "") {
-			err = errors.New("the data that were made are not there")
+			err = errors.New("the new data are missing")
 		}
 		return err
 	}, func() {
@@ -237,7 +237,7 @@ func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 	i.hasOld = false
 	go func() {
 		if err := i.Volume.DropOld(); err != nil {
-			i.Log.Error(err, "the data that were set aside could not be removed: that is tried again", "after", dropAgain.String())
+			i.Log.Error(err, "the data that were set aside could not be removed; retrying", "after", dropAgain.String())
 			i.post(ctx, func() { i.hasOld, i.dropsAt = true, time.Now().Add(dropAgain) })
 		}
 	}()
@@ -250,7 +250,7 @@ const dropAgain = time.Minute
 func (i *Instance) inspect(contents volume.Contents) error {
 	data, err := i.Engine.Inspect()
 	if errors.Is(err, engine.ErrDamaged) && contents.Incarnation != "" {
-		i.Log.Error(err, "the data can't be used: they are made anew when a leader needs them no more")
+		i.Log.Error(err, "the data can't be used; they are rebuilt when no leader needs them")
 		return nil
 	}
 	if err != nil {

@@ -118,7 +118,7 @@ func ReadControl(content []byte) (Control, error) {
 		return Control{}, fmt.Errorf("pg_control has the version %d: PostgreSQL 12 to 18 are known, on a little-endian machine", version)
 	}
 	if crc32.Checksum(content[:end], crc32.MakeTable(crc32.Castagnoli)) != number.Uint32(content[end:]) {
-		return Control{}, fmt.Errorf("%w: pg_control does not fit its checksum", engine.ErrDamaged)
+		return Control{}, fmt.Errorf("%w: pg_control does not match its checksum", engine.ErrDamaged)
 	}
 	major, known := majors[catalog]
 	if !known {

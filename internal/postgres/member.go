@@ -27,7 +27,7 @@ func ApplicationName(member election.Member) (string, error) {
 		return "", fmt.Errorf("pod name and incarnation have %d characters together: must have at most %d", len(name)-1, maxNameBytes-1)
 	}
 	if !memberName.MatchString(name) {
-		return "", fmt.Errorf("%q names no member: must have lower case letters, digits, - and . in the pod's name", name)
+		return "", fmt.Errorf("%q is not the name of a member: must have lower case letters, digits, - and . in the pod's name", name)
 	}
 	return name, nil
 }

@@ -119,7 +119,7 @@ func CheckParameterOf(major int, name, value string) error {
 	}
 	known := parameters()[name]
 	if len(known) == 0 {
-		return fmt.Errorf("is no parameter of PostgreSQL %s: %s", versions(major), near(name))
+		return fmt.Errorf("is not a parameter of PostgreSQL %s: %s", versions(major), near(name))
 	}
 	var refused error
 	for _, p := range known {
@@ -131,7 +131,7 @@ func CheckParameterOf(major int, name, value string) error {
 		}
 	}
 	if refused == nil {
-		return fmt.Errorf("is no parameter of PostgreSQL %d: it is one of %d to %d", major, known[0].since, known[len(known)-1].until)
+		return fmt.Errorf("is not a parameter of PostgreSQL %d: it is one of %d to %d", major, known[0].since, known[len(known)-1].until)
 	}
 	return refused
 }
@@ -267,7 +267,7 @@ func near(name string) string {
 	for _, c := range all[:most] {
 		names = append(names, c.name)
 	}
-	return "the names most like it are " + strings.Join(names, ", ")
+	return "the most similar names are " + strings.Join(names, ", ")
 }
 
 // distance is how many letters must be added, removed or replaced to make one name of the other

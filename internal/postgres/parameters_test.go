@@ -61,12 +61,12 @@ func TestCheckParameter(t *testing.T) {
 		{0, "shared_preload_libraries", "/tmp/evil", "must be a list of pg_stat_statements, auto_explain, pg_prewarm"},
 		{0, "pg_stat_statements.max", "10000", ""},
 		{0, "plperl.on_init", "system()", "must not be set: it names files or programs"},
-		{0, "mainstay.generation", "1", "must not be set: the failover rests on it"},
-		{0, "work_men", "64MB", "is no parameter of PostgreSQL 12 to 18: the names most like it are work_mem,"},
-		{15, "work_men", "64MB", "is no parameter of PostgreSQL 15: "},
-		{16, "summarize_wal", "on", "is no parameter of PostgreSQL 16: it is one of 17 to 18"},
+		{0, "mainstay.generation", "1", "must not be set: failover depends on it"},
+		{0, "work_men", "64MB", "is not a parameter of PostgreSQL 12 to 18: the most similar names are work_mem,"},
+		{15, "work_men", "64MB", "is not a parameter of PostgreSQL 15: "},
+		{16, "summarize_wal", "on", "is not a parameter of PostgreSQL 16: it is one of 17 to 18"},
 		{17, "summarize_wal", "on", ""},
-		{0, "Work_Mem", "64MB", "is no name of a parameter"},
+		{0, "Work_Mem", "64MB", "is not the name of a parameter"},
 		{0, "work_mem", "64MB'\nfsync = off", "must be one line"},
 	} {
 		err := CheckParameterOf(test.major, test.name, test.value)

@@ -20,7 +20,7 @@ func ParseLSN(text string) (LSN, error) {
 	upper, errUpper := strconv.ParseUint(high, 16, 32)
 	lower, errLower := strconv.ParseUint(low, 16, 32)
 	if !found || errUpper != nil || errLower != nil {
-		return 0, fmt.Errorf("%.40q is no place in the log: it looks like 16/B374D848", text)
+		return 0, fmt.Errorf("%.40q is not a WAL position such as 16/B374D848", text)
 	}
 	return LSN(upper<<32 | lower), nil
 }
@@ -35,7 +35,7 @@ func parsePosition(text string) (timeline uint32, end LSN, err error) {
 	first, second, _ := strings.Cut(text, ":")
 	number, err := strconv.ParseUint(first, 10, 32)
 	if err != nil || number == 0 {
-		return 0, 0, fmt.Errorf("%.40q begins with no timeline", text)
+		return 0, 0, fmt.Errorf("%.40q does not begin with a timeline", text)
 	}
 	end, err = ParseLSN(second)
 	return uint32(number), end, err

@@ -4,14 +4,14 @@ import "strings"
 
 // Why a parameter is not the user's.
 const (
-	becauseElection   = "the failover rests on it, and Mainstay sets it"
-	becauseDurability = "that nothing is lost rests on it"
+	becauseElection   = "failover depends on it, and Mainstay sets it"
+	becauseDurability = "durability depends on it"
 	becausePlace      = "Mainstay decides where the server has its files and how it is reached"
 	becauseTLS        = "Mainstay sets up TLS"
 	becauseLog        = "the container's log is read, by Mainstay too"
 	becauseLibrary    = "it names files or programs that every session of the server would load or run"
 	becauseRecovery   = "Mainstay decides what a server recovers from, and archives"
-	becauseDamage     = "it hides damage of the data, or causes it"
+	becauseDamage     = "it hides or causes data corruption"
 	becauseDebug      = "it is for developers of the server"
 	becauseAccess     = "it decides who may connect, or as whom"
 	becauseSessions   = "the sessions in which Mainstay measures and leads the server need it as it is"

@@ -24,11 +24,11 @@ func checkSetting(s Setting) error {
 	case strings.HasPrefix(s.Name, "include"):
 		return fmt.Errorf("%s: must not be set: it would include a file", s.Name)
 	case !settingName.MatchString(s.Name):
-		return fmt.Errorf("%.80q is no name of a parameter: want lower case letters, digits, _ and at most one dot", s.Name)
+		return fmt.Errorf("%.80q is not the name of a parameter: must have lower case letters, digits, _ and at most one dot", s.Name)
 	case len(s.Value) > maxSettingBytes:
 		return fmt.Errorf("%s: has %d bytes: must have at most %d", s.Name, len(s.Value), maxSettingBytes)
 	case !utf8.ValidString(s.Value):
-		return fmt.Errorf("%s: is no UTF-8", s.Name)
+		return fmt.Errorf("%s: is not UTF-8", s.Name)
 	case strings.ContainsFunc(s.Value, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return fmt.Errorf("%s: has a control character: must be one line", s.Name)
 	}

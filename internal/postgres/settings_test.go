@@ -24,14 +24,14 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		setting Setting
 		want    string
 	}{
-		{Setting{"a\nfsync", "off"}, "no name of a parameter"},
-		{Setting{"Port", "1"}, "no name of a parameter"},
-		{Setting{"a.b.c", "1"}, "no name of a parameter"},
-		{Setting{"", "1"}, "no name of a parameter"},
+		{Setting{"a\nfsync", "off"}, "is not the name of a parameter"},
+		{Setting{"Port", "1"}, "is not the name of a parameter"},
+		{Setting{"a.b.c", "1"}, "is not the name of a parameter"},
+		{Setting{"", "1"}, "is not the name of a parameter"},
 		{Setting{"include_dir", "/tmp"}, "would include a file"},
 		{Setting{"work_mem", "1\nfsync = off"}, "must be one line"},
 		{Setting{"work_mem", "1\x00"}, "must be one line"},
-		{Setting{"work_mem", "\xff"}, "no UTF-8"},
+		{Setting{"work_mem", "\xff"}, "is not UTF-8"},
 		{Setting{"work_mem", strings.Repeat("x", maxSettingBytes+1)}, "must have at most 8192"},
 	} {
 		if _, err := Configuration([]Setting{test.setting}); err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 300 {
@@ -81,7 +81,7 @@ func TestMembers(t *testing.T) {
 		"waits for 2 of 1 members":           {Leader: a, Set: []election.Member{b}, Acks: 2},
 		"waits for 0 of 1 members":           {Leader: a, Set: []election.Member{b}},
 		"a rule of db-0/1f waits for itself": {Leader: a, Set: []election.Member{a}, Acks: 1},
-		"names no member":                    {Leader: a, Set: []election.Member{{Name: `d", "b`, Incarnation: "1"}}, Acks: 1},
+		"is not the name of a member":        {Leader: a, Set: []election.Member{{Name: `d", "b`, Incarnation: "1"}}, Acks: 1},
 		"at most 62":                         {Leader: a, Set: []election.Member{{Name: strings.Repeat("d", 60), Incarnation: "123"}}, Acks: 1},
 	} {
 		got, err := Synchronous(rule)

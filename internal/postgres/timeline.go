@@ -55,7 +55,7 @@ func Numbers(files map[uint32]bool, own election.History, claimed uint32) ([]uin
 	}
 	for number := range files {
 		if number >= claimed {
-			return nil, fmt.Errorf("timeline %d was claimed, but the data already know timeline %d", claimed, number)
+			return nil, fmt.Errorf("timeline %d was claimed, but the data already have timeline %d", claimed, number)
 		}
 	}
 	return missing, nil
@@ -121,7 +121,7 @@ func TimelineAt(history election.History, end LSN) (uint32, error) {
 		if !strings.Contains(part, ":") {
 			number, err := strconv.ParseUint(part, 10, 32)
 			if err != nil || number == 0 {
-				return 0, fmt.Errorf("%.40q is no timeline", part)
+				return 0, fmt.Errorf("%.40q is not a timeline", part)
 			}
 			return uint32(number), nil
 		}

@@ -20,7 +20,7 @@ func TestNumbers(t *testing.T) {
 		{map[uint32]bool{2: counted, 3: counted, 4: followed}, 7, "plant [5 6], unfounded [], highest 4"},
 		{map[uint32]bool{2: followed, 3: counted, 5: counted}, 6, "plant [4], unfounded [3 5], highest 2"},
 		{map[uint32]bool{2: followed, 3: followed, 4: followed}, 6, "plant [3 5], unfounded [], highest 4"},
-		{map[uint32]bool{5: followed}, 5, "timeline 5 was claimed, but the data already know timeline 5"},
+		{map[uint32]bool{5: followed}, 5, "timeline 5 was claimed, but the data already have timeline 5"},
 		{nil, 1 << 30, "timeline 1073741824 was claimed: at most 100000 are accepted"},
 	} {
 		missing, err := Numbers(test.files, "1:0/1 2:0/2 4", test.claimed)

@@ -127,7 +127,7 @@ func (c *Cluster) tell(what string, err error) {
 	}
 	c.said[what] = text
 	if err != nil {
-		c.Log.Error(err, what+" failed: it is tried again")
+		c.Log.Error(err, what+" failed; retrying")
 		return
 	}
 	c.Log.Info(what + " succeeds again")
@@ -187,7 +187,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 		return err
 	}
 	if there, err := strconv.ParseUint(live.Annotations[api.AnnotationTerm], 10, 64); err == nil && there > term {
-		return fmt.Errorf("the EndpointSlice %s is of term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
+		return fmt.Errorf("the EndpointSlice %s has term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
 	}
 	changed := live.DeepCopy()
 	changed.AddressType, changed.Endpoints, changed.Ports = wanted.AddressType, wanted.Endpoints, wanted.Ports
@@ -229,7 +229,7 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {
-		return fmt.Errorf("encoding what this instance is: %w", err)
+		return fmt.Errorf("encoding the instance's report: %w", err)
 	}
 	var role any // null removes the label.
 	if report.Role != contract.NoRole {
@@ -241,7 +241,7 @@ func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 		"labels":      map[string]any{api.LabelRole: role},
 	}})
 	if err != nil {
-		return fmt.Errorf("encoding what this instance is: %w", err)
+		return fmt.Errorf("encoding the instance's report: %w", err)
 	}
 	_, err = c.pods.Patch(ctx, c.Pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err

@@ -69,7 +69,7 @@ const maxReportBytes = 4 << 10
 func ParseReport(text string) (Report, error) {
 	var report Report
 	if err := bounded.Unmarshal([]byte(text), maxReportBytes, &report); err != nil {
-		return Report{}, fmt.Errorf("reading what an instance says it is: %w", err)
+		return Report{}, fmt.Errorf("reading an instance's report: %w", err)
 	}
 	return report, nil
 }

@@ -36,7 +36,7 @@ func fence(o *Observed) Action {
 	case !o.leads():
 		return Kill{Why: "another member may lead: " + o.superseded()}
 	case !o.mayWrite(o.Config.hold() + lastTry):
-		return Kill{Why: "neither the Lease could be renewed nor did enough members answer for longer than spec.failover.after allows"}
+		return Kill{Why: "the Lease was not renewed, and too few members answered, for longer than spec.failover.after allows"}
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (o *Observed) isolate() Action {
 	case o.Server.Busy:
 		return o.wait("the server", o.Now+readEvery)
 	case o.Server.writable():
-		return Kill{Why: "another candidate was promised to be followed"}
+		return Kill{Why: "this member promised to follow another candidate"}
 	case o.Server.State == Stopped:
 		return Start{}
 	case o.Server.Source != Source{}:

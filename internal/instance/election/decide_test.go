@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		{"nobody answers and the Lease was not renewed", leading(), func(o *Observed) { o.Now += 10 * time.Second }, "Kill"},
 		{"a member is silent", leading(), func(o *Observed) { o.Peers[0].PongSent -= 2 * time.Second }, "WriteRecord"},
 		{"the disk hangs", leading(), func(o *Observed) { o.Server.UnflushedSince = o.Now - 11*time.Second }, "Kill"},
-		{"the server died, and others can lead", leading(), func(o *Observed) { o.Server.State = Stopped }, "WriteRecord"},
+		{"the server crashed, and another member can lead", leading(), func(o *Observed) { o.Server.State = Stopped }, "WriteRecord"},
 		{"the program shall end", leading(), func(o *Observed) { o.Intent.Stop = true }, "StopCleanly"},
 		{"another rule is recorded", leading(), func(o *Observed) { o.Server.Rule = Rule{Leader: a} }, "SetRule"},
 		{"the Lease was deleted", leading(), func(o *Observed) { o.Record.Version, o.Now = "", o.Now+time.Millisecond; o.Record.ReadAt = o.Now - 2 }, "Wait"},

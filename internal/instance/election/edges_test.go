@@ -93,9 +93,9 @@ func TestDoubt(t *testing.T) {
 		"":                  func(*Observed) {},
 		"can't be read":     func(o *Observed) { o.Record.Damaged = true },
 		"there is no Lease": func(o *Observed) { o.Record.Version = "" },
-		"the volume has the data of another database: of the system 8, and needs those of the system 7, which the Lease names": func(o *Observed) { o.System = "8" },
-		"was set back: it is of term 1": func(o *Observed) { o.Record.Record.Term = 1 },
-		"that was never initialised":    func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
+		"data of another database (system 8, but the Lease has 7)": func(o *Observed) { o.System = "8" },
+		"was set back: it has term 1":                              func(o *Observed) { o.Record.Record.Term = 1 },
+		"that was never initialised":                               func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
 	} {
 		o := following()
 		o.System, o.Record.Record.System, o.Local.Seen.Term, o.Peers[0].PingAt = "7", "7", o.Record.Record.Term, 0

@@ -45,7 +45,7 @@ func (o *Observed) receive(ping Ping) Action {
 	case slices.Contains(ping.Free, o.Me):
 		return Replace{Leader: ping.Leader, Term: ping.Term}
 	}
-	return o.wait("the leader to need our diverged data no more", o.Now+pingEvery)
+	return o.wait("the leader to no longer need our diverged data", o.Now+pingEvery)
 }
 
 // obtainData makes the first data of a database, where the manager has said so, or clones those of

@@ -83,7 +83,7 @@ func sick(o *Observed) Action {
 	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sick() || !o.othersCover() {
 		return nil
 	}
-	return Kill{Why: "its disk has not taken a write for longer than spec.failover.after allows"}
+	return Kill{Why: "its disk has not completed a write for longer than spec.failover.after allows"}
 }
 
 // othersCover reports whether those who answer have every acknowledged write without us.
@@ -100,7 +100,7 @@ func handOver(o *Observed) Action {
 	case held.StopAt == 0 && !o.Intent.Stop && !o.Intent.SwitchTo && !held.Resigned:
 		return nil
 	case o.Server.Busy && o.Server.State != StoppingCleanly:
-		return o.wait("the server, before it is stopped", o.Now+readEvery)
+		return o.wait("the server's current operation to end, before it is stopped", o.Now+readEvery)
 	case o.Server.State == Leading:
 		successor := o.successor()
 		if !o.Intent.Stop && !successor.HasData() {
@@ -171,7 +171,7 @@ func died(o *Observed) Action {
 	case !record.Open:
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
-		return o.release(record, "the server died, and others can lead")
+		return o.release(record, "the server crashed, and another member can lead")
 	case held.Releasing || !o.mayWrite(o.Config.hold()):
 		return o.write(record, "renewing, before the server is started again")
 	case o.Server.State == Stopped:

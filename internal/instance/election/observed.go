@@ -301,16 +301,16 @@ func (o *Observed) Doubt() string {
 	case !view.Known || o.believed() || o.livingLeader() != nil:
 		return ""
 	case view.Damaged:
-		return "the record in the Lease can't be read: it was edited; the instances write another once all of them run"
+		return "the record in the Lease can't be read, because it was edited; the instances write a new one when all of them run"
 	case view.Version == "":
-		return "there is no Lease: the instances write another once all of them run"
+		return "there is no Lease; the instances create a new one when all of them run"
 	case o.Foreign() != "":
-		return "the volume " + o.Foreign() + "; nothing is changed: give the instance its own volume, or an empty one"
+		return "the volume " + o.Foreign() + "; nothing was changed: give the instance its own volume, or an empty one"
 	case record.olderThan(o.Local.Seen):
-		return fmt.Sprintf("the record in the Lease was set back: it is of term %d, and term %d was seen; "+
-			"the instances write another once all of them run", record.Term, o.Local.Seen.Term)
+		return fmt.Sprintf("the record in the Lease was set back: it has term %d, but term %d was seen; "+
+			"the instances write a new one when all of them run", record.Term, o.Local.Seen.Term)
 	}
-	return "the Lease is of a database that was never initialised, and the volume has data: nothing is changed"
+	return "the Lease is of a database that was never initialised, but the volume has data: nothing was changed"
 }
 
 // Foreign says of which database system the data are, and of which they would have to be; "" if the
@@ -320,7 +320,7 @@ func (o *Observed) Foreign() string {
 	if !o.Record.Known || o.Record.Damaged || o.System == "" || record.System == "" || record.System == o.System || o.livingLeader() != nil {
 		return ""
 	}
-	return fmt.Sprintf("has the data of another database: of the system %.40s, and needs those of the system %.40s, which the Lease names",
+	return fmt.Sprintf("has the data of another database (system %.40s, but the Lease has %.40s)",
 		o.System, record.System)
 }
 

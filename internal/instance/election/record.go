@@ -116,7 +116,7 @@ func Decode(text string) (Record, error) {
 	}
 	sum, body, found := strings.Cut(text, " ")
 	if !found || sum != checksum([]byte(body)) {
-		return Record{}, errors.New("the record's checksum does not fit its content: it was not written by an instance, or was changed")
+		return Record{}, errors.New("the record's checksum does not match its content: it was not written by an instance, or was changed")
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
 	decoder.DisallowUnknownFields()
@@ -125,7 +125,7 @@ func Decode(text string) (Record, error) {
 		return Record{}, fmt.Errorf("decoding the record: %w", err)
 	}
 	if decoder.More() {
-		return Record{}, errors.New("the record has something behind its JSON object")
+		return Record{}, errors.New("the record has data after its JSON object")
 	}
 	return record, record.check()
 }

@@ -65,7 +65,7 @@ func TestRecordsThatNoInstanceWrites(t *testing.T) {
 		"too long":              {signed(strings.Repeat(" ", maxRecordBytes)), "16384 are accepted"},
 		"no JSON":               {signed("term 3"), "decoding"},
 		"a field of the future": {signed(`{"lease":1}`), "unknown field"},
-		"two records":           {signed(`{"term":1}{"term":2}`), "behind"},
+		"two records":           {signed(`{"term":1}{"term":2}`), "data after"},
 		"no rule":               {signed(`{"system":"s","term":1}`), "no rule"},
 		"more than can answer":  {signed(`{"rules":[{"leader":{"name":"a"},"acks":1}]}`), "waits for 1 of 0"},
 		"the leader in its set": {signed(`{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[{"name":"a","incarnation":"1"}],"acks":1}]}`), "its leader"},

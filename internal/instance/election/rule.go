@@ -13,7 +13,7 @@ func changeRule(o *Observed) Action {
 	}
 	if !o.Server.Rule.Equal(newest) {
 		if o.Server.Busy {
-			return o.wait("the server, before its rule is set", o.Now+pingEvery)
+			return o.wait("the server's current operation to end, before its rule is set", o.Now+pingEvery)
 		}
 		return SetRule{Rule: newest}
 	}
@@ -25,7 +25,7 @@ func changeRule(o *Observed) Action {
 	if !record.Open && o.blocked(newest) {
 		record.Rules = []Rule{{Leader: o.Me}}
 		record.Seq++
-		return o.write(record, "its first write would wait for diverged data, which can be made anew only when no rule names them")
+		return o.write(record, "its first write would wait for members with diverged data, which are rebuilt only when no rule names them")
 	}
 	wanted := o.wantedRule(newest)
 	if wanted.Equal(newest) || len(record.Rules) >= maxRules {
@@ -33,7 +33,7 @@ func changeRule(o *Observed) Action {
 	}
 	record.Rules = appended(record.Rules, wanted)
 	record.Seq++
-	return o.write(record, "another rule is wanted")
+	return o.write(record, "the rule changes")
 }
 
 // appended returns the rules with one more at their end, which is there only once.

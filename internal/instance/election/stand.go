@@ -113,12 +113,12 @@ func restart(o *Observed) Action {
 	case o.AskedAt == 0:
 		return SendAsk{Ask: o.ask(record.Term + 1)}
 	case cover(record.Rules, answers):
-		return o.release(record, "the server is down, and others can lead")
+		return o.release(record, "the server is down, and another member can lead")
 	case !all && o.Now-o.AskedAt < silent:
-		return o.wait("the others' answers", o.AskedAt+silent)
+		return o.wait("the answers of the other members", o.AskedAt+silent)
 	}
 	record.Seq++
-	return o.write(record, "leading on after a restart")
+	return o.write(record, "continuing to lead after a restart")
 }
 
 // askedAnswers returns who has answered the last Ask and has promised no later term than the
@@ -245,7 +245,7 @@ func (o *Observed) askThenClaim() Action {
 		waitFor = 0
 	}
 	if o.Now-o.AskedAt < waitFor {
-		return o.wait("answers of the others", o.AskedAt+waitFor)
+		return o.wait("the answers of the other members", o.AskedAt+waitFor)
 	}
 	covered := complete && cover(record.Rules, willing)
 	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !someAhead
@@ -255,7 +255,7 @@ func (o *Observed) askThenClaim() Action {
 	case o.Now >= again:
 		return SendAsk{Ask: o.ask(term)}
 	default:
-		return o.wait("enough members that would promise", again)
+		return o.wait("promises from enough members", again)
 	}
 }
 
@@ -316,7 +316,7 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	cause, heard := o.cause(base, forced)
 	return WriteRecord{
 		Record: record, Version: o.Record.Version, Forced: forced, Cause: cause, Heard: heard,
-		Vacant: o.isVacant(), Why: "standing for a new term",
+		Vacant: o.isVacant(), Why: "claiming a new term",
 	}
 }
 

@@ -160,7 +160,7 @@ func (c *Client) Promise(ctx context.Context, to string, request election.Promis
 // fromPeer returns an error if an answer is not one of the peer, or the error of its check.
 func fromPeer(peer string, member election.Member, check error) error {
 	if member.Name != peer {
-		return fmt.Errorf("%s answers in the name of %.100q", peer, member.Name)
+		return fmt.Errorf("%s answers as %.100q", peer, member.Name)
 	}
 	return check
 }

@@ -181,7 +181,7 @@ func TestMessages(t *testing.T) {
 			_, err := c.Promise(t.Context(), "db-1", election.PromiseRequest{Candidate: other})
 			return err
 		},
-		`403 Forbidden: the certificate is that of "db-0", the message is in the name of "db-2"`: func() error {
+		`403 Forbidden: the certificate is that of "db-0", but the message names "db-2" as its sender`: func() error {
 			_, err := c.Ask(t.Context(), "db-1", election.Ask{Member: election.Member{Name: "db-2", Incarnation: "c"}})
 			return err
 		},
@@ -309,7 +309,7 @@ func TestRotation(t *testing.T) {
 	r.renew("db-1", first, second)
 	check(t, r.talk())
 	r.renew("db-1", first)
-	if err := r.talk(); err == nil || !strings.Contains(err.Error(), "trusted no more") {
+	if err := r.talk(); err == nil || !strings.Contains(err.Error(), "no longer trusted") {
 		t.Errorf("who has a certificate of an authority that is trusted no more got the answer %v", err)
 	}
 	check(t, os.WriteFile(filepath.Join(r.directories["db-0"], "tls.crt"), []byte("nothing"), 0o600))

@@ -131,7 +131,7 @@ func from(r *http.Request, member election.Member, check func() error) error {
 		return &refusal{http.StatusBadRequest, err.Error()}
 	}
 	if pod := podOf(r.TLS.PeerCertificates[0]); pod != member.Name {
-		text := fmt.Sprintf("the certificate is that of %.100q, the message is in the name of %.100q", pod, member.Name)
+		text := fmt.Sprintf("the certificate is that of %.100q, but the message names %.100q as its sender", pod, member.Name)
 		return &refusal{http.StatusForbidden, text}
 	}
 	return nil
@@ -150,16 +150,16 @@ func podOf(certificate *x509.Certificate) string {
 func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answer func() (any, error)) {
 	pod := podOf(r.TLS.PeerCertificates[0])
 	if pod == "" {
-		write(w, &refusal{http.StatusForbidden, "the certificate is none of an instance"}, nil)
+		write(w, &refusal{http.StatusForbidden, "the certificate is not that of an instance"}, nil)
 		return
 	}
 	if !s.certificates.trusts(r.TLS.PeerCertificates[0]) {
 		w.Header().Set("Connection", "close")
-		write(w, &refusal{http.StatusForbidden, "the certificate is of an authority that is trusted no more"}, nil)
+		write(w, &refusal{http.StatusForbidden, "the certificate is of an authority that is no longer trusted"}, nil)
 		return
 	}
 	if !s.enter(pod) {
-		write(w, &refusal{http.StatusTooManyRequests, fmt.Sprintf("%d requests of this instance are being answered", maxRequests)}, nil)
+		write(w, &refusal{http.StatusTooManyRequests, fmt.Sprintf("too many requests: %d of this instance are in progress", maxRequests)}, nil)
 		return
 	}
 	defer s.leave(pod)

@@ -94,7 +94,7 @@ func (a *application) once(ctx context.Context) error {
 func (a *application) complain(problem string) {
 	a.server.Complain(problem)
 	if problem != "" && problem != a.said {
-		a.log.Info("the application's role or database is not as its Secret says: it is tried again", "error", problem)
+		a.log.Info("could not create or update the application's role or database; retrying", "error", problem)
 	}
 	a.said = problem
 }

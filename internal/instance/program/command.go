@@ -32,7 +32,7 @@ func Command(logs io.Writer, environment []string) *cobra.Command {
 func installCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIRECTORY",
-		Short: "Copy this program to a directory, with a passwd and a group for who runs it",
+		Short: "Copy this program to a directory, with a passwd and a group for the user that runs it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			itself, err := os.Executable()
@@ -74,7 +74,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 		Use:   "run",
 		Short: "Run the server, and let it lead, follow or stop as the election decides",
 		Long: "Run the server, and let it lead, follow or stop as the election decides. SIGTERM hands over, if this " +
-			"instance leads, and ends. Everything else than these flags is read from the ConfigMap DATABASE-config.",
+			"instance leads, and ends. Everything except these flags is read from the ConfigMap DATABASE-config.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := o.logging.Logger(logs)
@@ -107,7 +107,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
 	flags.StringVar(&o.metrics, "metrics", "", "address for the metrics, by TLS; none if empty")
 	flags.StringVar(&o.metricsCredentials, "metrics-credentials", "/etc/mainstay/metrics",
-		"directory with username and password of who may read the metrics")
+		"directory with the username and password that reading the metrics requires")
 	flags.StringToStringVar(&o.hosts, "hosts", nil,
 		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-pods.NAMESPACE.svc")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")

@@ -128,7 +128,7 @@ func (c *collector) measureVolume() <-chan []usage {
 func (c *collector) collectServer(ctx context.Context, add func(name string, value float64, labels ...string)) {
 	s, answers, err := c.statistics(ctx)
 	if err != nil {
-		c.log.V(1).Info("the server did not say all about itself", "error", err.Error())
+		c.log.V(1).Info("some statistics of the server are missing", "error", err.Error())
 	}
 	add("mainstay_postgresql_up", number(answers))
 	if !answers {

@@ -125,7 +125,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 			parts.log.Info("the certificates have changed")
 			parts.client.Renew()
 			i.CertificatesChanged(ctx)
-		}, func(err error) { parts.log.Error(err, "the certificates can't be read: those before are kept") })
+		}, func(err error) { parts.log.Error(err, "the certificates can't be read; the previous ones stay in use") })
 		return ctx.Err()
 	})
 	group.Go(func() error { return serveProbes(ctx, probed, probes(i)) })
@@ -177,7 +177,7 @@ func configure(ctx context.Context, i *instance.Instance, pod string, data map[s
 		parts.keep(data[contract.SettingsKey])
 		return
 	}
-	parts.log.Error(err, "the settings can't be read: those before are kept")
+	parts.log.Error(err, "the settings can't be read; the previous ones stay in use")
 }
 
 // serveProbes answers the kubelet until the context ends.
@@ -361,7 +361,7 @@ func (p *parts) keep(text string) {
 // save keeps settings. A volume that is full keeps nobody from starting.
 func save(volume kept, text string, logger logr.Logger) {
 	if err := volume.SaveSettings(text); err != nil {
-		logger.Error(err, "the settings could not be kept on the volume: a start without the API server uses those before")
+		logger.Error(err, "could not store the settings on the volume; a start without the API server uses the previous ones")
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrKilled is returned by Start for a process that was to be started before KillAll was called.
-var ErrKilled = errors.New("the processes of this instance were killed meanwhile")
+var ErrKilled = errors.New("the processes of this instance were killed during the start")
 
 // Supervisor starts and kills processes. There is one in a program, because KillAll kills every
 // descendant of the program. Its methods may be called at any time, from any goroutine.

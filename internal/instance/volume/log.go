@@ -62,16 +62,16 @@ func (v *Volume) checkLogOf(data string) error {
 	case !isLink && v.log == "":
 		return nil
 	case !isLink:
-		return errors.New("the data on the volume have their log with them, and spec.walStorage wants it on a volume of its own: nothing was " +
-			"changed; leave spec.walStorage out to take these data up")
+		return errors.New("the data on the volume include their WAL, but spec.walStorage asks for a separate volume; nothing was changed: " +
+			"remove spec.walStorage to use these data")
 	case v.log == "":
-		return errors.New("the log of the data is on a volume of its own, and spec.walStorage is not set: nothing was changed; " +
-			"set spec.walStorage as it was, to take both volumes up")
+		return errors.New("the WAL of the data is on a separate volume, but spec.walStorage is not set; nothing was changed: " +
+			"set spec.walStorage as before to use both volumes")
 	case filepath.Dir(log) != v.log || errors.Is(err, fs.ErrNotExist):
-		return errors.New("the log of the data is not on the volume of the log, which is another's or was made anew: nothing was changed; " +
-			"give the instance the volume that belongs to the data, or delete both so that it is cloned anew")
+		return errors.New("the WAL volume does not have the WAL of these data: it is new, or another instance's; nothing was changed: " +
+			"give the instance the volume that belongs to the data, or delete both volumes, so that it is cloned")
 	case err != nil:
-		return fmt.Errorf("looking at the log of the data: %w", err)
+		return fmt.Errorf("inspecting the WAL of the data: %w", err)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (v *Volume) dropUnusedLogs() error {
 		case err == nil:
 			used = append(used, filepath.Base(log))
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL): // EINVAL: it is a directory
-			return fmt.Errorf("looking for the log of the data: %w", err)
+			return fmt.Errorf("looking for the WAL of the data: %w", err)
 		}
 	}
 	entries, err := os.ReadDir(v.log)
@@ -121,7 +121,7 @@ func (v *Volume) dropUnusedLogs() error {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(v.log, entry.Name())); err != nil {
-			return fmt.Errorf("removing a log that no data have: %w", err)
+			return fmt.Errorf("removing a WAL directory without data: %w", err)
 		}
 	}
 	return nil

@@ -161,12 +161,12 @@ func (v *Volume) Load() (Contents, error) {
 	case err == nil:
 		contents.Incarnation = strings.TrimSpace(string(incarnation))
 		if !isIncarnation(contents.Incarnation) {
-			return Contents{}, fmt.Errorf("%s says %.40q, which is no incarnation: it was changed by hand", incarnationFile, contents.Incarnation)
+			return Contents{}, fmt.Errorf("%s has %.40q, which is not an incarnation: it was edited by hand", incarnationFile, contents.Incarnation)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return Contents{}, err
 	case v.exists(dataDirectory):
-		return Contents{}, fmt.Errorf("the volume has data, but no file %s/%s: it was changed by hand", dataDirectory, incarnationFile)
+		return Contents{}, fmt.Errorf("the volume has data, but no file %s/%s: it was edited by hand", dataDirectory, incarnationFile)
 	}
 	contents.HasOld = v.exists(oldDirectory)
 	text, err := readBounded(filepath.Join(v.path, electionFile))
@@ -174,10 +174,10 @@ func (v *Volume) Load() (Contents, error) {
 		return contents, nil
 	}
 	if err != nil {
-		return Contents{}, fmt.Errorf("reading what this member promised, without which it can't answer for its data: %w", err)
+		return Contents{}, fmt.Errorf("reading this member's promises, without which its data can't be used: %w", err)
 	}
 	if contents.Local, err = decodeLocal(text); err != nil {
-		return Contents{}, fmt.Errorf("reading what this member promised, without which it can't answer for its data: %w", err)
+		return Contents{}, fmt.Errorf("reading this member's promises, without which its data can't be used: %w", err)
 	}
 	return contents, nil
 }
@@ -196,7 +196,7 @@ func decodeLocal(text []byte) (election.Local, error) {
 func (v *Volume) Save(local election.Local) error {
 	text, err := json.Marshal(local)
 	if err != nil {
-		return fmt.Errorf("encoding what was promised: %w", err)
+		return fmt.Errorf("encoding the promises: %w", err)
 	}
 	return writeDurably(filepath.Join(v.path, electionFile), append(text, '\n'))
 }
@@ -224,7 +224,7 @@ func (v *Volume) Prepare() (string, error) {
 	v.data.Lock()
 	defer v.data.Unlock()
 	if err := errors.Join(v.remove(newDirectory), v.dropUnusedLogs()); err != nil {
-		return "", fmt.Errorf("removing what an earlier attempt left: %w", err)
+		return "", fmt.Errorf("removing the files of an earlier attempt: %w", err)
 	}
 	directory := filepath.Join(v.path, newDirectory, serverDirectory)
 	if err := os.MkdirAll(directory, 0o700); err != nil {
@@ -242,7 +242,7 @@ func (v *Volume) Abandon() error {
 		return nil // They are the only ones, and complete.
 	}
 	if err := v.remove(newDirectory); err != nil {
-		return fmt.Errorf("removing new data that are not complete: %w", err)
+		return fmt.Errorf("removing incomplete data: %w", err)
 	}
 	return v.discard()
 }
@@ -338,7 +338,7 @@ func (v *Volume) DropOld() error {
 
 func (v *Volume) discard() error {
 	if err := v.remove(discarded); err != nil {
-		return fmt.Errorf("removing data that count no more: %w", err)
+		return fmt.Errorf("removing obsolete data: %w", err)
 	}
 	return nil
 }

@@ -164,12 +164,12 @@ func TestWhatAVolumeRefuses(t *testing.T) {
 			if err := os.Remove(filepath.Join(path, "election.json")); err != nil {
 				t.Fatal(err)
 			}
-		}, "without which it can't answer for its data"},
+		}, "without which its data can't be used"},
 		"a promise that can't be read": {func(t *testing.T, path string) {
 			t.Helper()
 			write(t, filepath.Join(path, "election.json"), `{"promised":1}`)
 		},
-			"without which it can't answer for its data"},
+			"without which its data can't be used"},
 		"a promise of a megabyte": {func(t *testing.T, path string) {
 			t.Helper()
 			write(t, filepath.Join(path, "election.json"), strings.Repeat(" ", 1<<20))
@@ -291,7 +291,7 @@ func TestLogOfItsOwn(t *testing.T) {
 	both.adopt(v)
 	write(t, filepath.Join(v.Server(), "pg_wal", "file"), "log")
 	half := both.prepare(v)
-	both.has("data are made anew", first, half)
+	both.has("data are rebuilt", first, half)
 	_ = v.Close()
 	v = both.open()
 	both.has("that was interrupted", first)
@@ -321,8 +321,8 @@ func TestForeignLogIsRefused(t *testing.T) {
 	_ = v.Close()
 	write(t, filepath.Join(log, "file"), "log")
 	for name, test := range map[string]struct{ log, want string }{
-		"without it":          {"", "set spec.walStorage as it was"},
-		"with another one":    {t.TempDir(), "is another's or was made anew"},
+		"without it":          {"", "set spec.walStorage as before"},
+		"with another one":    {t.TempDir(), "it is new, or another instance's"},
 		"with a foreign one":  {foreignLog(t), "is not Mainstay's"},
 		"with one that lacks": {filepath.Join(t.TempDir(), "lacks"), "reading the volume of the log"},
 	} {
@@ -351,7 +351,7 @@ func TestLogWithTheData(t *testing.T) {
 		t.Error("a volume without a log has one")
 	}
 	_ = v.Close()
-	if _, err := Open(path, t.TempDir()); err == nil || !strings.Contains(err.Error(), "leave spec.walStorage out") {
+	if _, err := Open(path, t.TempDir()); err == nil || !strings.Contains(err.Error(), "remove spec.walStorage") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -65,7 +65,7 @@ const madeLately = 30 * time.Second
 
 // causes are what the next leader knows of the one before, in words.
 var causes = map[election.Cause]string{
-	election.HandedOver: "it was asked to end",
+	election.HandedOver: "it was asked to shut down",
 	election.Released:   "it gave the Lease back",
 	election.Resigned:   "it told the others that it leads no more",
 	election.Gone:       "its program ended, and its port refused connections",

@@ -37,7 +37,7 @@ const (
 	wantSchedule = "must be five fields with a space between them"
 	wantKept     = "must be from 1d to 3650d, or from 1w to 521w, for example 30d"
 	wantLabel    = "must not set app, app.kubernetes.io/* except version"
-	ofMainstay   = "must not be set: the failover rests on it, and Mainstay sets it"
+	ofMainstay   = "must not be set: failover depends on it, and Mainstay sets it"
 )
 
 // mistakes are the edits of a new PostgreSQL.
@@ -99,8 +99,8 @@ var mistakes = []mistake{
 	// Parameters that are ours, dangerous, unknown, or have a bad value.
 	{`parameters: {primary_conninfo: host=x}`, "spec.parameters[primary_conninfo]", `Invalid value: "host=x": ` + ofMainstay},
 	{`parameters: {synchronous_standby_names: "*"}`, "spec.parameters[synchronous_standby_names]", `Invalid value: "*": ` + ofMainstay},
-	{`parameters: {fsync: "off"}`, "spec.parameters[fsync]", `Invalid value: "off": must not be set: that nothing is lost rests on it`},
-	{`parameters: {synchronous_commit: "off"}`, "spec.parameters[synchronous_commit]", `must not be set: that nothing is lost rests on it`},
+	{`parameters: {fsync: "off"}`, "spec.parameters[fsync]", `Invalid value: "off": must not be set: durability depends on it`},
+	{`parameters: {synchronous_commit: "off"}`, "spec.parameters[synchronous_commit]", `must not be set: durability depends on it`},
 	{`parameters: {port: "5433"}`, "spec.parameters[port]", `Invalid value: "5433": must not be set: Mainstay decides where the server has its files`},
 	{`parameters: {ssl: "off"}`, "spec.parameters[ssl]", `Invalid value: "off": must not be set: Mainstay sets up TLS`},
 	{`parameters: {log_directory: /tmp}`, "spec.parameters[log_directory]", `Invalid value: "/tmp": must not be set: the container's log is read`},
@@ -108,12 +108,12 @@ var mistakes = []mistake{
 	{`parameters: {session_preload_libraries: evil}`, "spec.parameters[session_preload_libraries]", `must not be set: it names files or programs`},
 	{`parameters: {shared_preload_libraries: evil}`, "spec.parameters[shared_preload_libraries]",
 		`Invalid value: "evil": must be a list of pg_stat_statements, auto_explain, pg_prewarm`},
-	{`parameters: {zero_damaged_pages: "on"}`, "spec.parameters[zero_damaged_pages]", `must not be set: it hides damage of the data, or causes it`},
+	{`parameters: {zero_damaged_pages: "on"}`, "spec.parameters[zero_damaged_pages]", `must not be set: it hides or causes data corruption`},
 	{`parameters: {debug_assertions: "on"}`, "spec.parameters[debug_assertions]", `must not be set: it is for developers of the server`},
 	{`parameters: {password_encryption: md5}`, "spec.parameters[password_encryption]", `Invalid value: "md5": must not be set: it decides who may connect`},
 	{`parameters: {application_name: x}`, "spec.parameters[application_name]", `must not be set: the sessions in which Mainstay measures`},
 	{`parameters: {role: postgres}`, "spec.parameters[role]", `must not be set: it can't be set in a configuration file`},
-	{`parameters: {workmem: 1MB}`, "spec.parameters[workmem]", `Invalid value: "1MB": is no parameter of PostgreSQL 17: the names most like it are work_mem`},
+	{`parameters: {workmem: 1MB}`, "spec.parameters[workmem]", `Invalid value: "1MB": is not a parameter of PostgreSQL 17: the most similar names are work_mem`},
 	{`parameters: {Work_Mem: 1MB}`, "spec.parameters[Work_Mem]", `Invalid value: "1MB": `},
 	{`parameters: {"work mem": 1MB}`, "spec.parameters[work mem]", `Invalid value: "1MB": `},
 	{`parameters: {work_mem: 1 Mb}`, "spec.parameters[work_mem]", `Invalid value: "1 Mb": must be a number with one of the units B, kB, MB, GB, TB`},

@@ -21,12 +21,12 @@ func TestValidate(t *testing.T) {
 		`spec.walStorage.size: Invalid value: "1Mi": must be from 512Mi to 1Pi`: func(s *databasev1.PostgreSQLSpec) {
 			s.WALStorage = &databasev1.WALStorage{Size: resource.MustParse("1Mi")}
 		},
-		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:                  func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
-		`spec.parameters[fsync]: Invalid value: "off": must not be set`:                    parameter("fsync", "off"),
-		`spec.parameters[workmem]: Invalid value: "1MB": is no parameter of PostgreSQL 17`: parameter("workmem", "1MB"),
-		`spec.parameters[max_connections]: Invalid value: "many"`:                          parameter("max_connections", "many"),
-		`spec.failover.acceptLoss: Invalid value: -1`:                                      func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = -1 },
-		`spec.resources.limits.memory: Invalid value: "64Mi": must be at lea`:              limit("64Mi"),
+		`spec.failover.after: Invalid value: "4s": must be from 5s to 5m`:                     func(s *databasev1.PostgreSQLSpec) { s.Failover.After = "4s" },
+		`spec.parameters[fsync]: Invalid value: "off": must not be set`:                       parameter("fsync", "off"),
+		`spec.parameters[workmem]: Invalid value: "1MB": is not a parameter of PostgreSQL 17`: parameter("workmem", "1MB"),
+		`spec.parameters[max_connections]: Invalid value: "many"`:                             parameter("max_connections", "many"),
+		`spec.failover.acceptLoss: Invalid value: -1`:                                         func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = -1 },
+		`spec.resources.limits.memory: Invalid value: "64Mi": must be at lea`:                 limit("64Mi"),
 	} {
 		problems := Validate(newDatabase(change))
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want) {

@@ -189,7 +189,7 @@ func (b *backup) receive() (pgproto3.BackendMessage, error) {
 		switch message := message.(type) {
 		case *pgproto3.NoticeResponse, *pgproto3.ParameterStatus:
 		case *pgproto3.ErrorResponse:
-			return nil, fmt.Errorf("the leader gives no backup: %w", pgconn.ErrorResponseToPgError(message))
+			return nil, fmt.Errorf("the leader sends no backup: %w", pgconn.ErrorResponseToPgError(message))
 		default:
 			return message, nil
 		}

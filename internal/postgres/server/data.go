@@ -30,7 +30,7 @@ func (e *Engine) Inspect() (engine.Data, error) {
 	data, err := e.inspect()
 	e.noteDamage(err)
 	if err != nil {
-		return engine.Data{}, fmt.Errorf("looking at the data in %s: %w", e.Data, err)
+		return engine.Data{}, fmt.Errorf("inspecting the data in %s: %w", e.Data, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

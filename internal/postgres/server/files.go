@@ -50,7 +50,7 @@ func removeSlots(data string) error {
 	}
 	for _, path := range paths {
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("removing the slots of an earlier life: %w", err)
+			return fmt.Errorf("removing the slots of an earlier run: %w", err)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func remove(directory string, names ...string) error {
 		case err == nil:
 			removed = true
 		case !errors.Is(err, os.ErrNotExist):
-			return fmt.Errorf("removing what an earlier life left: %w", err)
+			return fmt.Errorf("removing the files of an earlier run: %w", err)
 		}
 	}
 	if !removed {

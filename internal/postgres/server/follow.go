@@ -140,7 +140,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	reloading, stop := context.WithTimeoutCause(ctx, stopStandby, errors.New("the server does not answer"))
 	defer stop()
 	if err := e.reload(reloading, l, c); err != nil {
-		return fmt.Errorf("taking the source away: %w", err)
+		return fmt.Errorf("removing the source: %w", err)
 	}
 	if err := e.endReceivers(ctx, l); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 // endReceivers ends every process that receives, and sees that none is left. One that does not end
 // is a reason to kill the server.
 func (e *Engine) endReceivers(ctx context.Context, l *life) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, endWithin, errors.New("the process that receives does not end"))
+	ctx, cancel := context.WithTimeoutCause(ctx, endWithin, errors.New("the WAL receiver does not end"))
 	defer cancel()
 	gone := 0
 	return e.until(ctx, func() (bool, error) {
@@ -223,7 +223,7 @@ func endReaders(ctx context.Context, session *pgx.Conn) error {
 	_, err := session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"+
 		" WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()")
 	if err != nil {
-		return fmt.Errorf("ending the sessions that hold the replay up: %w", err)
+		return fmt.Errorf("ending the sessions that delay the replay: %w", err)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func endReaders(ctx context.Context, session *pgx.Conn) error {
 func (e *Engine) unreached() ([]string, error) {
 	server := e.server()
 	if !server.Final {
-		return nil, errors.New("following: it is not known where the data end")
+		return nil, errors.New("following: the end of the data is unknown")
 	}
 	files, err := historyFiles(e.Data)
 	if err != nil {

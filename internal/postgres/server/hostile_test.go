@@ -52,7 +52,7 @@ func TestPromotedByHand(t *testing.T) {
 	_, err := b.session().Exec(t.Context(), "SELECT pg_promote(wait => false)")
 	check(t, err)
 	b.wait("the server that was promoted is killed", func(o engine.Observation) bool {
-		return o.Server.State == election.Stopped && strings.Contains(o.Problem, "somebody else than Mainstay promoted it")
+		return o.Server.State == election.Stopped && strings.Contains(o.Problem, "it was promoted, but not by Mainstay")
 	})
 	diverged := b.start()
 	history := a.observe().Server.History
@@ -201,7 +201,7 @@ func TestFrozenReceiver(t *testing.T) {
 		}
 		return
 	}
-	if err == nil || !strings.Contains(err.Error(), "the process that receives does not end") || answer.Observed.Server.Final {
+	if err == nil || !strings.Contains(err.Error(), "the WAL receiver does not end") || answer.Observed.Server.Final {
 		t.Errorf("got %v, %+v", err, answer.Observed.Server)
 	}
 	b.do(Call{Do: "kill"})

@@ -43,7 +43,7 @@ func TestParameters(t *testing.T) {
 		"not_there": "1", "lc_monetary": "xx_XX", "hash_mem_multiplier": "many", "client_min_messages": "error",
 		"default_transaction_isolation": "serializable", "pg_stat_statements.max": "x", "track_activity_query_size": "2kB",
 	})
-	if want := `parameters[fsync]: Invalid value: "off": must not be set: that nothing is lost rests on it`; !strings.HasPrefix(o.Problem, want) ||
+	if want := `parameters[fsync]: Invalid value: "off": must not be set: durability depends on it`; !strings.HasPrefix(o.Problem, want) ||
 		!strings.HasSuffix(o.Problem, "(and 6 more)") || !o.PendingRestart {
 		t.Errorf("got %q, %t", o.Problem, o.PendingRestart)
 	}

@@ -36,7 +36,7 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.Settled, o.Server.Committed = false, false })
 	if err := e.reload(ctx, l, c); err != nil {
-		return fmt.Errorf("telling the server its rule: %w", err)
+		return fmt.Errorf("setting the server's commit rule: %w", err)
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.Rule = rule })
 	if c.leads {

@@ -62,7 +62,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	}
 	// A volume that is mounted for a group gives the group more than the server starts with.
 	if err := os.Chmod(e.Data, 0o700); err != nil { //nolint:gosec // it is a directory
-		return 0, 0, fmt.Errorf("taking the data from other users: %w", err)
+		return 0, 0, fmt.Errorf("restricting the data to the instance's user: %w", err)
 	}
 	return kills, major, remove(e.Data, "promote", "recovery.signal")
 }
@@ -116,7 +116,7 @@ func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
 		var recovers bool
 		last = e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers)
 		if last == nil && standby && !recovers {
-			return false, errors.New("the server is no standby, although it was started as one")
+			return false, errors.New("the server is not a standby, although it was started as one")
 		}
 		return last == nil && recovers == standby, nil
 	})
@@ -168,7 +168,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	}
 	if err != nil {
 		e.Kill()
-		return fmt.Errorf("starting the server as the leader that it was: %w", err)
+		return fmt.Errorf("restarting the server as the leader: %w", err)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 		return err
 	}
 	if !look.recovers && e.server().State == election.Standby {
-		return l.end("somebody else than Mainstay promoted it")
+		return l.end("it was promoted, but not by Mainstay")
 	}
 	history, err := e.followed()
 	if err != nil {
@@ -209,7 +209,7 @@ func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	rows, err := session.Query(ctx, `SELECT pid, application_name, state, coalesce(sent_lsn::text, '0/0'), coalesce(flush_lsn::text, '0/0'),
 		coalesce(extract(epoch FROM clock_timestamp() - reply_time), 3600)::float8 FROM pg_stat_replication`)
 	if err != nil {
-		return nil, fmt.Errorf("asking who receives: %w", err)
+		return nil, fmt.Errorf("asking for the receivers: %w", err)
 	}
 	found := map[int]sender{}
 	var pid int
@@ -229,7 +229,7 @@ func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking who receives: %w", err)
+		return nil, fmt.Errorf("asking for the receivers: %w", err)
 	}
 	return found, nil
 }
@@ -324,5 +324,5 @@ func shortage(rule election.Rule, receivers []engine.Receiver, at time.Time) str
 	if count >= rule.Acks || rule.WaitsForNobody() {
 		return ""
 	}
-	return fmt.Sprintf("commits wait: %d of %d members that they need receive", count, rule.Acks)
+	return fmt.Sprintf("commits wait: %d of %d required members are receiving", count, rule.Acks)
 }
