@@ -60,6 +60,7 @@ var users = []test{
 	{"a broken agent", testBrokenAgent},
 	{"an agent comes, changes and goes", testInstrumentation},
 	{"an AppStack", testAppStack},
+	{"hostile input", testHostileInput},
 	{"an AppConfig", testAppConfig},
 	{"config, agent and image changed at once", testChangedAtOnce},
 	{"a foreign Deployment is adopted by consent", testForeignDeploymentIsAdoptedByConsent},
