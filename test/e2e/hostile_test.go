@@ -50,14 +50,14 @@ func testHostileInput(t *testing.T) {
 				`spec: {containers: [{name: web, image: %[2]s, envFrom: [{configMapRef: {name: flags}}]}]}}}`, name, demo))
 		createAnnotated(t, ns, "ConfigMap", "v1", name, map[string]string{key: annotations[key]}, "")
 	}
-	for _, refused := range []string{
-		webapp("refused", demo, "resources: {limits: {memory: "+bomb+"}}"),
-		webapp("refused", demo, "annotations: {config.mainstay.dev/observed: x}"),
-		"apiVersion: instrumentation.mainstay.dev/v1alpha1\nkind: Instrumentation\nmetadata: {name: refused}\n" +
-			"spec: {agent: {image: " + demo + ", resources: {limits: {memory: " + bomb + "}}}}\n",
+	for field, refused := range map[string]string{
+		"spec.resources.limits": webapp("refused", demo, "resources: {limits: {memory: "+bomb+"}}"),
+		"spec.annotations":      webapp("refused", demo, "annotations: {config.mainstay.dev/observed: x}"),
+		"spec.agent.resources.limits": strings.Replace(instrumentation(demo, "[{container: web}]"), "options: team=shop",
+			"resources: {limits: {memory: "+bomb+"}}", 1),
 	} {
-		said, err := tryApply(t, ns, refused)
-		g.Expect(err).To(gomega.HaveOccurred(), "it is accepted: %s%s", refused, said)
+		_, err := tryApply(t, ns, refused)
+		g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(field)))
 	}
 
 	all := pods(t, system)
