@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -215,7 +215,7 @@ func stackKinds() component.Kinds {
 // isComponent reports whether a text is accepted as the spec of a WebApp in a stack.
 func isComponent(text string) bool {
 	stack := &platformv1.AppStack{Spec: platformv1.AppStackSpec{Components: []platformv1.Component{
-		{Name: "a", Type: "webApp", Spec: apiruntime.RawExtension{Raw: []byte(text)}},
+		{Name: "a", Type: "webApp", Spec: runtime.RawExtension{Raw: []byte(text)}},
 	}}}
 	stack.Name = "shop"
 	appstack.Default(stack)
@@ -250,13 +250,13 @@ func TestHostileInput(t *testing.T) {
 				t.Errorf("%.100s is not read", one.accepted)
 			}
 			for what, text := range one.beyond {
-				var before, after runtime.MemStats
+				var before, after goruntime.MemStats
 				start := time.Now()
-				runtime.ReadMemStats(&before)
+				goruntime.ReadMemStats(&before)
 				if one.read(t, text) {
 					t.Errorf("%s: it is read: %.100s", what, text)
 				}
-				runtime.ReadMemStats(&after)
+				goruntime.ReadMemStats(&after)
 				spent := after.TotalAlloc - before.TotalAlloc
 				t.Logf("%s: %d bytes took %s and %d bytes", what, len(text), time.Since(start), spent)
 				if spent > uint64(maxCost*len(text)+constantCost) {

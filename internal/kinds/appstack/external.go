@@ -92,7 +92,7 @@ func checkMetadata(content map[string]any, spec *field.Path) field.ErrorList {
 		given, _, err := unstructured.NestedStringMap(metadata, key)
 		switch {
 		case err != nil:
-			problems = append(problems, field.Invalid(at.Child(key), field.OmitValueType{}, "must be texts by their keys"))
+			problems = append(problems, field.Invalid(at.Child(key), field.OmitValueType{}, "must be a map of strings"))
 		case key == "labels":
 			problems = append(problems, naming.CheckInstanceLabels(given, at.Child(key))...)
 		default:

@@ -113,7 +113,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 		reported.WaitsFor = step.WaitsFor
 		reported.Message = "is deleted after " + conditions.FirstFew(step.WaitsFor, ", ")
 		if slices.Contains(step.WaitsFor, step.Name) {
-			reported.Message = "is deleted once the component of its name, which has another type now, is ready"
+			reported.Message = "is deleted when the component of the same name, whose type has changed, is ready"
 		}
 	case deleted != nil:
 		reported.Since = deleted

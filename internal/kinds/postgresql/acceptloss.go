@@ -10,6 +10,6 @@ func (s *subject) withAcceptance(said string) string {
 	if !known || s.primary != nil || accepted == 0 || accepted == term {
 		return said
 	}
-	return fmt.Sprintf("%s; spec.failover.acceptLoss is %d, and the term is %d: it counts for that term alone, so nothing follows from it",
+	return fmt.Sprintf("%s; spec.failover.acceptLoss is %d, and the term is %d: it applies to that term only, so it has no effect",
 		said, accepted, term)
 }

@@ -110,5 +110,5 @@ func (s *subject) backup() []metav1.Condition {
 	return []metav1.Condition{conditions.False(databasev1.ConditionBackupHealthy, databasev1.ReasonBackupUnavailable, noBackups)}
 }
 
-const noBackups = "spec.backup.enabled is true, and this Mainstay makes no backups yet: nothing is backed up. " +
+const noBackups = "spec.backup.enabled is true, but this version of Mainstay makes no backups yet: nothing is backed up. " +
 	"Until then, make backups by other means, such as pg_dump"

@@ -66,10 +66,10 @@ const madeLately = 30 * time.Second
 // causes are what the next leader knows of the one before, in words.
 var causes = map[election.Cause]string{
 	election.HandedOver: "it was asked to shut down",
-	election.Released:   "it gave the Lease back",
-	election.Resigned:   "it told the others that it leads no more",
+	election.Released:   "it released the Lease",
+	election.Resigned:   "it resigned",
 	election.Gone:       "its program ended, and its port refused connections",
-	election.Silent:     "it was not heard for spec.failover.after",
+	election.Silent:     "it did not answer for spec.failover.after",
 	election.Forced:     "spec.failover.acceptLoss allowed it, although acknowledged writes may be lost",
 }
 
@@ -89,18 +89,18 @@ func (s *subject) cause(from string, noticed election.Cause) string {
 	case noticed == election.Forced:
 		return causes[noticed]
 	case isAsked && status.SwitchoverFor != nil:
-		return "spec.switchoverAt asked for it"
+		return "spec.switchoverAt requested it"
 	case isAsked:
 		return "spec.preferredPrimary names " + s.primary.Pod.Name
 	case ordinalOf(s.db.Name, from) >= int(s.db.Spec.Replicas):
-		return "spec.replicas is lower now"
+		return "spec.replicas was lowered"
 	case former == nil || former.Pod.DeletionTimestamp != nil,
 		s.observed.Now.Sub(former.Pod.CreationTimestamp.Time) < madeLately:
 		return "its pod was deleted or evicted"
 	case former.Report.Lost != "" && former.Report.LostTerm < s.primary.Report.Term:
 		return shortened(former.Report.Lost)
 	}
-	return cmp.Or(causes[noticed], "its instance could not say why")
+	return cmp.Or(causes[noticed], "the reason is unknown")
 }
 
 // shortened returns a text of which anybody may have written any length, as an event takes it.

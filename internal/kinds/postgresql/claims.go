@@ -31,7 +31,7 @@ func storageKinds(db *databasev1.PostgreSQL) []storageKind {
 	spec := &db.Spec
 	all := []storageKind{{dataVolume, "spec.storage", spec.Storage, spec.StorageClassName, VolumeName, "the volume of "}}
 	if wal := spec.WALStorage; wal != nil {
-		all = append(all, storageKind{walVolume, "spec.walStorage.size", wal.Size, wal.StorageClassName, WALVolumeName, "the volume of the log of "})
+		all = append(all, storageKind{walVolume, "spec.walStorage.size", wal.Size, wal.StorageClassName, WALVolumeName, "the WAL volume of "})
 	}
 	return all
 }

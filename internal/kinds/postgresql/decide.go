@@ -111,7 +111,7 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 	decided := Decision{Replicas: present, RequeueAfter: lookAgain}
 	record, known := observed.record(db)
 	if !known {
-		decided.Waits = "the Lease can't be read: whether the instances that are to go hold what the others lack is not known"
+		decided.Waits = "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"
 		return decided
 	}
 	goes := func(pod string) bool { return ordinalOf(db.Name, pod) >= int(db.Spec.Replicas) }
@@ -126,17 +126,17 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 		decided.Pods = append(podNames(db.Name, db.Spec.Replicas), holder)
 		staying := slices.DeleteFunc(slices.Clone(instances), func(i Instance) bool { return goes(i.Pod.Name) })
 		if decided.SwitchTo = successor(db, staying, *primary); decided.SwitchTo == "" {
-			decided.Waits = fmt.Sprintf("%s, which is to go, waits for a replica that stays and receives", holder)
+			decided.Waits = fmt.Sprintf("%s, which is to be removed, waits for a remaining replica that receives", holder)
 			return decided
 		}
 		decided.SwitchFrom, decided.SwitchOnly = record.Term, true
-		decided.Waits = fmt.Sprintf("%s, which is to go, hands over to another instance", holder)
+		decided.Waits = fmt.Sprintf("%s, which is to be removed, hands over to another instance", holder)
 		return decided
 	}
 	for _, rule := range record.Rules {
 		for _, member := range append(rule.Set, rule.Leader) {
 			if goes(member.Name) {
-				decided.Waits = fmt.Sprintf("commits may still rest on %s, which is to go", member.Name)
+				decided.Waits = fmt.Sprintf("commits may still depend on %s, which is to be removed", member.Name)
 				return decided
 			}
 		}

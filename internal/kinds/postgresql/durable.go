@@ -43,10 +43,10 @@ func (s *subject) durable() metav1.Condition {
 	}
 	switch {
 	case spec.Replicas == 1:
-		return is(databasev1.ReasonOneInstance, "there is one instance: what its volume loses is lost")
+		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
 	case spec.Durability == databasev1.DurabilityAsynchronous:
 		return is(databasev1.ReasonAsynchronous,
-			"of the replicas, %d receive what the primary writes; a commit waits for none: what they lack is lost in a failover", receiving)
+			"%d replicas receive what the primary writes, and commits wait for none of them: a failover loses what they lack", receiving)
 	}
 	record, known := s.observed.record(s.db)
 	if !known {

@@ -69,9 +69,9 @@ func TestSummary(t *testing.T) {
 			"the database is being created: there are no pods yet"},
 		"the first start": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Promoting"}), 1, contract.Report{State: "Cloning",
 			Percent: 40}), 2, contract.Report{}), Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Creating",
-			"db-0 (Promoting), db-1 (Cloning, 40 %), db-2 (no word yet)"},
+			"db-0 (Promoting), db-1 (Cloning, 40 %), db-2 (no report yet)"},
 		"the application has nothing yet": {fresh, says(running(fresh, 3), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4}),
-			Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Creating", "db-0 (Leading) has yet to make what the Secret db-app names"},
+			Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Creating", "db-0 (Leading) has not created the role and database of the Secret db-app yet"},
 		"it has": {fresh, says(running(fresh, 3), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true}),
 			Decision{Replicas: 3}, plan.Result{}, "True", "Available", "Running", "db-0 takes writes"},
 		"no primary": {db, aged(says(running(db, 3), 0, contract.Report{State: "Starting"})), Decision{Replicas: 3}, plan.Result{}, "False",
@@ -192,7 +192,7 @@ func TestDurable(t *testing.T) {
 		"nothing was written yet":        {newDatabase(replicas(3)), whole, election.Record{Initialise: "db-0"}, "False Creating"},
 		"a loss is accepted":             {newDatabase(replicas(3), accepts(4)), whole, quorum(one), "False LossAccepted spec.failover.acceptLoss is 4, which is the present term"},
 		"that of an earlier term":        {newDatabase(replicas(3), accepts(3)), whole, quorum(one), "True Quorum"},
-		"asynchronous":                   {newDatabase(replicas(3), asynchronous), whole, quorum(alone), "False Asynchronous of the replicas, 2 receive"},
+		"asynchronous":                   {newDatabase(replicas(3), asynchronous), whole, quorum(alone), "False Asynchronous 2 replicas receive"},
 		"one instance":                   {newDatabase(), whole, quorum(alone), "False OneInstance"},
 	} {
 		decided := Decision{Replicas: test.db.Spec.Replicas}

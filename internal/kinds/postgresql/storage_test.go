@@ -113,8 +113,8 @@ func TestStorageOfTheLog(t *testing.T) {
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageOf("1Gi")},
 	}}
 	for want, observed := range map[string]Observed{
-		"NearlyFull the volume of the log of db-0 is 90 % full: increase spec.walStorage.size": full,
-		"Resizing the volume of the log of db-0 has 1Gi, and will have 5Gi":                    grows,
+		"NearlyFull the WAL volume of db-0 is 90 % full: increase spec.walStorage.size": full,
+		"Resizing the WAL volume of db-0 has 1Gi, and will have 5Gi":                    grows,
 	} {
 		status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
 		if got := condition(status, "StorageHealthy"); got.Reason+" "+got.Message != want {

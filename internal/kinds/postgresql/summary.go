@@ -98,8 +98,8 @@ func creating(s *subject) string {
 	case s.wasReady() || s.primary != nil && s.primary.Report.Provided:
 		return ""
 	case s.primary != nil:
-		return fmt.Sprintf("the database is being created: %s has yet to make what the Secret %s names", describe(*s.primary),
-			ApplicationName(s.db.Name))
+		return fmt.Sprintf("the database is being created: %s has not created the role and database of the Secret %s yet",
+			describe(*s.primary), ApplicationName(s.db.Name))
 	}
 	return fmt.Sprintf("the database is being created: %s", s.states())
 }
@@ -122,7 +122,7 @@ func (s *subject) states() string {
 }
 
 func describe(instance Instance) string {
-	state, report := "no word yet", instance.Report
+	state, report := "no report yet", instance.Report
 	if report.State != "" {
 		state = report.State
 	}
@@ -251,7 +251,7 @@ func (s *subject) writable() metav1.Condition {
 	}
 	if !s.primary.IsReady() {
 		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonInstanceNotReady, s.withAcceptance(fmt.Sprintf(
-			"%s is the primary, and not ready, and no other instance leads: %s", s.primary.Pod.Name, s.states())))
+			"%s is the primary but not ready, and no other instance leads: %s", s.primary.Pod.Name, s.states())))
 	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.primary.Pod.Name+" takes writes")
 }

@@ -113,7 +113,7 @@ func waits(db *databasev1.PostgreSQL, primary *Instance) string {
 	case wanted.Equal(db.Status.SwitchoverAt):
 		return ""
 	case db.Spec.Replicas == 1:
-		return "spec.switchoverAt waits: there is one instance, which can hand over to nobody"
+		return "spec.switchoverAt waits: there is only one instance, and none to hand over to"
 	case primary == nil:
 		return "spec.switchoverAt waits: no instance takes writes"
 	}

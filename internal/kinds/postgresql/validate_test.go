@@ -85,7 +85,7 @@ func TestWarn(t *testing.T) {
 		"no write is acknowledged while one of them is away": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 2, databasev1.DurabilityRequired
 		},
-		"which can hand over to nobody": func(s *databasev1.PostgreSQLSpec) { s.SwitchoverAt = new(metav1.Now()) },
+		"and none to hand over to": func(s *databasev1.PostgreSQLSpec) { s.SwitchoverAt = new(metav1.Now()) },
 		"a failover loses the writes that no replica has received yet": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 3, databasev1.DurabilityAsynchronous
 		},
@@ -113,11 +113,11 @@ func TestWarnOfTheStartUpRace(t *testing.T) {
 		db   *databasev1.PostgreSQL
 		want string
 	}{
-		"before the fix":         {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica: 17.5 is free of that"},
+		"before the fix":         {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica, which 17.5 fixes"},
 		"with a suffix":          {of("15", "example.com/pg:15.12-bookworm", 2), "PostgreSQL 15.12 may"},
 		"with a v and a digest":  {of("13", "example.com/pg:v13.20@sha256:"+strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
 		"of the installation":    {of("16", "", 3), "PostgreSQL 16.8 may"},
-		"never fixed":            {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica: no release of it is free of that"},
+		"never fixed":            {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica, which no release fixes"},
 		"with the fix":           {of("17", "docker.io/library/postgres:17.5", 3), ""},
 		"no minor version":       {of("17", "docker.io/library/postgres:17", 3), ""},
 		"no version":             {of("17", "example.com/pg:2026-01", 3), ""},

@@ -54,12 +54,12 @@ func startRace(db *databasev1.PostgreSQL, image string) string {
 	if version == "" || db.Spec.Replicas < 2 || db.Spec.Durability == databasev1.DurabilityAsynchronous {
 		return ""
 	}
-	fixed := "no release of it is"
+	fixed := "no release fixes"
 	if from, exists := waitsFrom[db.Spec.Version]; exists {
-		fixed = fmt.Sprintf("%s.%d is", db.Spec.Version, from)
+		fixed = fmt.Sprintf("%s.%d fixes", db.Spec.Version, from)
 	}
-	return fmt.Sprintf("right after a start, PostgreSQL %s may acknowledge a commit without waiting for a replica: %s free of that. Mainstay lets "+
-		"no client connect before it has seen that commits wait", version, fixed)
+	return fmt.Sprintf("right after a start, PostgreSQL %s may acknowledge a commit without waiting for a replica, which %s. Mainstay lets no "+
+		"client connect before it has seen that commits wait", version, fixed)
 }
 
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of
@@ -75,11 +75,11 @@ func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
 			"use Preferred, or 3 instances")
 	}
 	if db.Spec.Replicas == 1 && db.Spec.SwitchoverAt != nil {
-		warnings = append(warnings, "spec.switchoverAt: there is one instance, which can hand over to nobody")
+		warnings = append(warnings, "spec.switchoverAt: there is only one instance, and none to hand over to")
 	}
 	if db.Spec.Replicas > 1 && db.Spec.Durability == databasev1.DurabilityAsynchronous {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
-			"although clients were told that they are committed")
+			"although they were acknowledged to clients")
 	}
 	if race := startRace(db, image(db, Observed{Catalogue: catalogue})); race != "" {
 		warnings = append(warnings, "spec.durability: "+race)
