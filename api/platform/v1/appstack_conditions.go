@@ -14,6 +14,8 @@ const (
 	// ConditionWaiting is True while a component waits for others. The message names the first few,
 	// and for a deletion the finalizers that are waited for. It is no problem by itself.
 	ConditionWaiting = "Waiting"
+	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything.
+	ConditionPaused = "Paused"
 )
 
 // Reasons of an AppStack, besides those of all kinds.
@@ -27,6 +29,8 @@ const (
 	ReasonComponentFailed = "ComponentFailed"
 	// ReasonPausedByUser: spec.paused withholds a change.
 	ReasonPausedByUser = "PausedByUser"
+	// ReasonActive (Paused): the stack is not paused.
+	ReasonActive = "Active"
 	// ReasonWaitingForComponents (Waiting): a component waits for others.
 	ReasonWaitingForComponents = "WaitingForComponents"
 	// ReasonNothingWaits (Waiting): no component waits.

@@ -240,7 +240,7 @@ type AppStackStatus struct {
 	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded and Waiting, and Stalled while it is True.
+	// Conditions are Ready, Progressing, Degraded, Waiting and Paused, and Stalled while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

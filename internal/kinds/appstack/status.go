@@ -26,7 +26,7 @@ func Status(stack *platformv1.AppStack, observed Observed, decided Decision, res
 		ObservedGeneration: stack.Generation,
 		ComponentSummary:   fmt.Sprintf("%d/%d", about.ready, len(stack.Spec.Components)),
 		Components:         about.reported(),
-		Conditions:         append(one.Conditions(about.progressing(one)), about.waiting()),
+		Conditions:         append(one.Conditions(about.progressing(one)), about.waiting(), about.paused()),
 	}
 	if first := about.first(platformv1.ComponentWaiting); first != nil && len(first.WaitsFor) > 0 {
 		status.Waiting = fmt.Sprintf("%s: %s", first.Name, conditions.FirstFew(first.WaitsFor, ", "))
@@ -290,6 +290,14 @@ func (s *subject) waiting() metav1.Condition {
 	message := strings.Join(slices.DeleteFunc([]string{conditions.FirstFew(s.holders, "; "), conditions.FirstFew(texts, "; ")},
 		func(text string) bool { return text == "" }), "; ")
 	return conditions.True(platformv1.ConditionWaiting, platformv1.ReasonWaitingForComponents, message)
+}
+
+// paused returns the condition Paused.
+func (s *subject) paused() metav1.Condition {
+	if s.isPaused() {
+		return conditions.True(platformv1.ConditionPaused, platformv1.ReasonPausedByUser, "spec.paused is true: nothing is created, changed or deleted")
+	}
+	return conditions.False(platformv1.ConditionPaused, platformv1.ReasonActive, "Mainstay keeps the components as the spec says")
 }
 
 // progressing returns the condition Progressing.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -51,7 +52,8 @@ func TestPaused(t *testing.T) {
 	w = world{newStack(web("db", "x"), web("x", "y"), web("y")), plan.Children{}}
 	w.stack.Spec.Paused = true
 	w.make(t, web("y"), "Starting")
-	if status = Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{}); status.Phase != platformv1.PhasePaused {
+	if status = Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{}); status.Phase != platformv1.PhasePaused ||
+		!meta.IsStatusConditionTrue(status.Conditions, "Paused") {
 		t.Errorf("only what waits is withheld: got phase %s", status.Phase)
 	}
 }

@@ -1,0 +1,85 @@
+package docs
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	"github.com/mainstay-platform/mainstay/charts"
+)
+
+// kindDefinitions returns the definitions of our kinds, without those of records.
+func kindDefinitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	documents, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []apiextensionsv1.CustomResourceDefinition
+	for _, document := range documents {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(document, &definition); err != nil {
+			t.Fatal(err)
+		}
+		if definition.Spec.Group != recordsv1alpha1.GroupVersion.Group {
+			all = append(all, definition)
+		}
+	}
+	return all
+}
+
+// section returns a part of a page: from a heading to the next one of its level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", page, heading)
+	}
+	part, _, _ := strings.Cut(after, "\n## ")
+	return part
+}
+
+// hasField reports whether the stored version of a kind has a field of the spec.
+func hasField(definition *apiextensionsv1.CustomResourceDefinition, name string) bool {
+	return slices.ContainsFunc(definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		_, has := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties[name]
+		return version.Storage && has
+	})
+}
+
+// TestKindsOnPages: a new kind is added to the sentences that are about all of them: what pruning
+// does, what to send with a question, what can be paused, and which health Argo CD is to see.
+func TestKindsOnPages(t *testing.T) {
+	pruned := section(t, "gitops.md", "What pruning does")
+	asked := section(t, "operating.md", "Before you ask for help")
+	paused := regexp.MustCompile("(?m)^\\| one .*`spec.paused: true`").FindString(section(t, "operating.md", "To stop it from acting"))
+	health, err := os.ReadFile("gitops/argocd-cm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, definition := range kindDefinitions(t) {
+		kind := definition.Spec.Names.Kind
+		if !regexp.MustCompile(`(?m)^\| ([A-Za-z]+, )*` + kind + `(, [A-Za-z]+)* \|`).MatchString(pruned) {
+			t.Errorf("gitops.md does not say what happens when a %s is pruned", kind)
+		}
+		if !regexp.MustCompile(`[ ,]` + definition.Spec.Names.Plural + `[ ,]`).MatchString(asked) {
+			t.Errorf("operating.md does not ask for %s", definition.Spec.Names.Plural)
+		}
+		if !strings.Contains(string(health), "health."+definition.Spec.Group+"_"+kind+":") {
+			t.Errorf("gitops/argocd-cm.yaml has no health of %s", kind)
+		}
+		if isNamed := strings.Contains(paused, kind); isNamed != hasField(&definition, "paused") {
+			t.Errorf("operating.md says that a %s can be paused: %t", kind, isNamed)
+		}
+	}
+}
