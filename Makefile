@@ -277,8 +277,12 @@ test-database-versions: ## start a PostgreSQL of each version on a real cluster,
 	go run ./hack/testrun testbed databases-versions testbed-down
 
 .PHONY: faults-databases
-faults-databases: ## let each of these things happen 20 times, and print for how long no write was acknowledged: p50, p95, max
+faults-databases: ## let each of these things happen 20 times (ROUNDS=), and print for how long no write was acknowledged: p50, p95, max
 	go run ./hack/testrun testbed faults-databases testbed-down
+
+.PHONY: test-databases-alone
+test-databases-alone: ## let what needs no manager happen to a PostgreSQL while none runs
+	go run ./hack/testrun testbed databases-alone testbed-down
 
 .PHONY: test-outage
 test-outage: ## take the API server away for five minutes; not part of `make test`, which does so for 40 seconds

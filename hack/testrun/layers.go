@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -85,7 +87,10 @@ var layers = []layer{
 		runs:    commands(databaseFaults("-skip", "TestVersions")...)},
 	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17"),
-		runs:    commands(databaseFaults("-skip", "TestVersions", "-args", "-rounds=20", "-away=60s")...)},
+		runs:    manyDatabaseFaults},
+	// On request: each fault that needs no manager, while none runs.
+	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute, prepare: databases("postgresql-14", "postgresql-17"),
+		runs: commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
 	// On request: a database of each version on the cluster.
 	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 15 * time.Minute,
 		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18"),
@@ -211,6 +216,13 @@ func endToEnd(options ...string) []goTest {
 func databaseFaults(options ...string) []goTest {
 	arguments := []string{"-tags", "e2e", "-timeout", "4h", "./test/databases/"}
 	return []goTest{{directory: ".", inCluster: true, arguments: append(arguments, options...)}}
+}
+
+// manyDatabaseFaults returns the faults of databases again and again: ROUNDS times each, 20 without
+// it, with the control plane away for AWAY, 60 s without it. Their figures are added to a file.
+func manyDatabaseFaults(context.Context) ([]goTest, error) {
+	rounds, away := cmp.Or(os.Getenv("ROUNDS"), "20"), cmp.Or(os.Getenv("AWAY"), "60s")
+	return databaseFaults("-run", "TestFaults", "-args", "-rounds="+rounds, "-away="+away, "-rows="+absolute("bin/faults-databases.tsv")), nil
 }
 
 // testbedTest returns a test of the testbed tool. It starts the cluster itself, so it runs outside

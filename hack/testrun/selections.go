@@ -329,8 +329,8 @@ func nightly(context.Context) ([]layer, error) {
 // their election, faults again and again, and every PostgreSQL.
 func nightlyDatabases(context.Context) ([]layer, error) {
 	var chosen []layer
-	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "testbed", "databases", "databases-versions",
-		"faults-databases", "testbed-down"} {
+	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "testbed", "databases", "databases-alone",
+		"databases-versions", "faults-databases", "testbed-down"} {
 		chosen = append(chosen, named(name))
 	}
 	return withNewSeeds(chosen), nil

@@ -3,7 +3,9 @@
 package databases
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -67,8 +69,9 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	}
 	mended := time.Now()
 	eventually(t, f.name+": whole again", d.isWhole)
-	t.Logf("%s: no write for %s (limit %s); whole %s after it was mended", f.name, gap, f.limit,
-		time.Since(mended).Round(100*time.Millisecond))
+	whole := time.Since(mended)
+	t.Logf("%s: no write for %s (limit %s); whole %s after it was mended", f.name, gap, f.limit, whole.Round(100*time.Millisecond))
+	d.must(addRow(f.name, gap, whole))
 	if gap > max(3*f.limit, f.limit+busy) {
 		t.Errorf("%s: no write for %s: more than three times %s, and %s more", f.name, gap, f.limit, busy)
 	}
@@ -80,6 +83,19 @@ func happen(d *database, w *writer, f fault) time.Duration {
 		t.Errorf("%s: %s", f.name, wrong)
 	}
 	return gap
+}
+
+// addRow adds a row to the file of rows, if there is one.
+func addRow(name string, gap, whole time.Duration) error {
+	if *rows == "" {
+		return nil
+	}
+	file, err := os.OpenFile(*rows, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // figures, for everybody
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(file, "%s\t%d\t%d\n", name, gap.Milliseconds(), whole.Milliseconds())
+	return errors.Join(err, file.Close())
 }
 
 // begin looks at a database before something happens to it.

@@ -28,6 +28,8 @@ var (
 	only   = flag.String("only", "", "a regular expression for the names of the faults that happen")
 	away   = flag.Duration("away", 20*time.Second, "for how long the control plane is away")
 	image  = flag.String("version", "17", "the major version of PostgreSQL")
+	rows   = flag.String("rows", "", "a file to which a row is added for each fault: its name, how long no write was acknowledged, and "+
+		"after how long the database was whole again, in milliseconds, separated by tabs")
 	brief  = flag.Bool("brief", false, "let one fault of each sort happen")
 	alone  = flag.Bool("alone", false, "let the faults happen while no manager runs")
 )
