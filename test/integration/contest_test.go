@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
 // TestContestedChildren checks that a controller that changes a child after each of our writes does
@@ -47,4 +49,52 @@ func TestContestedChildren(t *testing.T) {
 	// Ten at once, and one or two after pauses of 1 and 2 s, until the event is seen.
 	g.Expect(len(manager.Requests.Since(before, space+"/deployments/shop"))).To(gomega.BeNumerically("<", 30))
 	manager.Settle(t)
+}
+
+// TestContestedPatches checks the same of what we write on objects of other owners: a controller
+// that replaces our annotation on a workload each time is not followed for ever.
+func TestContestedPatches(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	space := namespace(t)
+	manager := startManager(t, space)
+	setData(t, space, "flags", "a", "1")
+	web := user(space, "web", "flags", auto())
+	create(t, web)
+	g.Eventually(observedOn(web)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+	before := manager.Settle(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			live := &appsv1.Deployment{}
+			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(web), live)
+			if err != nil || live.Annotations[configv1.AnnotationObserved] == "mine" {
+				continue
+			}
+			live.Annotations[configv1.AnnotationObserved] = "mine"
+			err = cluster.Client.Update(ctx, live, client.FieldOwner("fighter"))
+			if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	g.Eventually(notesOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(
+		configv1.AnnotationObserved + " is put back at most once a minute: it is changed again and again by fighter"))
+	stop()
+	<-done
+	g.Expect(len(manager.Requests.Since(before, space+"/deployments/web"))).To(gomega.BeNumerically("<", 30))
+	manager.Settle(t)
+}
+
+// observedOn returns our annotation on a workload.
+func observedOn(web *appsv1.Deployment) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		var live appsv1.Deployment
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(web), &live)
+		return live.Annotations[configv1.AnnotationObserved], err
+	}
 }

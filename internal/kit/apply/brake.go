@@ -25,15 +25,16 @@ const (
 	maxContested = 10_000
 )
 
-// brake slows the writes of children that someone else changes again and again. Its memory is lost
-// with the process, which only costs freeReverts further writes.
+// brake slows the writes of children, and the patches of objects of other owners, that someone else
+// undoes again and again. Its memory is lost with the process, which only costs freeReverts further
+// writes. What is written is known by a comparable key: of a child, its reference.
 type brake struct {
 	clock clock.PassiveClock
 	mutex sync.Mutex
 	known *lru.Cache
 }
 
-// contest is what is known about one child.
+// contest is what is known about the writes under one key.
 type contest struct {
 	// hash is that of the values that were written, and reverts how often they were written again.
 	hash    string
@@ -46,10 +47,10 @@ func newBrake(clock clock.PassiveClock) *brake {
 }
 
 // pause returns how long a child must not be given the values with this hash again; 0 if it may be.
-func (b *brake) pause(ref plan.Ref, hash string) time.Duration {
+func (b *brake) pause(key any, hash string) time.Duration {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	seen := b.seen(ref, hash)
+	seen := b.seen(key, hash)
 	if seen.reverts < freeReverts {
 		return 0
 	}
@@ -59,24 +60,24 @@ func (b *brake) pause(ref plan.Ref, hash string) time.Duration {
 
 // written records that a child is given the values with this hash, and reports whether that was
 // slowed.
-func (b *brake) written(ref plan.Ref, hash string) (slowed bool) {
+func (b *brake) written(key any, hash string) (slowed bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	seen := b.seen(ref, hash)
-	b.known.Add(ref, contest{hash, seen.reverts + 1, b.clock.Now()})
+	seen := b.seen(key, hash)
+	b.known.Add(key, contest{hash, seen.reverts + 1, b.clock.Now()})
 	return seen.reverts >= freeReverts
 }
 
 // isContested reports whether a further write of these values is slowed.
-func (b *brake) isContested(ref plan.Ref, hash string) bool {
+func (b *brake) isContested(key any, hash string) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.seen(ref, hash).reverts >= freeReverts
+	return b.seen(key, hash).reverts >= freeReverts
 }
 
 // seen returns what is known about the writes of these values; nothing after a while without any.
-func (b *brake) seen(ref plan.Ref, hash string) contest {
-	found, known := b.known.Get(ref)
+func (b *brake) seen(key any, hash string) contest {
+	found, known := b.known.Get(key)
 	if seen, _ := found.(contest); known && seen.hash == hash && b.clock.Since(seen.last) <= forgetAfter {
 		return seen
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
 
 const (
@@ -32,6 +33,10 @@ const (
 // Patch applies patches side by side. Then it waits until the cache shows them: the next reconcile
 // must not start from the state before. A failed patch does not prevent the others.
 //
+// A patch whose content was written to its object again and again, because someone else undoes it,
+// is left out for a while: SlowedFor says for how long, and Contested names the object, and the
+// other field manager, at each later write.
+//
 // The result says, by object, which were written, refused, or failed otherwise. failures are the
 // errors of the latter, in the order of the patches. An object that was written, but that the cache
 // does not show in time, is among both. written is called for each written object, in the order of
@@ -40,10 +45,16 @@ const (
 func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patch,
 	written func(index int, object *metav1.PartialObjectMetadata, shown plan.Object)) (result plan.Result, failures []error) {
 	objects, errs := make([]*metav1.PartialObjectMetadata, len(patches)), make([]error, len(patches))
+	others := make([]string, len(patches))
 	var group errgroup.Group
 	group.SetLimit(maxPatches)
 	for i := range patches {
+		if pause := a.slowedPatch(&patches[i]); pause > 0 {
+			result.SlowedFor = requeue.Sooner(result.SlowedFor, pause)
+			continue
+		}
 		group.Go(func() error {
+			others[i] = a.opponent(ctx, manager, &patches[i])
 			objects[i], errs[i] = a.patch(ctx, manager, &patches[i])
 			return nil
 		})
@@ -63,6 +74,9 @@ func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patc
 		ref, err := patches[i].Ref, errs[i]
 		if objects[i] != nil {
 			result.Patched = append(result.Patched, ref)
+			if a.patched(&patches[i]) {
+				result.Contested = append(result.Contested, plan.Contest{Ref: ref, By: others[i]})
+			}
 		}
 		switch errclass.Of(err) {
 		case errclass.None, errclass.Gone:
@@ -90,6 +104,8 @@ func (r *run) patchAll(ctx context.Context, patches []plan.Patch) error {
 		}
 	})
 	r.result.Patched, r.result.Refused = done.Patched, done.Refused
+	r.result.Contested = append(r.result.Contested, done.Contested...)
+	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, done.SlowedFor)
 	err := errors.Join(failures...)
 	if err == nil || errclass.IsShutdown(err) || len(done.Patched) == 0 && slices.ContainsFunc(failures, isNoAnswer) {
 		return err

@@ -53,8 +53,8 @@ var denials = counter(Metric{
 
 var contests = counter(Metric{
 	Name:   "mainstay_contested_writes_total",
-	Help:   "Children that were put back after a pause, because someone else changes them again and again.",
-	Normal: "None. The event Contested names the child and the field manager that changes it: change the spec, or stop the other writer.",
+	Help:   "Children, and annotations on workloads (kind Workload), that were put back after a pause, because someone else changes them again and again.",
+	Normal: "None. The event Contested names the object and the field manager that changes it: change the spec, or stop the other writer.",
 	Labels: []Label{kindLabel, namespaceLabel},
 })
 

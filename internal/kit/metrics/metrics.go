@@ -127,7 +127,8 @@ func Denied(kind, namespace, by string) {
 	})
 }
 
-// Contested records that a child of an object was put back after a pause.
+// Contested records that a child of an object, or a patch of an object of another owner, was put
+// back after a pause.
 func Contested(kind, namespace string) {
 	namespaces.with(namespace, func(label string) { contests.WithLabelValues(kind, label).Inc() })
 }

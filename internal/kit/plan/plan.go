@@ -286,19 +286,20 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
-	// Contested are children that someone else has changed again and again, and that were put back
-	// after a pause.
+	// Contested are children, and patched objects of other owners, that someone else has changed again
+	// and again, and that were put back after a pause.
 	Contested []Contest
 	// Reverts are the changes of children by someone else that were undone, each told once.
 	Reverts []Revert
-	// SlowedFor is after how long a child may be written that was not put back, because someone else
-	// changes it again and again; 0 if there is none.
+	// SlowedFor is after how long a child or a patch may be written that was not put back, because
+	// someone else undoes it again and again; 0 if there is none.
 	SlowedFor time.Duration
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
 }
 
-// Contest is a child that someone else changes again and again.
+// Contest is a child, or a patched object of another owner, that someone else changes again and
+// again.
 type Contest struct {
 	Ref Ref
 	// By is the field manager that changed it last; empty if that is not recorded.

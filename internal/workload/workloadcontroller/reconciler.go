@@ -8,6 +8,7 @@
 package workloadcontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
@@ -143,15 +145,17 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 		plan = workload.Decide(snapshot, r.clock.Now())
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
-	refused, err := r.applyPlan(ctx, namespace, snapshot, plan)
+	written, err := r.applyPlan(ctx, namespace, snapshot, plan)
 	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
-	return result{writes: len(plan.Patches), refused: refused, due: due, err: errors.Join(append(unknown, err)...)}
+	due = requeue.Sooner(due, written.SlowedFor)
+	return result{writes: len(plan.Patches), refused: len(written.Refused) > 0, due: due, err: errors.Join(append(unknown, err)...)}
 }
 
 // applyPlan makes the writes of a plan. A failed write does not stop the others. A refusal is
-// reported as an event and retried slowly; other errors are returned.
+// reported as an event and retried slowly; other errors are returned. So is a workload on which
+// someone else undoes our annotation again and again.
 func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot,
-	restarts workload.RestartPlan) (refused bool, err error) {
+	restarts workload.RestartPlan) (plan.Result, error) {
 	patches := make([]plan.Patch, len(restarts.Patches))
 	for i, patch := range restarts.Patches {
 		patches[i] = patchOf(namespace, &snapshot.Targets[patch.Target], patch)
@@ -167,8 +171,16 @@ func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot w
 			r.recorder.Eventf(observe.ObjectOf(&snapshot.Targets[patch.Target], namespace), nil, corev1.EventTypeWarning, reasonRefused, "Restart",
 				"%s", why)
 		}
+		for _, contest := range result.Contested {
+			if contest.Ref == patches[i].Ref {
+				metrics.Contested(metrics.KindWorkload, namespace)
+				r.recorder.Eventf(observe.ObjectOf(&snapshot.Targets[patch.Target], namespace), nil, corev1.EventTypeWarning, api.ReasonContested,
+					"Reconcile", "%s is put back at most once a minute: it is changed again and again by %s", configv1.AnnotationObserved,
+					cmp.Or(contest.By, "an unknown field manager"))
+			}
+		}
 	}
-	return len(result.Refused) > 0, errors.Join(failures...)
+	return result, errors.Join(failures...)
 }
 
 // recordRestart reports in an event, a log line and metrics that a workload restarts, and why.

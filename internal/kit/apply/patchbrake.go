@@ -1,0 +1,89 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// patchKey is what the brake knows the patches of an object by. Patches of several contents, such
+// as those of two Instrumentations, are slowed apart.
+type patchKey struct {
+	ref  plan.Ref
+	uid  string
+	hash string
+}
+
+// moment is a time in a patch. Our annotations say when they were written, and are otherwise the
+// same each time that they are put back.
+var moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})`)
+
+// keyOf returns the key of a patch, by its content without times and without the version that the
+// object must have.
+func keyOf(patch plan.Patch) (patchKey, error) {
+	patch.Version = ""
+	_, body, err := patch.Body()
+	if err != nil {
+		return patchKey{}, err
+	}
+	sum := sha256.Sum256(moment.ReplaceAll(body, nil))
+	return patchKey{patch.Ref, string(patch.UID), hex.EncodeToString(sum[:16])}, nil
+}
+
+// slowedPatch returns how long a patch must wait, because someone else undoes it again and again; 0
+// if it may be written now. What can't be composed is left to the writing, which reports it.
+func (a *Applier) slowedPatch(patch *plan.Patch) time.Duration {
+	key, err := keyOf(*patch)
+	if err != nil {
+		return 0
+	}
+	return a.brake.pause(key, key.hash)
+}
+
+// patched records that a patch was written, and reports whether that was slowed.
+func (a *Applier) patched(patch *plan.Patch) bool {
+	key, err := keyOf(*patch)
+	return err == nil && a.brake.written(key, key.hash)
+}
+
+// opponent returns the field manager, other than this controller's, that wrote an object last,
+// before a patch that was slowed takes its fields over; empty if none did lately, or for any other
+// patch. It lists the object's metadata, because the right to get it may be missing. A failure is
+// ignored: the write matters more than the name. Nothing is recorded of a client that only removes
+// fields.
+func (a *Applier) opponent(ctx context.Context, manager string, patch *plan.Patch) string {
+	key, err := keyOf(*patch)
+	if err != nil || !a.brake.isContested(key, key.hash) {
+		return ""
+	}
+	var found metav1.PartialObjectMetadataList
+	found.SetGroupVersionKind(schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind+"List"))
+	err = a.Children.Live.List(ctx, &found, client.InNamespace(patch.Ref.Namespace),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, patch.Ref.Name)})
+	if err != nil || len(found.Items) != 1 {
+		return ""
+	}
+	return a.lastOther(manager, &found.Items[0])
+}
+
+// lastOther returns the field manager, other than this controller's, that wrote an object itself
+// last; empty if none did lately.
+func (a *Applier) lastOther(manager string, live *metav1.PartialObjectMetadata) string {
+	for _, entry := range writersOf(live, manager).entries {
+		isObject := entry.Subresource == "" && entry.Manager != naming.ManagerHandover
+		if isObject && a.brake.clock.Since(timeOf(entry)) <= forgetAfter {
+			return entry.Manager
+		}
+	}
+	return ""
+}
