@@ -21,6 +21,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
@@ -179,6 +180,7 @@ func entries(t *testing.T) map[string]entry {
 			beyond: map[string]string{
 				"objects": `{"image":"reg.io/a:1","sidecars":` + objects(100_000) + `}`, "bytes": `{"image":"` + strings.Repeat("x", 1<<20) + `"}`,
 				"a quantity": `{"image":"reg.io/a:1","resources":{"limits":{"cpu":` + quantityBomb + `}}}`,
+				"many names": `{"image":"reg.io/a:1","imagePullSecrets":[{"name":"` + strings.Repeat(`x"},{"name":"`, 60_000) + `"}]}`,
 			},
 			read: func(_ *testing.T, text string) bool { return isComponent(text) },
 		},
@@ -219,7 +221,16 @@ func isComponent(text string) bool {
 	}}}
 	stack.Name = "shop"
 	appstack.Default(stack)
-	return len(appstack.Validate(stack, stackKinds())) == 0
+	if len(appstack.Validate(stack, stackKinds())) > 0 {
+		return false
+	}
+	app, _ := stackKinds().Get("webApp")
+	object, err := appstack.Object(stack, &stack.Spec.Components[0], app, appstack.Additions{IsExposed: true})
+	if err != nil {
+		return false
+	}
+	problems, err := crds.CheckSpec(app.Kind, appstack.SpecOf(object))
+	return err == nil && len(problems) == 0
 }
 
 // isOrdered reports whether an object that left the spec of a stack, and depends on the component a

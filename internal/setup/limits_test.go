@@ -109,6 +109,8 @@ func limits() map[string]map[string]pair {
 		"review of a conversion": {"items": {conversions(false), conversions(true)}},
 		"`components[].spec` of an AppStack": and(quantities(image+`"resources":{"limits":{"cpu":`, `}}}`), map[string]pair{
 			"bytes": stretched(1<<20-len(`{"spec":}`), image+`"args":["`, `"]}`),
+			"digits": {image + `"resources":{"limits":{"cpu":"` + strings.Repeat("0", 39) + `1"}}}`,
+				image + `"resources":{"limits":{"cpu":"` + strings.Repeat("0", 40) + `1"}}}`}, // by the schema
 		}),
 		"annotation `platform.mainstay.dev/depends-on`": {"bytes": stretched(6100, "a,", "")},
 		"templates of an AppConfig": {

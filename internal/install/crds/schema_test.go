@@ -2,6 +2,7 @@ package crds
 
 import (
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,27 @@ func TestCheckSpec(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s\n%s", text, diff)
+		}
+	}
+}
+
+// TestCheckSpecIsBounded: what a check takes grows with the length of a spec, not with how many
+// values that has.
+func TestCheckSpecIsBounded(t *testing.T) {
+	app := schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "WebApp"}
+	for _, count := range []int{10, 2900, 200_000} {
+		arguments := slices.Repeat([]any{"x"}, count)
+		content := map[string]any{"image": "a", "imagePullPolicy": "x", "args": arguments}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		problems, err := CheckSpec(app, content)
+		runtime.ReadMemStats(&after)
+		if isChecked := len(problems) > 0; err != nil || isChecked != (count < freeValues) {
+			t.Errorf("%d values: %v, %v", count, problems, err)
+		}
+		const constant = 8 << 20
+		if spent := after.TotalAlloc - before.TotalAlloc; spent > uint64(50*4*count+constant) {
+			t.Errorf("%d values took %d bytes", count, spent)
 		}
 	}
 }

@@ -115,11 +115,14 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 			return found, err
 		}
 		more, err := checkSchema(kind.Kind, object, before)
-		found.Problems = withOthers(found.Problems, more)
+		found.Problems = withOthers(found.Problems, more[:min(len(more), maxProblems)])
 		return found, err
 	}
 	return admission.Review{}, nil
 }
+
+// maxProblems is how many problems of a schema are told of one component, which may have thousands.
+const maxProblems = 10
 
 // checkSchema returns what the schema of a component's kind refuses in its spec, and did not refuse
 // before: an old defect, for example of an object that was stored before the schema had a limit,
@@ -133,9 +136,11 @@ func checkSchema(kind component.Kind, object, before component.Object) (field.Er
 		return problems, err
 	}
 	former, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(before))
-	return slices.DeleteFunc(problems, func(one *field.Error) bool {
-		return slices.ContainsFunc(former, func(other *field.Error) bool { return one.Error() == other.Error() })
-	}), err
+	known := map[string]bool{}
+	for _, one := range former {
+		known[one.Error()] = true
+	}
+	return slices.DeleteFunc(problems, func(one *field.Error) bool { return known[one.Error()] }), err
 }
 
 // withOthers returns problems and those of the others that are about other fields.
