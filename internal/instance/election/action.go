@@ -5,7 +5,8 @@ import "time"
 // Action is what an instance does next: one of the types in this file.
 type Action interface{ action() }
 
-// Wait does nothing until Until, or until something is heard. For says what is waited for.
+// Wait does nothing until Until, or until a message or result arrives. For says what the instance
+// waits for.
 type Wait struct {
 	Until time.Duration
 	For   string
@@ -20,7 +21,7 @@ type Kill struct{ Why string }
 // Start starts the server as a standby without a source.
 type Start struct{}
 
-// Resume starts the server as the leader that it was, in the same term and timeline.
+// Resume restarts the server as the leader, in the same term and timeline.
 type Resume struct{ Rule Rule }
 
 // Follow lets the server receive from the leader of the term.
@@ -29,11 +30,11 @@ type Follow struct {
 	Term   uint64
 }
 
-// Unfollow takes every source away and sees that no receiver and no fetching command is left.
+// Unfollow removes every source, and makes sure that no receiver and no restore_command is left.
 type Unfollow struct{}
 
-// Replace makes the data anew from the leader, by rewinding or cloning, as a new member. The old
-// data stay aside until the new are healthy.
+// Replace rebuilds the data from the leader, by rewinding or cloning, as a new member. The old data
+// are kept until the new ones are healthy.
 type Replace struct {
 	Leader Member
 	Term   uint64
@@ -42,35 +43,35 @@ type Replace struct {
 // Initialise makes the data of a new database.
 type Initialise struct{}
 
-// SetRule tells the server what its commits wait for.
+// SetRule sets what the server's commits wait for.
 type SetRule struct{ Rule Rule }
 
-// Promote lets the server lead, on that timeline and no other.
+// Promote promotes the server, to that timeline and no other.
 type Promote struct {
 	Term     uint64
 	Timeline uint32
 }
 
-// StopCleanly lets the server write a checkpoint, accept no more writes, send all that it has, and
-// stop. Successor is for whom; the zero value is nobody.
+// StopCleanly shuts the server down: it accepts no more writes, writes a checkpoint, and sends all
+// that it has. Successor is the member that leads next; the zero value is none.
 type StopCleanly struct{ Successor Member }
 
 // ReadRecord reads the Lease from the API server, not from a cache.
 type ReadRecord struct{}
 
 // WriteRecord updates the Lease that has the version, or creates it if that is "". Anything but
-// success, a 409 too, means only that it is not known what the Lease says.
+// success, including a 409, means that the content of the Lease is unknown.
 type WriteRecord struct {
 	Record  Record
 	Version string
-	// Forced is true for a claim that only AcceptLoss allows, Vacant for one of a record by which
-	// nobody leads.
+	// Forced is true for a claim that only AcceptLoss allows, Vacant for a claim of a record
+	// without a leader.
 	Forced, Vacant bool
-	// Cause is why the leader before a claim leads no more, and Heard when it was last heard; 0 if it
-	// never was.
+	// Cause is why the previous leader no longer leads, and Heard when its last ping arrived; 0 if
+	// none did.
 	Cause Cause
 	Heard time.Duration
-	// Why says what the write is for.
+	// Why is the purpose of the write.
 	Why string
 }
 
@@ -92,7 +93,7 @@ type Reply struct {
 // Publish puts our address into the EndpointSlice, unless that says a higher term.
 type Publish struct{ Term uint64 }
 
-// Exit ends the program: all that SIGTERM asked for is done.
+// Exit ends the program: everything that SIGTERM requested is done.
 type Exit struct{}
 
 func (Wait) action()            {}

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAddresses: a leader tells everybody where everybody is, so that no failover has to ask DNS.
+// TestAddresses checks that a leader sends the addresses of all members to all members, so that no
+// failover needs DNS.
 func TestAddresses(t *testing.T) {
 	l, f := leading(), following()
 	l.Address, f.Address = "10.0.0.1", "10.0.0.2"

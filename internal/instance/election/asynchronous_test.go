@@ -11,9 +11,9 @@ func TestDurabilityChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		is, becomes Durability
 	}{
-		"nobody is waited for any more": {Required, Asynchronous},
-		"members are waited for again":  {Asynchronous, Required},
-		"as long as they are there":     {Asynchronous, Preferred},
+		"commits wait for no other member any more": {Required, Asynchronous},
+		"members are waited for again":              {Asynchronous, Required},
+		"as long as they are there":                 {Asynchronous, Preferred},
 	} {
 		o := leading()
 		rule := Rule{Leader: a, Set: []Member{b, c}, Acks: 1, Async: test.is == Asynchronous}
@@ -28,7 +28,8 @@ func TestDurabilityChanges(t *testing.T) {
 	}
 }
 
-// TestStandsAsynchronously: who stands brings a rule of the durability that it knows.
+// TestStandsAsynchronously checks that a candidate claims with a rule of the durability that it
+// knows.
 func TestStandsAsynchronously(t *testing.T) {
 	for durability, want := range map[Durability]bool{Asynchronous: true, Preferred: false} {
 		o := following()

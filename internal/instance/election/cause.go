@@ -2,26 +2,27 @@ package election
 
 import "time"
 
-// Cause is why the leader before a term leads no more, as far as the next one knows.
+// Cause is why the previous leader no longer leads, as far as the next one knows.
 type Cause string
 
-// The causes. The empty one is that nothing is known: the candidate has just been started, say.
+// The causes. The empty one means that the cause is unknown, for example because the candidate has
+// just started.
 const (
 	// HandedOver: it stopped cleanly for its successor.
 	HandedOver Cause = "HandedOver"
-	// Released: it wrote that it leads no more.
+	// Released: it released the record.
 	Released Cause = "Released"
-	// Resigned: it told the others so, because it could not write it.
+	// Resigned: it resigned in its pings, because it could not write the record.
 	Resigned Cause = "Resigned"
-	// Gone: its program has ended: the stream of pings was cut, and its port refuses connections.
+	// Gone: its program has ended. The stream of pings was cut, and its port refuses connections.
 	Gone Cause = "Gone"
-	// Silent: it was not heard for Config.After.
+	// Silent: no ping of it arrived for Config.After.
 	Silent Cause = "Silent"
 	// Forced: it does not matter, because a user accepts that acknowledged writes may be lost.
 	Forced Cause = "Forced"
 )
 
-// lastLeader returns the peer that was last heard to lead; nil if none was.
+// lastLeader returns the peer whose ping as leader arrived last; nil if there was none.
 func (o *Observed) lastLeader() *Peer {
 	var last *Peer
 	for i := range o.Peers {
@@ -32,8 +33,8 @@ func (o *Observed) lastLeader() *Peer {
 	return last
 }
 
-// cause returns why the leader before a claim on that record leads no more, and when it was last
-// heard; 0 if it never was. Candidates may have claimed and released the record since.
+// cause returns why the leader before a claim on that record no longer leads, and when its last
+// ping arrived; 0 if none did. Candidates may have claimed and released the record since.
 func (o *Observed) cause(base Record, forced bool) (why Cause, heard time.Duration) {
 	last := o.lastLeader()
 	if last != nil {

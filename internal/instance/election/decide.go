@@ -2,18 +2,18 @@ package election
 
 import "time"
 
-// Decide says what an instance does next. It is called after everything that it hears, and when the
-// time of a Wait has come. What comes first:
+// Decide returns what an instance does next. It is called after each message or result, and at the
+// end of a Wait. The first row that applies decides:
 //
-//	| who      | decides                                            | actions                                          |
+//	| role     | decides                                            | actions                                          |
 //	|----------|----------------------------------------------------|--------------------------------------------------|
-//	| anybody  | a writable server that may not be so is killed     | Kill                                             |
+//	| any      | a server that may not be writable is killed        | Kill                                             |
 //	|          | a promise is given: stop, find the position, answer| Save, Kill, Unfollow, Reply                      |
 //	| leader   | pings, hands over, is sick, renews, changes rules  | SendPings, StopCleanly, Kill, WriteRecord,       |
 //	|          |                                                    | ReadRecord, SetRule, Publish, Resume             |
 //	| candidate| collects promises, promotes, gives up              | Save, Unfollow, RequestPromises, SetRule,        |
 //	|          |                                                    | Promote, WriteRecord                             |
-//	| standby  | follows, makes its data anew, stands, ends         | Save, Start, Follow, Unfollow, Replace, Exit,    |
+//	| standby  | follows, rebuilds its data, stands, ends           | Save, Start, Follow, Unfollow, Replace, Exit,    |
 //	|          |                                                    | Initialise, ReadRecord, SendAsk, WriteRecord     |
 //
 // The numbers R1 to R18 in the comments are the rules of docs/decisions/20261123-failover.md.
@@ -26,8 +26,8 @@ func Decide(o *Observed) Action {
 	return o.wait("a leader", o.Now+readEvery)
 }
 
-// fence kills a server that may be writable without a right to be (R4, R5). A server that was
-// stopped cleanly can't be that.
+// fence kills a server that may be writable without being entitled to (R4, R5). A server that was
+// stopped cleanly is not writable.
 func fence(o *Observed) Action {
 	if !o.Server.writable() {
 		return nil
@@ -41,7 +41,7 @@ func fence(o *Observed) Action {
 	return nil
 }
 
-// superseded says why the term is no longer ours.
+// superseded returns why this member no longer leads the term.
 func (o *Observed) superseded() string {
 	switch {
 	case o.Held.Term == 0:
@@ -52,8 +52,8 @@ func (o *Observed) superseded() string {
 	return "the Lease names another holder"
 }
 
-// save makes durable what was noted, before more rests on it. A leader does so last: what it must
-// do in time does not wait for its disk.
+// save makes durable what was noted, before anything depends on it. A leader does so last, so that
+// its disk does not delay what it must do in time.
 func save(o *Observed) Action {
 	if o.Local == o.Saved || o.cannotSave() {
 		return nil
@@ -61,7 +61,7 @@ func save(o *Observed) Action {
 	return Save{Local: o.Local}
 }
 
-// cannotSave reports whether the volume is busy, or has just refused what it was given.
+// cannotSave reports whether the volume is busy, or has just failed to store something.
 func (o *Observed) cannotSave() bool {
 	return o.Saving || o.SaveFailedAt != 0 && o.Now-o.SaveFailedAt < readEvery
 }
@@ -122,8 +122,8 @@ func (o *Observed) reply(term uint64, given bool) PromiseReply {
 	return reply
 }
 
-// isolate brings the server to a standby that receives from nobody and whose position is final; nil
-// if it is one.
+// isolate makes the server a standby that does not receive and whose position is final; nil if it
+// is one.
 func (o *Observed) isolate() Action {
 	switch {
 	case o.Server.Busy:
@@ -140,7 +140,7 @@ func (o *Observed) isolate() Action {
 	return nil
 }
 
-// wait waits until the time, for what is named, but not past the next ping of a leader.
+// wait waits for what it names until the time, or until the next ping of a leader is due.
 func (o *Observed) wait(what string, until time.Duration) Action {
 	if o.leads() && o.Server.History != "" && !o.isStranded() {
 		until = min(until, o.PingedAt+o.pingPause())

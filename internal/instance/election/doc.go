@@ -1,12 +1,14 @@
-// Package election decides which instance of a database leads, and what every instance does about
-// it: pure, and without knowing any database.
+// Package election decides which instance of a database leads, and what each instance does next. It
+// is pure, and independent of the database engine.
 //
-// Safety rests on promises and on sets that intersect, not on clocks. A Lease hands out terms and
-// holds the record: who leads, and by which rules acknowledged writes are spread. Who wants to lead
-// claims the record, and collects promises from so many members that every acknowledged write is on
-// one of them; each has stopped receiving from anybody else before it says what it has.
+// Safety rests on promises and on sets that intersect, not on clocks. A Lease assigns terms and
+// stores the record: the leader, and the rules by which acknowledged writes are replicated. A
+// candidate claims the record, and collects promises from enough members that every acknowledged
+// write is on one of them. Each of these stops receiving from other members before it reports its
+// position.
 //
-// Observed is all that an instance knows. Its methods note what was heard; Decide says what to do
-// next; the program does it, and notes what became of it. docs/decisions/20261123-failover.md is
-// the protocol, with its rules R1 to R18. It is tried in test/simulation.
+// Observed is all that an instance knows. Its methods note messages and results, Decide returns the
+// next action, and the program carries it out and notes the result.
+// docs/decisions/20261123-failover.md is the protocol, with its rules R1 to R18. test/simulation
+// tests it.
 package election

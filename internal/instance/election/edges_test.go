@@ -31,8 +31,8 @@ func TestNoResumeUnderARelease(t *testing.T) {
 	}
 }
 
-// TestOthersGoFirst: who has released a term because its own server failed lets others stand before
-// it does so again, unless there is nobody else.
+// TestOthersGoFirst checks that a member that released a term because its own server failed lets
+// others stand before it does so again, unless there is no other.
 func TestOthersGoFirst(t *testing.T) {
 	for alone, pause := range map[bool]time.Duration{false: electing, true: 0} {
 		o := leading()
@@ -123,7 +123,7 @@ func TestRefusalProvesNothingForAsynchronous(t *testing.T) {
 func TestEverybodyMeansEverybody(t *testing.T) {
 	o := following()
 	o.Record.Damaged, o.Asked = true, 3
-	o.Config.Instances = 2 // Scaled down from 3; nobody has left yet.
+	o.Config.Instances = 2 // Scaled down from 3; no member has left yet.
 	o.Peers[1].AskReply = AskReply{Term: 3, Member: c, Would: true}
 	if base, complete := o.base(); complete {
 		t.Errorf("complete without the former leader: %+v", base.Rules)
@@ -162,13 +162,13 @@ func TestUnreadableRecordIsNotWritten(t *testing.T) {
 	}
 	if write, ok := o.claim(record, false).(WriteRecord); ok {
 		if text, err := write.Record.Encode(); err == nil {
-			t.Errorf("nobody can read what would be written: %s", text)
+			t.Errorf("what would be written can.t be read: %s", text)
 		}
 	}
 }
 
-// TestAFullVolume: what the volume refuses is tried again after a pause, and who can't promise does
-// not ask others to.
+// TestAFullVolume checks that a failed save is retried after a pause, and that a member that can't
+// promise does not ask others to.
 func TestAFullVolume(t *testing.T) {
 	o := following()
 	o.Local.Seen.Seq++
@@ -192,7 +192,8 @@ func TestAFullVolume(t *testing.T) {
 	}
 }
 
-// TestLacking: who asks and may not lead says whose answer it needs; who follows needs none.
+// TestLacking checks that a candidate that may not lead names the members whose answers it needs,
+// and that a follower names none.
 func TestLacking(t *testing.T) {
 	o := following()
 	if said := o.Lacking(); said != "" {
@@ -214,7 +215,7 @@ func TestLacking(t *testing.T) {
 }
 
 // TestHandsOverToNobodyElse: a leader that may hand over to one member only goes on while that
-// can't take over; one that has to stop hands over to whom it can.
+// can't take over; one that has to stop hands over to any member that can.
 func TestHandsOverToNobodyElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		preferred  string

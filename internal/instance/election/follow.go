@@ -2,7 +2,7 @@ package election
 
 import "slices"
 
-// follow decides for who neither leads nor stands (R3, R15).
+// follow decides for a member that neither leads nor is a candidate (R3, R15).
 func follow(o *Observed) Action {
 	if o.Server.Busy {
 		return o.wait("the server", o.Now+readEvery)
@@ -26,9 +26,9 @@ func follow(o *Observed) Action {
 	return o.receive(leader.Ping)
 }
 
-// receive lets the server receive from a leader whose history contains our data. Data that are no
-// part of it, or that the leader's log no longer continues, are made anew, once the leader needs
-// them no more.
+// receive lets the server receive from a leader whose history contains our data. Data that are not
+// part of it, or that the leader's WAL no longer continues, are rebuilt when the leader no longer
+// needs them.
 func (o *Observed) receive(ping Ping) Action {
 	source := Source{Leader: ping.Leader, Term: ping.Term}
 	switch {
@@ -48,8 +48,8 @@ func (o *Observed) receive(ping Ping) Action {
 	return o.wait("the leader to no longer need our diverged data", o.Now+pingEvery)
 }
 
-// obtainData makes the first data of a database, where the manager has said so, or clones those of
-// a leader. Without either, nothing is made: the data of the others are not known.
+// obtainData initialises the data of a new database if the manager chose this instance, or clones
+// those of a leader. Otherwise it does nothing, because the data of the other members are unknown.
 func (o *Observed) obtainData(leader *Peer) Action {
 	if leader != nil {
 		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}

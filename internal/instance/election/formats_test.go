@@ -61,7 +61,7 @@ func TestFormats(t *testing.T) {
 }
 
 // TestFieldsOfALaterRelease: a message with a field that this release does not know is read. A
-// record is not: what it does not say may be where the writes are, so nobody decides on half of it.
+// record is not: the missing part may say where the writes are, so no member decides without it.
 func TestFieldsOfALaterRelease(t *testing.T) {
 	for name, format := range messages() {
 		text, err := format.Encode()

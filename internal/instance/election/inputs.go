@@ -2,11 +2,11 @@ package election
 
 import "time"
 
-// Outcome is what became of a write.
+// Outcome is the result of a write.
 type Outcome int
 
-// The outcomes. Unanswered is whatever leaves open whether the write was done: a timeout, a reset,
-// a server error.
+// The outcomes. Unanswered is any result after which it is unknown whether the write was done: a
+// timeout, a reset, a server error.
 const (
 	Done Outcome = iota
 	Conflict
@@ -17,7 +17,7 @@ const (
 type ReadResult struct {
 	// Sent is when the read was sent.
 	Sent time.Duration
-	// Failed is true if there was no answer; then the rest says nothing.
+	// Failed is true if there was no answer; then the other fields are meaningless.
 	Failed bool
 	// Version is "" if there is no Lease.
 	Version string
@@ -45,8 +45,8 @@ func (o *Observed) HeardRecord(result ReadResult) {
 		o.see(seenIn(view.Record))
 	}
 	if o.recordIsMine() && o.believed() {
-		// A write of this life that had no answer may be what is found. It is not known which, so
-		// only the first one, which made us the holder, counts as a renewal.
+		// This may be a write of this process that had no answer. It is unknown which one, so only
+		// the first one, which made us the holder, counts as a renewal.
 		o.Held.RenewedAt = max(o.Held.RenewedAt, o.Held.Claimed)
 		o.Held.Record = view.Record
 	}
@@ -84,7 +84,7 @@ func (o *Observed) Writing(write WriteRecord) {
 	}
 }
 
-// HeardWrite notes what became of a WriteRecord that was sent at that time. version is the new one.
+// HeardWrite notes the result of a WriteRecord that was sent at that time. version is the new one.
 func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Outcome, version string) {
 	view := &o.Record
 	view.InFlight = false
@@ -96,15 +96,16 @@ func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Out
 	view.Version, view.Record, view.Since, view.ReadAt = version, write.Record, o.Now, sent
 	o.see(seenIn(write.Record))
 	if o.recordIsMine() {
-		// A release of which nobody knows what became carries an older version: it comes too late.
+		// A release without an answer carries an older version, so that it fails if it arrives
+		// late.
 		o.Held.Releasing = false
 		o.Held.RenewedAt = max(o.Held.RenewedAt, sent)
 		o.Held.Record = view.Record
 	}
 }
 
-// RecordChanged notes that the Lease was seen to have another version than the one we know. Since
-// when it has that counts from here, also if it is read later.
+// RecordChanged notes that the Lease has another version than the one we know. The age of that
+// version counts from now, even if it is read later.
 func (o *Observed) RecordChanged(version string) {
 	view := &o.Record
 	if version != view.Version {
@@ -112,20 +113,20 @@ func (o *Observed) RecordChanged(version string) {
 	}
 }
 
-// see notes the highest term, seq and timeline. They are saved before anything rests on them.
-// What no count of elections reaches is not noted: nothing would be above it.
+// see notes the highest term, seq and timeline. They are saved before anything depends on them.
+// Values that no number of elections can reach are ignored, because no higher one would be left.
 func (o *Observed) see(seen Seen) {
 	if seen.isPossible() {
 		o.Local.Seen = o.Local.Seen.merge(seen)
 	}
 }
 
-// Heartbeat is what the loop measures of its own server. A loop that was itself stopped begins its
-// measures anew: what it finds after that says nothing about the server.
+// Heartbeat notes what the loop measures of its own server. After a pause of the loop itself, the
+// measurements start again, because the pause says nothing about the server.
 func (o *Observed) Heartbeat(server Server) { o.Server = server }
 
 // Streams notes that our server saw a member receive and flush. What an earlier member of the same
-// pod still receives says nothing about the one that is there now.
+// pod still receives says nothing about the current one.
 func (o *Observed) Streams(member Member, near bool) {
 	if peer := o.peer(member.Name); peer != nil && peer.Member == member {
 		peer.StreamedAt, peer.Near = o.Now, near
@@ -151,8 +152,8 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}, true
 }
 
-// diverged reports whether our data are known to be no part of the leader's history, or a part that
-// its log no longer continues, or are damaged: then they are no part of anything.
+// diverged reports whether our data are known not to be part of the leader's history, to be a part
+// that its WAL no longer continues, or to be damaged.
 func (o *Observed) diverged(ping Ping) bool {
 	if o.Server.Damaged || o.Server.LacksLog && o.Server.Source == (Source{Leader: ping.Leader, Term: ping.Term}) {
 		return true
@@ -170,8 +171,8 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	o.see(pong.Seen)
 	o.see(Seen{Term: pong.Promised.Term})
 	if pong.Promised.Term == o.Held.Term && pong.Promised.Candidate != o.Me && o.leads() {
-		// Two claimed one term, so the record was set back in between. Only all together know what
-		// is right (R16), in a term that is higher than both.
+		// Two members claimed one term, so the record was set back in between. Only an election by
+		// all members, in a higher term, is safe then (R16).
 		o.see(Seen{Term: o.Held.Term + 1})
 	}
 	if sent > peer.PongSent {
@@ -203,7 +204,7 @@ func (o *Observed) Addresses() map[string]string {
 	return known
 }
 
-// HeardAsk returns the answer to an Ask. It changes nothing but what was seen.
+// HeardAsk returns the answer to an Ask. It changes only the highest values seen.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	if !o.Me.HasData() || ask.System != o.System {
 		return AskReply{}, false
@@ -223,13 +224,14 @@ func (o *Observed) HeardAskReply(reply AskReply) {
 	}
 }
 
-// HeardPromiseRequest notes a promise that is asked of us. Decide answers it.
+// HeardPromiseRequest notes a request for our promise. Decide answers it.
 func (o *Observed) HeardPromiseRequest(request PromiseRequest) {
 	peer := o.peer(request.Candidate.Name)
 	if peer == nil || !o.Me.HasData() || request.System != o.System || !(Seen{Term: request.Term}).isPossible() {
 		return
 	}
-	// A promise is asked for after the record was claimed: so whoever led before has lost it.
+	// A promise is requested after the record was claimed, so the previous leader has lost the
+	// record.
 	o.see(request.Seen)
 	o.see(Seen{Term: request.Term})
 	if peer.Request == nil || peer.Request.Term <= request.Term {
@@ -254,8 +256,8 @@ func (o *Observed) HeardPromise(reply PromiseReply) {
 	peer.Member, peer.PromiseReply = reply.Member, reply
 }
 
-// Refused notes that the stream of pings of a peer was cut, and that its port refused us twice
-// since.
+// Refused notes that the stream of pings of a peer was cut, and that its port has refused two
+// connections since.
 func (o *Observed) Refused(name string) {
 	if peer := o.peer(name); peer != nil && o.Config.Durability != Asynchronous {
 		peer.Gone = true
@@ -265,11 +267,10 @@ func (o *Observed) Refused(name string) {
 // SavingLocal notes that something is being written to the volume.
 func (o *Observed) SavingLocal() { o.Saving = true }
 
-// SaveFailed notes that the volume did not take what Save was told. It is tried again after a
-// pause.
+// SaveFailed notes that a Save failed. It is retried after a pause.
 func (o *Observed) SaveFailed() { o.Saving, o.SaveFailedAt = false, o.Now }
 
-// SavedLocal notes that what Save was told is on the volume.
+// SavedLocal notes that a Save succeeded.
 func (o *Observed) SavedLocal(local Local) {
 	o.Saved, o.Local.Promised, o.Saving, o.SaveFailedAt = local, local.Promised, false, 0
 	o.see(local.Seen)
@@ -283,17 +284,17 @@ func (o *Observed) Asking(term uint64, jitter time.Duration) {
 	}
 }
 
-// Requested notes that the promises were asked for.
+// Requested notes that the promises were requested.
 func (o *Observed) Requested() { o.Held.RequestedAt = o.Now }
 
 // Pinged notes that pings were sent, and whether they said that the leader has resigned.
 func (o *Observed) Pinged(resigned bool) { o.PingedAt, o.Held.Resigned = o.Now, resigned }
 
-// Promoting notes that the server is told to lead.
+// Promoting notes that the promotion of the server begins.
 func (o *Observed) Promoting() { o.Held.Promoted = true }
 
-// StoppingFor notes that the server is stopped for a handover to the member; to nobody if that is
-// the zero value.
+// StoppingFor notes that the server is stopped for a handover to the member; the zero value means
+// to no member.
 func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = member, o.Now }
 
 // Publishing notes that our address is being put into the EndpointSlice.
@@ -310,14 +311,14 @@ func (o *Observed) PublishedAddress(term uint64) {
 	}
 }
 
-// Became notes that our data were made anew, on that timeline: we are another member now.
+// Became notes that our data were rebuilt, on that timeline: we are another member now.
 func (o *Observed) Became(me Member, system string, timeline uint32) {
 	o.Me, o.System = me, system
 	o.see(Seen{Timeline: timeline})
 }
 
-// Configured notes what the user decided, and the pods of the other instances that shall be there.
-// An instance that is no longer wanted is still listened to: a rule may need it.
+// Configured notes the user's settings, and the pods of the other instances that should exist.
+// Messages of an instance that should not are still processed, because a rule may need it.
 func (o *Observed) Configured(config Config, others []string) {
 	o.Config = config
 	for _, name := range others {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lead decides for who holds the record and has been told to lead (R5, R7, R12, R13, R14).
+// lead decides for the holder of the record whose server was promoted (R5, R7, R12, R13, R14).
 func lead(o *Observed) Action {
 	if !o.leads() {
 		return nil
@@ -18,7 +18,7 @@ func lead(o *Observed) Action {
 	return o.wait("a reason to act as leader", o.Now+readEvery)
 }
 
-// ping sends the pings. Whatever keeps the loop from deciding keeps it from pinging.
+// ping sends the pings. A loop that can't decide sends none.
 func ping(o *Observed) Action {
 	if o.Server.History == "" || o.Now-o.PingedAt < o.pingPause() || o.isStranded() {
 		return nil
@@ -35,8 +35,8 @@ func (o *Observed) pingPause() time.Duration {
 	return pingEvery
 }
 
-// isStranded reports whether our server is down and the record can be neither released nor renewed:
-// our pings would keep everybody else from standing.
+// isStranded reports whether our server is down and the record can be neither released nor renewed.
+// Then our pings would prevent an election.
 func (o *Observed) isStranded() bool {
 	return !o.Server.writable() && !o.Server.Busy && o.Record.Failed
 }
@@ -49,7 +49,7 @@ func (o *Observed) ping(resigned bool) Ping {
 	}
 }
 
-// free returns the diverged members that may make their data anew: what they have that we lack was
+// free returns the diverged members that may rebuild their data: what they have that we lack was
 // never acknowledged (R3). One that can leave the set does that first. While the term is not open,
 // older rules, of other leaders, may still need it.
 func (o *Observed) free() []Member {
@@ -69,15 +69,15 @@ func (o *Observed) free() []Member {
 	return members
 }
 
-// isDiverged reports whether the member has said that its data are no part of our history.
+// isDiverged reports whether the member has reported that its data are not part of our history.
 func (o *Observed) isDiverged(member Member) bool {
 	peer := o.peer(member.Name)
 	return peer != nil && peer.PongSent != 0 && peer.Pong.Member == member && peer.Pong.Diverged
 }
 
-// sick kills a server whose disk has not taken a heartbeat for as long as others wait for a silent
-// leader, if they can go on without it (R14). The others may be what a heartbeat waits for: then
-// nothing is wrong here.
+// sick kills a server whose disk has not completed a heartbeat for as long as others wait for a
+// silent leader, if they can go on without it (R14). A heartbeat that waits for other members is no
+// sign of a broken disk.
 func sick(o *Observed) Action {
 	since := o.Server.UnflushedSince
 	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sick() || !o.othersCover() {
@@ -86,14 +86,14 @@ func sick(o *Observed) Action {
 	return Kill{Why: "its disk has not completed a write for longer than spec.failover.after allows"}
 }
 
-// othersCover reports whether those who answer have every acknowledged write without us.
+// othersCover reports whether the members that answer have every acknowledged write without us.
 func (o *Observed) othersCover() bool {
 	return cover(o.rules(), o.answered(pingEvery+silent))
 }
 
-// handOver stops the server cleanly for a successor, and releases the record to it (R13). A record
-// that can't be written, because the pod was deleted and its token with it, is not waited for: the
-// others are told. Who has told them never leads in that term again.
+// handOver stops the server cleanly for a successor, and releases the record to it (R13). If the
+// record can't be written, because the pod was deleted and its token with it, the leader resigns in
+// its pings instead. After that it never leads in that term again.
 func handOver(o *Observed) Action {
 	held := &o.Held
 	switch {
@@ -180,7 +180,7 @@ func died(o *Observed) Action {
 	return Kill{Why: "it is a standby, but this instance leads"}
 }
 
-// rewrite writes the record anew if the Lease was deleted, edited or set back (R16).
+// rewrite writes the record again if the Lease was deleted, edited or set back (R16).
 func rewrite(o *Observed) Action {
 	if o.Record.Stale || o.believed() || !o.unchallenged() {
 		return nil
@@ -188,10 +188,10 @@ func rewrite(o *Observed) Action {
 	return o.write(o.Held.Record, "the Lease does not say what was written last")
 }
 
-// unchallenged reports whether nobody can have been elected before the record was found lost: one
-// of our rules can be covered by nobody but us, or so many of its members have answered a ping that
-// was sent after that, that the others can't cover it. Otherwise what we would write may be older
-// than what was lost.
+// unchallenged reports whether no other member can have been elected before the record was found
+// lost: only we can cover one of our rules, or so many of its members have answered a ping that was
+// sent after that, that the others can't cover it. Otherwise what we would write may be older than
+// what was lost.
 func (o *Observed) unchallenged() bool {
 	return o.heldByRule(o.Now - o.Record.ReadAt)
 }
@@ -234,7 +234,8 @@ func publish(o *Observed) Action {
 	return Publish{Term: held.Term}
 }
 
-// release writes that nobody holds the record. The rules stay: they say where the writes are.
+// release writes the record without a holder. The rules stay, because they say where the writes
+// are.
 func (o *Observed) release(record Record, why string) Action {
 	record.Holder = Holder{}
 	record.Seq++

@@ -8,8 +8,8 @@ import (
 
 // Member is the data of one instance: its pod's name, and the incarnation of its volume, a random
 // id that is written when the data are made (initialised, cloned, restored). A volume that was
-// wiped or cloned is another member, so it can't answer for what it no longer has. The zero value
-// is nobody; a Member without incarnation has no data.
+// wiped or cloned is another member, so it can't vouch for data that it no longer has. The zero
+// value is no member; a Member without incarnation has no data.
 type Member struct {
 	Name        string `json:"name"`
 	Incarnation string `json:"incarnation"`
@@ -18,15 +18,15 @@ type Member struct {
 // HasData reports whether the member has data, so that it can be counted in a rule.
 func (m Member) HasData() bool { return m.Incarnation != "" }
 
-// Position is the end of what a member has flushed to its disk, in the engine's words: of
-// PostgreSQL timeline and LSN, of MySQL a GTID set. "" is unknown.
+// Position is the end of what a member has flushed to its disk, in the engine's own format: for
+// PostgreSQL the timeline and LSN, for MySQL a GTID set. "" is unknown.
 type Position string
 
-// History is which positions a leader's data contain, in the engine's words.
+// History describes which positions a leader's data contain, in the engine's own format.
 type History string
 
-// Comparison is how one position is related to another. Positions are partly ordered: two GTID sets
-// may each contain what the other lacks.
+// Comparison is the relation of one position to another. Positions are partly ordered: two GTID
+// sets may each contain what the other lacks.
 type Comparison int
 
 // The results of a comparison. Incomparable counts as ahead, both ways.
@@ -39,7 +39,7 @@ const (
 
 // Positions is what an engine knows about its positions. Its methods are pure.
 type Positions interface {
-	// Compare says how a is related to b: Ahead if a contains b and more. What can't be read is
+	// Compare returns the relation of a to b: Ahead if a contains b and more. What can't be read is
 	// Incomparable.
 	Compare(a, b Position) Comparison
 	// Holds reports whether all that is at or before the position is part of the history. What
@@ -47,9 +47,10 @@ type Positions interface {
 	Holds(history History, position Position) bool
 }
 
-// Rule says where acknowledged writes are: what Leader acknowledges is on Leader, and on at least
-// Acks members of Set, which does not contain Leader. If Async is true, commits wait for none of
-// them: the set only answers pings, and what nobody has received when the leader fails is lost.
+// Rule says where acknowledged writes are: each write that Leader acknowledges is on Leader, and on
+// at least Acks members of Set, which does not contain Leader. If Async is true, commits wait for
+// none of them: the set only answers pings, and writes that no member has received are lost when
+// the leader fails.
 type Rule struct {
 	Leader Member   `json:"leader"`
 	Set    []Member `json:"set,omitempty"`
@@ -57,11 +58,12 @@ type Rule struct {
 	Async  bool     `json:"async,omitempty"`
 }
 
-// WaitsForNobody reports whether commits return without an answer of others.
+// WaitsForNobody reports whether commits wait for no other member.
 func (r Rule) WaitsForNobody() bool { return r.Acks == 0 || r.Async }
 
-// CoveredBy reports whether those who answer have every write that was acknowledged under the rule:
-// the leader is among them, or so many of the set that every choice of Acks members contains one.
+// CoveredBy reports whether the members that answer have every write that was acknowledged under
+// the rule: the leader is among them, or so many of the set that every choice of Acks members
+// contains one.
 func (r Rule) CoveredBy(answers []Member) bool {
 	if slices.Contains(answers, r.Leader) {
 		return true
@@ -88,10 +90,10 @@ func (r Rule) Equal(other Rule) bool {
 // names reports whether the rule mentions the member.
 func (r Rule) names(member Member) bool { return r.Leader == member || slices.Contains(r.Set, member) }
 
-// alone reports whether the rule names nobody else, so that only its leader may lead next.
+// alone reports whether the rule names no other member, so that only its leader may lead next.
 func (r Rule) alone() bool { return len(r.Set) == 0 && r.Acks == 0 }
 
-// others names those whose answer would cover the rule beside those that there are.
+// others names the members whose answers would cover the rule together with the given ones.
 func (r Rule) others(answers []Member) string {
 	var names []string
 	for _, member := range r.Set {
@@ -105,8 +107,8 @@ func (r Rule) others(answers []Member) string {
 	return fmt.Sprintf("%s, or of %d of %s", r.Leader.Name, len(r.Set)-r.Acks+1-r.counts(answers), strings.Join(names, ", "))
 }
 
-// cover reports whether the answers cover every rule. No rule at all is covered by nobody: a record
-// without rules says nothing about where the writes are.
+// cover reports whether the answers cover every rule. A list without rules is never covered: such a
+// record does not say where the writes are.
 func cover(rules []Rule, answers []Member) bool {
 	for _, rule := range rules {
 		if !rule.CoveredBy(answers) {

@@ -19,18 +19,18 @@ func (s Seen) merge(other Seen) Seen {
 	return s
 }
 
-// isPossible reports whether counting can have led there.
+// isPossible reports whether elections can have reached these values.
 func (s Seen) isPossible() bool {
 	return s.Term < maxCount && s.Seq < maxCount && s.Timeline < maxTimeline
 }
 
-// Promised is the candidate whom a member last promised to follow. The zero value is nobody.
+// Promised is the candidate that a member last promised to follow. The zero value is none.
 type Promised struct {
 	Term      uint64 `json:"term"`
 	Candidate Member `json:"candidate"`
 }
 
-// Local is what a member keeps on its volume. It is durable before any act that rests on it.
+// Local is what a member keeps on its volume. It is durable before any action that depends on it.
 type Local struct {
 	Promised Promised `json:"promised"`
 	Seen     Seen     `json:"seen"`
@@ -48,10 +48,10 @@ type Ping struct {
 	History History
 	// Version is the version of the record that the leader last wrote or read.
 	Version string
-	// Resigned is true once the leader leads no more in this term, nor will: it has released the
-	// record, or would, and does not reach the API server, or may no longer write there.
+	// Resigned is true when the leader has given up this term for good: it has released the record,
+	// or can't, because it does not reach the API server or may no longer write there.
 	Resigned bool
-	// Free are those whose data no rule needs, so that they may be made anew.
+	// Free are the members whose data no rule needs, so that they may be rebuilt.
 	Free []Member
 	// Addresses are the IP addresses of all instances that the leader knows, its own among them, by
 	// the names of their pods: a failover must not wait for DNS.
@@ -66,13 +66,13 @@ type Pong struct {
 	Seen     Seen
 	// Address is the member's IP address.
 	Address string
-	// Diverged is true if the member's data are damaged or no part of the leader's history, or its
-	// log no longer continues them: they can only be made anew.
+	// Diverged is true if the member's data are damaged, are not part of the leader's history, or
+	// are no longer continued by its WAL: they can only be rebuilt.
 	Diverged bool
 }
 
-// Ask asks whether a member would promise. It changes nothing. Vacant is true if nobody leads by
-// the record that the candidate read.
+// Ask asks whether a member would promise. It changes nothing. Vacant is true if the record that
+// the candidate read has no leader.
 type Ask struct {
 	System string
 	Term   uint64
@@ -91,8 +91,8 @@ type AskReply struct {
 	Seen     Seen
 }
 
-// PromiseRequest asks a member to receive from nobody of a lower term any more. Vacant is true if
-// nobody led by the record that the candidate claimed.
+// PromiseRequest asks a member to stop receiving from leaders of lower terms. Vacant is true if the
+// record that the candidate claimed had no leader.
 type PromiseRequest struct {
 	System    string
 	Term      uint64
@@ -101,21 +101,21 @@ type PromiseRequest struct {
 	Vacant    bool
 }
 
-// PromiseReply answers a PromiseRequest. If the promise was not given, Promised is the reason, or a
-// living leader is.
+// PromiseReply answers a PromiseRequest. If the promise was not given, the reason is Promised, or a
+// live leader.
 type PromiseReply struct {
 	Term     uint64
 	Member   Member
 	Given    bool
 	Promised Promised
-	// Position is final: the member receives from nobody.
+	// Position is final: the member does not receive.
 	Position Position
 	Seen     Seen
 }
 
-// Peer is what an instance knows about another.
+// Peer is what an instance knows about another one.
 type Peer struct {
-	// Name is the other's pod, and Address its IP address; "" if nobody has said it yet.
+	// Name is the other's pod, and Address its IP address; "" if it is not known yet.
 	Name, Address string
 	// Member is the other as it last answered.
 	Member Member
@@ -123,7 +123,7 @@ type Peer struct {
 	// Ping is the last that it sent as leader, and PingAt when that arrived; 0 if none did.
 	Ping   Ping
 	PingAt time.Duration
-	// Gone is true if its stream of pings was cut, and its port has refused us twice since.
+	// Gone is true if its stream of pings was cut, and its port has refused two connections since.
 	Gone bool
 
 	// Pong is its last answer to a ping of ours, and PongSent when that ping was sent; 0 if none
@@ -135,7 +135,7 @@ type Peer struct {
 	AskReply AskReply
 	// PromiseReply is its answer to the last PromiseRequest; of another term if there is none.
 	PromiseReply PromiseReply
-	// Request is a promise that it asks of us and that is not answered yet; nil if there is none.
+	// Request is its request for our promise that is not answered yet; nil if there is none.
 	Request *PromiseRequest
 
 	// StreamedAt is when our server last saw it receive and flush; Near is true if it is about to

@@ -9,9 +9,9 @@ import (
 // Durability is what a commit waits for.
 type Durability int
 
-// The durabilities. With Required, writes wait rather than be acknowledged by too few. With
-// Preferred, they wait while enough members are there. With Asynchronous they wait for nobody, and
-// only the clock keeps a former leader from writing beside the next.
+// The durabilities. With Required, writes wait rather than be acknowledged by too few members. With
+// Preferred, they wait while enough members are available. With Asynchronous, they wait for no
+// other member, and only the clock keeps a former leader from writing beside the next one.
 const (
 	Required Durability = iota
 	Preferred
@@ -21,45 +21,45 @@ const (
 // The fixed durations of the protocol. The others follow from Config.After.
 const (
 	pingEvery = 500 * time.Millisecond
-	// silent is after how long without an answer a member counts as silent, so that the leader
-	// renews the Lease.
+	// silent is the time without an answer after which a member counts as silent, so that the
+	// leader renews the Lease.
 	silent = time.Second
 	// lastTry is how long one more attempt to renew may take, before the server is killed.
 	lastTry = time.Second
-	// electing is how long an election may take before others stand.
+	// electing is how long an election may take before other candidates start.
 	electing = 5 * time.Second
-	// leaveAfter is after how long of silence a member leaves the set.
+	// leaveAfter is the silence after which a member leaves the set.
 	leaveAfter = 30 * time.Second
-	// degradeAfter is after how long without enough answers Preferred and Asynchronous wait for
-	// nobody.
+	// degradeAfter is the time without enough answers after which Preferred and Asynchronous wait
+	// for no other member.
 	degradeAfter = 5 * time.Second
-	// handoverTime is how long the named successor stands alone.
+	// handoverTime is how long the named successor is the only candidate.
 	handoverTime = 2 * time.Second
 	// stopTime is how long a clean stop for a handover may take.
 	stopTime = 10 * time.Second
 	// confirmTime is how long the successor may take to confirm the final position.
 	confirmTime = 2 * time.Second
-	// answerTime is how long the answers to an Ask are waited for; a member that is ahead of us
-	// gets as long again to go first.
+	// answerTime is how long a candidate waits for the answers to an Ask; a member that is ahead of
+	// us gets the same time to go first.
 	answerTime = 500 * time.Millisecond
 	// readEvery is how often the record is read while there is a reason to.
 	readEvery = time.Second
 )
 
-// Config is what the user decided.
+// Config is what the user has set.
 type Config struct {
-	// Instances is how many there shall be, from 1 to 5.
+	// Instances is the desired number, from 1 to 5.
 	Instances  int
 	Durability Durability
-	// After is how long a leader must be silent before another stands: 5 s to 5 min.
+	// After is how long a leader must be silent before an election: 5 s to 5 min.
 	After time.Duration
-	// AcceptLoss is the term of a record whose rules need not be covered, by the word of a user who
-	// accepts that acknowledged writes may be lost. 0 is none.
+	// AcceptLoss is the term of a record whose rules need not be covered, because the user accepts
+	// that acknowledged writes may be lost. 0 is none.
 	AcceptLoss uint64
 	Positions  Positions
 }
 
-// hold is how long a leader may write without having heard from the API server or its members.
+// hold is how long a leader may accept writes without an answer of the API server or its members.
 func (c Config) hold() time.Duration { return c.After - 3*time.Second }
 
 // renewEvery is how often the Lease is renewed while a member is silent.
@@ -89,56 +89,57 @@ const (
 	NoData ServerState = iota
 	Stopped
 	Standby
-	// Promoting is a server that was told to lead; it may be writable already.
+	// Promoting is a server whose promotion has begun; it may be writable already.
 	Promoting
 	Leading
 	// StoppingCleanly is a leader that accepts no more writes, and sends what it has.
 	StoppingCleanly
 )
 
-// Source is from whom, and for which term, a standby receives. The zero value is nobody.
+// Source is the member that a standby receives from, and the term. The zero value is none.
 type Source struct {
 	Leader Member
 	Term   uint64
 }
 
-// Server is what is known about the own server.
+// Server is what is known about this instance's server.
 type Server struct {
 	State ServerState
-	// Busy is true while an action on the server is under way. Only Kill goes between.
+	// Busy is true while an operation of the server is in progress. Only Kill can interrupt it.
 	Busy bool
-	// Source is from whom it receives.
+	// Source is the member that it receives from.
 	Source Source
-	// Position is the end of what is flushed. It is final if Final is true: nothing is received, no
-	// receiver or fetching command is left, and nothing waits to be replayed.
+	// Position is the end of what is flushed. It is final if Final is true: no receiver or
+	// restore_command is left, and nothing waits to be replayed.
 	Position Position
 	Final    bool
-	// Whole is the end of the last whole record of what is flushed: it is behind Position if the log
-	// ends in a part of one, which nobody was told to have. "" is Position.
+	// Whole is the end of the last complete WAL record that is flushed. It is before Position if
+	// the WAL ends in an incomplete record, which was never acknowledged. "" means Position.
 	Whole Position
-	// LacksLog is true if what it needs next is gone from its source's log, so that it can only be
-	// made anew.
+	// LacksLog is true if its source has removed the WAL that it needs next, so that the data can
+	// only be rebuilt.
 	LacksLog bool
-	// Damaged is true if it does not run, and its data were found damaged again and again: they can
-	// only be made anew.
+	// Damaged is true if it does not run, and its data were repeatedly found damaged: they can only
+	// be rebuilt.
 	Damaged bool
-	// Clean is true if it was a leader and was stopped with all that it had written sent and
+	// Clean is true if it was a leader and shut down after all that it had written was sent and
 	// flushed.
 	Clean bool
 	// History and Timeline are those of a leading server.
 	History  History
 	Timeline uint32
-	// Rule is what it was last told to wait for. Settled is true when all that count
-	// acknowledgements use it, and enough of its set have flushed all that was written before.
+	// Rule is the last rule that was set. Settled is true when everything that counts
+	// acknowledgements uses it, and enough of its set have flushed all that was written before.
 	Rule    Rule
 	Settled bool
-	// Committed is true once a heartbeat of this life as leader was committed under Rule.
+	// Committed is true when a heartbeat of the current leadership was committed under Rule.
 	Committed bool
-	// UnflushedSince is since when the oldest heartbeat waits for the local disk; 0 if none does.
+	// UnflushedSince is when the oldest heartbeat that waits for the local disk was written; 0 if
+	// none waits.
 	UnflushedSince time.Duration
 }
 
-// whole is the end of all that means anything.
+// whole is the end of the last complete record.
 func (s Server) whole() Position {
 	if s.Whole != "" {
 		return s.Whole
@@ -157,12 +158,12 @@ type View struct {
 	Version string
 	Record  Record
 	// Known is true after the first read. Stale is true if a write had no answer or a conflict, or
-	// the Lease was seen to change: then it is read again before anything is decided.
+	// the Lease was seen to change: then it is read again before any decision.
 	Known, Stale bool
 	// Damaged is true if the annotation could not be decoded.
 	Damaged bool
-	// Since is when this version was first met, and ReadAt when the last read was sent that found
-	// it.
+	// Since is when this version was first seen, and ReadAt when the last read that found it was
+	// sent.
 	Since, ReadAt time.Duration
 	// TriedAt is when the last read was sent. Failed is true if the last read or write had no answer.
 	TriedAt time.Duration
@@ -171,50 +172,52 @@ type View struct {
 	InFlight bool
 }
 
-// Held is the term that this life of the program has written, or tried to write, as holder. A
-// record that names us and does not fit was written by an earlier life.
+// Held is the term that this process has written, or tried to write, as holder. A record that names
+// us and does not match was written by an earlier process.
 type Held struct {
 	Term uint64
-	// FromSeq is the Seq of the first record that this life tried to write in the term.
+	// FromSeq is the Seq of the first record that this process tried to write in the term.
 	FromSeq uint64
 	// Claimed is when the claim was sent, and RenewedAt when the last write was sent that
 	// succeeded; 0 if none did.
 	Claimed, RenewedAt time.Duration
 	// Record is the last of the term that is known to have been written.
 	Record Record
-	// Promoted is true once the server was told to lead.
+	// Promoted is true once the promotion of the server was requested.
 	Promoted bool
-	// Releasing is true once the release of the term was sent: whatever became of it, somebody else
-	// may hold the next.
+	// Releasing is true once the release of the term was sent. Whatever its result, another member
+	// may hold the next term.
 	Releasing bool
 	// Forced is true if the claim was made by a user's AcceptLoss.
 	Forced bool
-	// Vacant is true if nobody led by the record that the claim replaced.
+	// Vacant is true if the record that the claim replaced had no leader.
 	Vacant bool
-	// Cause is why the leader before leads no more, and Heard when it was last heard; 0 if it never
-	// was. Gap is the time from then until the address of this term was published.
+	// Cause is why the previous leader no longer leads, and Heard when its last ping arrived; 0 if
+	// none did. Gap is the time from then until the address of this term was published.
 	Cause Cause
 	Heard time.Duration
 	Gap   time.Duration
-	// RequestedAt is when the promises were last asked for.
+	// RequestedAt is when the promises were last requested.
 	RequestedAt time.Duration
 	// Published is true once the address of this term is in the EndpointSlice, PublishAt when that
 	// was last tried.
 	Published bool
 	PublishAt time.Duration
-	// Resigned is true once the others were told that we lead no more in this term.
+	// Resigned is true once our pings have said that we no longer lead in this term.
 	Resigned bool
-	// StopFor is the successor for whom the server is stopped, or was, StopAt since when.
+	// StopFor is the successor for which the server is, or was, stopped, and StopAt when that
+	// began.
 	StopFor Member
 	StopAt  time.Duration
 }
 
-// Intent is what this instance was asked to do.
+// Intent is what this instance was requested to do.
 type Intent struct {
 	// Stop is true after SIGTERM: the leader hands over, and the program ends.
 	Stop bool
-	// SwitchTo is true if the leader shall hand over and stay as a standby; Preferred is the name
-	// of the successor, or "". If Only is true, nobody else may get it, unless the leader has to stop.
+	// SwitchTo is true if the leader should hand over and stay as a standby. Preferred is the name
+	// of the successor, or "". If Only is true, no other member may take over, unless the leader
+	// has to stop.
 	SwitchTo  bool
 	Preferred string
 	Only      bool
@@ -222,8 +225,8 @@ type Intent struct {
 
 // Observed is all that an instance knows when it decides. Only the methods in inputs.go change it.
 type Observed struct {
-	// Now is the time since the program started, from a clock that no one sets and that goes on
-	// while the process is stopped.
+	// Now is the time since the program started, from a monotonic clock that goes on while the
+	// process is stopped.
 	Now    time.Duration
 	Config Config
 	Me     Member
@@ -232,9 +235,8 @@ type Observed struct {
 	Address string
 	// System is the id of the database system on the volume; "" without data.
 	System string
-	// Local is what shall be on the volume, and Saved what is.
-	// Saving is true while a Save is under way. SaveFailedAt is when the last one failed; 0 if it
-	// did not.
+	// Local is what should be on the volume, and Saved what is. Saving is true while a Save is
+	// under way. SaveFailedAt is when the last one failed; 0 if it did not.
 	Local, Saved Local
 	Saving       bool
 	SaveFailedAt time.Duration
@@ -248,10 +250,10 @@ type Observed struct {
 	// AskedAt is when the last Ask was sent, for the term Asked. 0 is never.
 	AskedAt time.Duration
 	Asked   uint64
-	// StandsAt is when we may stand again after our own server failed as a leader: others, if there
-	// are any, go first. 0 is at any time.
+	// StandsAt is when we may stand again after our own server failed as a leader: other candidates
+	// go first. 0 is at any time.
 	StandsAt time.Duration
-	// Jitter is a random duration, drawn anew for each Ask.
+	// Jitter is a random duration, new for each Ask.
 	Jitter time.Duration
 }
 
@@ -265,15 +267,14 @@ func (o *Observed) peer(name string) *Peer {
 	return nil
 }
 
-// holds reports whether this life of the program holds the record, and has promised nobody else
-// since.
+// holds reports whether this process holds the record, and has made no promise since.
 func (o *Observed) holds() bool {
 	held := &o.Held
 	return held.Term != 0 && o.Local.Promised.Term <= held.Term && o.Local.Seen.Term <= held.Term && o.recordIsMine()
 }
 
-// recordIsMine reports whether the record is one that this life wrote as holder. A record that is
-// not believed leaves a leader what it holds: it is written anew.
+// recordIsMine reports whether this process wrote the record as holder. A record that is not
+// believed does not end a leadership: the leader writes it again.
 func (o *Observed) recordIsMine() bool {
 	if !o.believed() {
 		return o.Held.RenewedAt != 0 && o.Held.Promoted && !o.Held.Releasing && o.mayWrite(o.Config.hold()+lastTry)
@@ -283,7 +284,7 @@ func (o *Observed) recordIsMine() bool {
 		record.Term == o.Held.Term && record.Seq >= o.Held.FromSeq
 }
 
-// believed reports whether the record may be decided on: it is known, could be decoded, belongs to
+// believed reports whether decisions may use the record: it is known, could be decoded, belongs to
 // our data, and is not older than what we have seen.
 func (o *Observed) believed() bool {
 	view := &o.Record
@@ -292,8 +293,8 @@ func (o *Observed) believed() bool {
 		(view.Record.System != "" || o.System == "" || view.Record.Term == 0 && o.Local.Seen.Term == 0)
 }
 
-// Doubt says why the record is not believed, and what to do; "" if it is, or was not read yet, or
-// if a leader is heard, which knows better.
+// Doubt returns why the record is not believed, and the remedy; "" if it is believed, was not read
+// yet, or if pings of a leader arrive, which knows better.
 func (o *Observed) Doubt() string {
 	view := &o.Record
 	record := &view.Record
@@ -324,7 +325,7 @@ func (o *Observed) Foreign() string {
 		o.System, record.System)
 }
 
-// leads reports whether our server leads, or did in this life and still holds the record for it.
+// leads reports whether our server leads, or did in this process, and still holds the record.
 func (o *Observed) leads() bool { return o.Held.Promoted && o.holds() }
 
 // answered returns the members that have answered a ping of this term that was sent within the
@@ -340,8 +341,8 @@ func (o *Observed) answered(within time.Duration) []Member {
 	return members
 }
 
-// mayWrite reports whether a leader holds: it renewed lately, or enough of its members answered
-// lately, or one of its rules waits for nobody.
+// mayWrite reports whether a leader may still accept writes: it renewed recently, enough of its
+// members answered recently, or one of its rules waits for no other member.
 func (o *Observed) mayWrite(within time.Duration) bool {
 	if o.Held.RenewedAt != 0 && o.Now-o.Held.RenewedAt < within {
 		return true
@@ -349,8 +350,8 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 	return o.heldByRule(within)
 }
 
-// heldByRule reports whether one of our rules keeps everybody else from leading: it waits for
-// nobody, or enough of its members have answered within the time.
+// heldByRule reports whether one of our rules prevents another leader: it names no other member, or
+// enough of its members have answered within the time.
 func (o *Observed) heldByRule(within time.Duration) bool {
 	heard := o.answered(within)
 	return slices.ContainsFunc(o.rules(), func(rule Rule) bool {
@@ -361,8 +362,8 @@ func (o *Observed) heldByRule(within time.Duration) bool {
 // rules returns the rules that a leader works under.
 func (o *Observed) rules() []Rule { return o.Held.Record.Rules }
 
-// leaderAlive reports whether a leader must be assumed to live: one was heard within Config.After,
-// or this program has not listened that long. A record by which nobody leads says that none does.
+// leaderAlive reports whether a leader must be assumed to be alive: a ping of one arrived within
+// Config.After, or this program has not run that long. A record without a leader says that none is.
 func (o *Observed) leaderAlive(vacant bool) bool {
 	if vacant {
 		return false
@@ -373,28 +374,28 @@ func (o *Observed) leaderAlive(vacant bool) bool {
 	return o.livingLeader() != nil
 }
 
-// isVacant reports whether nobody leads by the record: it is released, or its holder has resigned,
-// and could not say so there.
+// isVacant reports whether the record has no leader: it is released, or its holder has resigned
+// without being able to release it.
 func (o *Observed) isVacant() bool {
 	record := &o.Record.Record
 	return o.believed() && (record.Released() || o.hasResigned(record.Holder.Member, record.Term))
 }
 
-// hasResigned reports whether the member has said that it leads no more in the term.
+// hasResigned reports whether the member has resigned in the term.
 func (o *Observed) hasResigned(leader Member, term uint64) bool {
 	peer := o.peer(leader.Name)
 	return peer != nil && peer.Ping.Resigned && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
 // isKnownGone reports whether the leader of the term has resigned, or its program is known to have
-// ended: then a record that it wrote a moment ago need not rest.
+// ended: then a candidate need not wait after its last write of the record.
 func (o *Observed) isKnownGone(leader Member, term uint64) bool {
 	peer := o.peer(leader.Name)
 	return peer != nil && peer.Gone && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
-// livingLeader returns the peer that was last heard to lead in a term that we may follow, nil if
-// none was heard within Config.After.
+// livingLeader returns the leader whose ping arrived last, of a term that we may follow; nil if
+// none arrived within Config.After.
 func (o *Observed) livingLeader() *Peer {
 	var found *Peer
 	for i := range o.Peers {
@@ -409,8 +410,8 @@ func (o *Observed) livingLeader() *Peer {
 	return found
 }
 
-// Follows returns the leader that this member follows, or would if it could; false if none was
-// heard lately.
+// Follows returns the leader that this member follows, or would if it could; false if no ping
+// arrived recently.
 func (o *Observed) Follows() (Source, bool) {
 	leader := o.livingLeader()
 	if leader == nil {
@@ -419,8 +420,8 @@ func (o *Observed) Follows() (Source, bool) {
 	return Source{Leader: leader.Ping.Leader, Term: leader.Ping.Term}, true
 }
 
-// Quiet returns the leader that this member follows, and for how long no ping of it came. It is ""
-// if this member follows nobody, or knows that the leader has gone.
+// Quiet returns the leader that this member follows, and the time since its last ping. It is "" if
+// this member follows no leader, or knows that the leader has ended.
 func (o *Observed) Quiet() (leader string, silence time.Duration) {
 	found := o.livingLeader()
 	if found == nil {
@@ -429,10 +430,10 @@ func (o *Observed) Quiet() (leader string, silence time.Duration) {
 	return found.Name, o.Now - found.PingAt
 }
 
-// Leads reports whether this instance leads: its server is to be writable.
+// Leads reports whether this instance leads, so that its server should be writable.
 func (o *Observed) Leads() bool { return o.leads() }
 
-// mayFollow reports whether the promise that we gave last allows to follow who sends the ping.
+// mayFollow reports whether our last promise allows us to follow the sender of the ping.
 func (o *Observed) mayFollow(ping *Ping) bool {
 	promised := o.Local.Promised
 	return ping.Term > promised.Term || ping.Term == promised.Term && ping.Leader == promised.Candidate

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Limits of a record, so that a record that somebody wrote can't stop the instances. A rule names
-// at most the instances and their predecessors, and a leader drops rules as soon as a newer one is
-// settled.
+// Limits of a record, so that an edited record can't stop the instances. A rule names at most the
+// instances and their predecessors, and a leader drops rules as soon as a newer one is settled.
 const (
 	maxRecordBytes = 16 << 10
 	maxRules       = 16
@@ -21,7 +20,7 @@ const (
 	maxTimeline    = 1 << 31
 )
 
-// Record is what the Lease says: who leads, and where the acknowledged writes are. It is written
+// Record is what the Lease stores: the leader, and where the acknowledged writes are. It is written
 // only by an update that carries the version of the read on which it was decided.
 type Record struct {
 	// System is the id of the database system. "" before the first initialisation.
@@ -29,14 +28,14 @@ type Record struct {
 	// Term counts claims. Seq counts records: each written one has a higher one, whatever its term.
 	Term uint64 `json:"term"`
 	Seq  uint64 `json:"seq"`
-	// Holder is who claimed the term; nobody when it is released.
+	// Holder is the pod that claimed the term; the zero value when it is released.
 	Holder Holder `json:"holder"`
 	// Open is true once the first write of the term was committed.
 	Open bool `json:"open"`
-	// Rules are all under which writes may have been acknowledged, and those under which they will
-	// be next. Who stands must cover every one.
+	// Rules are all rules under which writes may have been acknowledged, or will be next. A
+	// candidate must cover every one.
 	Rules []Rule `json:"rules,omitempty"`
-	// Timeline is the highest that was ever claimed for a promotion.
+	// Timeline is the highest timeline that was ever claimed for a promotion.
 	Timeline uint32 `json:"timeline"`
 	// Handover is set by a leader that stopped cleanly for a successor.
 	Handover *Handover `json:"handover,omitempty"`
@@ -45,7 +44,7 @@ type Record struct {
 	Initialise string `json:"initialise,omitempty"`
 }
 
-// Holder is the pod that claimed a term, and its data. The zero value is nobody.
+// Holder is the pod that claimed a term, and its data. The zero value is none.
 type Holder struct {
 	Member Member `json:"member"`
 	PodUID string `json:"podUID,omitempty"`
@@ -59,7 +58,7 @@ type Handover struct {
 	Position Position `json:"position"`
 }
 
-// Released reports whether nobody holds the record, so that anybody may stand at once.
+// Released reports whether the record has no holder, so that any member may stand at once.
 func (r Record) Released() bool { return r.Holder == Holder{} }
 
 // newest returns the rule under which the leader acknowledges, or will next.
@@ -72,7 +71,7 @@ func (r Record) newest() Rule {
 
 // Quorum returns what a commit waits for: at least so many members of a set of that size. Of
 // several rules, the weakest counts: writes may be acknowledged under each. It is 0 of 0 if commits
-// wait for nobody.
+// wait for no other member.
 func (r Record) Quorum() (acks, of int) {
 	for i, rule := range r.Rules {
 		if rule.WaitsForNobody() {
@@ -85,7 +84,7 @@ func (r Record) Quorum() (acks, of int) {
 	return acks, of
 }
 
-// olderThan reports whether the record is older than something that was seen.
+// olderThan reports whether the record is older than what was seen before.
 func (r Record) olderThan(seen Seen) bool {
 	return r.Term < seen.Term || r.Term == seen.Term && r.Seq < seen.Seq
 }
@@ -108,8 +107,7 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Decode reads the text of the annotation. Its errors say what was found, and that nothing is
-// promoted or overwritten for it.
+// Decode reads the text of the annotation. Its errors say what was found.
 func Decode(text string) (Record, error) {
 	if len(text) > maxRecordBytes {
 		return Record{}, fmt.Errorf("the record has %d bytes, at most %d are accepted", len(text), maxRecordBytes)

@@ -21,9 +21,9 @@ func TestCoveredBy(t *testing.T) {
 		{"both of two", Rule{a, []Member{b, c}, 1, false}, []Member{b, c}, true},
 		{"one of two that both have it", Rule{a, []Member{b, c}, 2, false}, []Member{c}, true},
 		{"the only other", Rule{a, []Member{b}, 1, false}, []Member{b}, true},
-		{"nobody else may have it", Rule{a, nil, 0, false}, []Member{b, c}, false},
+		{"no other member may have it", Rule{a, nil, 0, false}, []Member{b, c}, false},
 		{"another incarnation is another member", Rule{a, []Member{b}, 1, false}, []Member{{"db-1", "2"}}, false},
-		{"nobody answers", Rule{a, []Member{b, c}, 2, false}, nil, false},
+		{"no member answers", Rule{a, []Member{b, c}, 2, false}, nil, false},
 	} {
 		if got := test.rule.CoveredBy(test.answers); got != test.want {
 			t.Errorf("%s: got %t", test.name, got)

@@ -54,9 +54,9 @@ func TestStandsForWhoIsGone(t *testing.T) {
 	}
 }
 
-// TestStandsForWhoResigned: nobody waits for a leader that has resigned, whatever the record says,
-// and only for that term of that member.
-func TestStandsForWhoResigned(t *testing.T) {
+// TestStandsAfterAResignation: no member waits for a leader that has resigned, whatever the record
+// says, and only for that term of that member.
+func TestStandsAfterAResignation(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Ping)
 		stands bool

@@ -4,7 +4,7 @@ import "slices"
 
 // changeRule changes what commits wait for, one step at a time (R7): the new rule is appended to
 // the record, then set in the server, and when it is settled there, the older ones are dropped.
-// Until then, who stands must cover both.
+// Until then, a candidate must cover both.
 func changeRule(o *Observed) Action {
 	record := o.Held.Record
 	newest := record.newest()
@@ -36,7 +36,7 @@ func changeRule(o *Observed) Action {
 	return o.write(record, "the rule changes")
 }
 
-// appended returns the rules with one more at their end, which is there only once.
+// appended returns the rules with one moved or added to their end.
 func appended(rules []Rule, rule Rule) []Rule {
 	return append(slices.DeleteFunc(slices.Clone(rules), rule.Equal), rule)
 }
@@ -53,10 +53,10 @@ func distinct(rules []Rule) []Rule {
 }
 
 // blocked reports whether the first write of a term waits for too few members, while others have
-// diverged and may not make their data anew, because an older rule names them. All that was
-// acknowledged is on us, which is why we could promote, so a rule that names nobody else may
-// replace every older one. It does not while our own disk is what is waited for: then the others
-// may have to go on without us.
+// diverged and may not rebuild their data, because an older rule names them. All that was
+// acknowledged is on us, which is why we could promote, so a rule that names no other member may
+// replace every older one. It does not while our own disk is slow, because the others may have to
+// go on without us.
 func (o *Observed) blocked(newest Rule) bool {
 	if since := o.Server.UnflushedSince; since != 0 && o.Now-since >= silent {
 		return false
@@ -74,7 +74,7 @@ func (o *Observed) blocked(newest Rule) bool {
 	return diverged && o.missing(able, max(newest.Acks, o.Config.acks(len(newest.Set))))
 }
 
-// wantedRule is the rule that follows from who answers and receives.
+// wantedRule returns the rule for the members that answer and receive now.
 func (o *Observed) wantedRule(newest Rule) Rule {
 	if o.Config.Instances <= 1 {
 		return Rule{Leader: o.Me}
@@ -92,7 +92,7 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	return Rule{Leader: o.Me, Set: set, Acks: needed, Async: o.Config.Durability == Asynchronous}
 }
 
-// joined returns the set with those who follow us and have nearly all.
+// joined returns the set with the members that follow us and have nearly all data.
 func (o *Observed) joined(set []Member) []Member {
 	joined := slices.Clone(set)
 	for _, member := range o.answered(pingEvery + silent) {
@@ -104,8 +104,8 @@ func (o *Observed) joined(set []Member) []Member {
 	return sorted(joined)
 }
 
-// withoutGone returns the set without those who will not acknowledge again soon: silent for long,
-// diverged, or another member by now. At least as many stay as a commit needs.
+// withoutGone returns the set without the members that will not acknowledge soon: silent for long,
+// diverged, or replaced by another member. At least as many stay as a commit needs.
 func (o *Observed) withoutGone(set []Member, needed int) []Member {
 	var kept []Member
 	for i, member := range set {
@@ -126,7 +126,7 @@ func (o *Observed) isGone(member Member) bool {
 	return o.Now-o.lastHeard(member) >= leaveAfter || o.isDiverged(member)
 }
 
-// missing reports whether too few of the set have answered lately, so that commits wait.
+// missing reports whether too few of the set have answered recently, so that commits wait.
 func (o *Observed) missing(set []Member, needed int) bool {
 	there := 0
 	for _, member := range set {

@@ -13,14 +13,14 @@ func elect(o *Observed) Action {
 		return nil
 	}
 	record := o.Record.Record
-	if waited := o.Now - o.Held.Claimed; waited >= electing || waited >= silent && o.whoIsAhead() != "" {
+	if waited := o.Now - o.Held.Claimed; waited >= electing || waited >= silent && o.memberAhead() != "" {
 		// We never promoted, so nothing was acknowledged under the rule that the claim added. The
 		// same rule may stand there from an earlier term of ours: that stays.
-		if len(record.Rules) > 1 { // The only rule is that of new data, which nobody else has.
+		if len(record.Rules) > 1 { // The only rule is that of new data, which no other member has.
 			record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
 		}
 		record.Handover = nil
-		return o.release(record, "too few promises: "+cmp.Or(o.whoIsAhead(), "not enough members answered"))
+		return o.release(record, "too few promises: "+cmp.Or(o.memberAhead(), "not enough members answered"))
 	}
 	// An election may take longer than a leader may write without having renewed.
 	if !o.Record.InFlight && !o.Record.Stale && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
@@ -78,9 +78,9 @@ func (o *Observed) isAhead(position Position) bool {
 	return related == Ahead || related == Incomparable
 }
 
-// whoIsAhead names a member that has promised and has more than we will ever have; "" if none does.
-// It is time that this one stands.
-func (o *Observed) whoIsAhead() string {
+// memberAhead returns a member that has promised and has data that we lack; "" if there is none.
+// That member should be the candidate.
+func (o *Observed) memberAhead() string {
 	for i := range o.Peers {
 		if reply := &o.Peers[i].PromiseReply; reply.Term == o.Held.Term && reply.Given && o.isAhead(reply.Position) {
 			return reply.Member.Name + " is ahead"
@@ -89,8 +89,9 @@ func (o *Observed) whoIsAhead() string {
 	return ""
 }
 
-// restart decides for a program that finds its own pod as the holder of an open term: the life
-// before it ended without releasing (R15). Others go on if they can; crash recovery has no bound.
+// restart decides for a program that finds its own pod as the holder of an open term: an earlier
+// process ended without releasing it (R15). Other members take over if they can, because crash
+// recovery has no time limit.
 func restart(o *Observed) Action {
 	record := o.Record.Record
 	switch {
@@ -121,8 +122,8 @@ func restart(o *Observed) Action {
 	return o.write(record, "continuing to lead after a restart")
 }
 
-// askedAnswers returns who has answered the last Ask and has promised no later term than the
-// record's, and whether all did.
+// askedAnswers returns the members that have answered the last Ask and have promised no later term
+// than the record's, and whether all have.
 func (o *Observed) askedAnswers() (members []Member, all bool) {
 	all = true
 	for i := range o.Peers {
@@ -144,9 +145,9 @@ func (o *Observed) ask(term uint64) Ask {
 	}
 }
 
-// stand claims the record if no leader lives and those who would promise cover every rule (R8, R9).
-// Who waits for its own volume does not stand: it could not make the promise that it asks of
-// others.
+// stand claims the record if no leader is alive and the members that would promise cover every rule
+// (R8, R9). A member that waits for its own volume does not stand, because it could not store its
+// own promise.
 func stand(o *Observed) Action {
 	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() {
 		return nil
@@ -164,7 +165,7 @@ func stand(o *Observed) Action {
 	return o.askThenClaim()
 }
 
-// readWhileQuiet reads the record, or lets what else there is to do go on until then.
+// readWhileQuiet reads the record, or continues with other actions until then.
 func (o *Observed) readWhileQuiet() Action {
 	if action, isRead := o.read().(ReadRecord); isRead {
 		return action
@@ -172,15 +173,15 @@ func (o *Observed) readWhileQuiet() Action {
 	return nil
 }
 
-// leaderIsQuiet reports whether there is a reason to look at the record: no leader was heard
-// lately.
+// leaderIsQuiet reports whether there is a reason to read the record: no ping of a leader arrived
+// recently.
 func (o *Observed) leaderIsQuiet() bool {
 	leader := o.livingLeader()
 	return leader == nil || o.Now-leader.PingAt > silent
 }
 
-// mayStandAt is when we may stand: when the record, as it is, allows anybody to, and others whose
-// server has not just failed have gone first.
+// mayStandAt returns when we may stand: when the record allows an election, and members whose
+// server has not just failed have had their turn.
 func (o *Observed) mayStandAt() time.Duration {
 	view := &o.Record
 	record := &view.Record
@@ -203,15 +204,15 @@ func (o *Observed) mayStandAt() time.Duration {
 	return view.Since + o.Config.After
 }
 
-// firstTerm returns the record of a database that was never led, if we are the instance that made
-// its data.
+// firstTerm returns the record of a database that never had a leader, if we are the instance that
+// initialised its data.
 func (o *Observed) firstTerm() (Record, bool) {
 	record := o.Record.Record
 	return record, o.believed() && record.System == "" && record.Initialise == o.Me.Name
 }
 
 // base returns the record on which a claim is based: the one that was read, or, if that is not
-// believed, one that says that the writes may be anywhere, so that everybody must answer (R16).
+// believed, one that says that the writes may be anywhere, so that every member must answer (R16).
 func (o *Observed) base() (Record, bool) {
 	if o.believed() {
 		return o.Record.Record, true
@@ -228,13 +229,13 @@ func (o *Observed) base() (Record, bool) {
 	return record, len(everybody) == max(o.Config.Instances, 1+len(o.Peers))
 }
 
-// askThenClaim asks all, and claims if enough would promise. One that is ahead of us gets time to
-// go first.
+// askThenClaim asks all members, and claims if enough would promise. A member that is ahead of us
+// gets time to go first.
 func (o *Observed) askThenClaim() Action {
 	record, complete := o.base()
 	term := max(o.Asked, 1+max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term))
 	if o.AskedAt == 0 || o.Asked < term || o.AskedAt < o.Record.Since {
-		// What was answered before this record was met may be older than what it replaced.
+		// Answers from before this record was seen may be older than what it replaced.
 		return SendAsk{Ask: o.ask(term)}
 	}
 	willing, someAhead, all := o.poll()
@@ -259,8 +260,8 @@ func (o *Observed) askThenClaim() Action {
 	}
 }
 
-// poll returns who would promise and is not ahead of us, whether somebody is ahead, and whether all
-// have answered.
+// poll returns the members that would promise and are not ahead of us, whether a member is ahead,
+// and whether all have answered.
 func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 	before := o.handedOver()
 	willing, all = append([]Member{o.Me}, before...), true
@@ -280,8 +281,8 @@ func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 	return willing, someAhead, all
 }
 
-// Lacking returns why a member that would lead does not: without whose answer acknowledged writes
-// could be lost. It is "" for one that lacks none, or does not ask for them.
+// Lacking returns why a member does not lead although it would: the members without whose answer
+// acknowledged writes could be lost. It is "" if none is missing, or if it has not asked.
 func (o *Observed) Lacking() string {
 	if o.leads() || o.AskedAt == 0 || o.Now-o.AskedAt > silent {
 		return ""
@@ -320,7 +321,7 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	}
 }
 
-// firstRule is the rule of our own under which the first writes of the term wait.
+// firstRule returns the rule under which the first writes of our term wait.
 func (o *Observed) firstRule(base Record) Rule {
 	var set []Member
 	if o.Config.Durability == Required {
