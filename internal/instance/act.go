@@ -9,10 +9,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// requestTime is how long an answer of the API server is waited for.
+// requestTime is how long an instance waits for an answer of the API server.
 const requestTime = 3 * time.Second
 
-// act carries an action out, or begins to.
+// act carries out an action, or starts it.
 func (i *Instance) act(ctx context.Context, action election.Action) {
 	i.noteLoss(action)
 	switch action := action.(type) {
@@ -42,7 +42,7 @@ func name(action election.Action) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", action), "election.")
 }
 
-// save writes what was promised and seen beside the loop: a disk may take for ever.
+// save writes promises and seen values in another goroutine, because a disk may block forever.
 func (i *Instance) save(ctx context.Context, local election.Local) {
 	i.core.SavingLocal()
 	go func() {

@@ -1,8 +1,8 @@
-// Package instance is the program in a database pod: it runs the server, and lets election decide
-// whether that leads, follows, or must not run at all.
+// Package instance is the program in a database pod. It runs the server, and package election
+// decides whether that leads, follows, or must not run.
 //
-// One goroutine owns all that the instance knows. It observes, decides, acts, and waits; whatever
-// takes time runs beside it, and hands it what became of it. So no decision ever waits for a disk,
+// One goroutine owns the state of the instance. It observes, decides, acts, and waits. Slow
+// operations run in other goroutines, which hand it their results. So no decision waits for a disk,
 // the API server, a peer or the database.
 package instance
 
@@ -22,17 +22,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// Cluster is what an instance reads and writes of the API server. Its methods are called beside the
-// loop, and end with their context at the latest.
+// Cluster is what an instance reads and writes of the API server. Its methods are called in other
+// goroutines than the loop, and end with their context at the latest.
 type Cluster interface {
 	// Read reads the record, not from a cache. The caller fills ReadResult.Sent.
 	Read(ctx context.Context) election.ReadResult
 	// Write updates the record, and returns its new version.
 	Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string)
-	// Publish makes this instance the one that the write Service leads to, unless a higher term has
-	// done so for another. It says itself why it fails: it is called again each second.
+	// Publish routes the write Service to this instance, unless an instance of a higher term has
+	// it. It logs its errors itself, because it is called again each second.
 	Publish(ctx context.Context, term uint64) error
-	// Report says on the own Pod what the instance is.
+	// Report writes the instance's state to its own Pod.
 	Report(ctx context.Context, report contract.Report) error
 }
 
@@ -42,27 +42,27 @@ type Peers interface {
 	Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error)
 	Promise(ctx context.Context, to string, request election.PromiseRequest) (election.PromiseReply, error)
 	// Refused reports whether the port of the instance refuses connections, so that no program
-	// listens there. Anything else than a refusal is no answer.
+	// listens there. Any other error is no answer.
 	Refused(ctx context.Context, name string) bool
 }
 
-// Config is what the user decided, as far as it may change while the instance runs.
+// Config is what the user has set and may change while the instance runs.
 type Config struct {
 	// Election is the part that election needs. Its Positions are those of the engine.
 	Election election.Config
 	// Others are the pods of the other instances.
 	Others []string
-	// SwitchFrom is the term whose leader shall hand over, to SwitchTo if that is possible; 0 is
+	// SwitchFrom is the term whose leader should hand over, to SwitchTo if that is possible; 0 is
 	// none.
 	SwitchFrom uint64
 	SwitchTo   string
-	// SwitchOnly is true if nobody else may get it.
+	// SwitchOnly is true if no other instance may take over.
 	SwitchOnly bool
 	// Parameters are the user's parameters of the server.
 	Parameters map[string]string
 }
 
-// Options are what an instance is made of.
+// Options are the parts of an instance.
 type Options struct {
 	// Name and PodUID are those of its pod.
 	Name, PodUID string
@@ -76,7 +76,7 @@ type Options struct {
 	FullLog func() int
 	// Address is the pod's IP address.
 	Address string
-	// Host returns where the server of a pod listens.
+	// Host returns the host on which the server of a pod listens.
 	Host   func(pod string) string
 	Config Config
 	Log    logr.Logger
@@ -88,49 +88,50 @@ type Instance struct {
 	// started is when the clock of the election was 0.
 	started time.Time
 	core    *election.Observed
-	// inbox takes what the loop is to do with what it knows; done is closed when it has ended.
+	// inbox takes functions that the loop calls; done is closed when the loop has ended.
 	inbox chan func()
 	done  chan struct{}
-	// operation is what is under way on the server; nil if nothing is. idleUntil is until when
-	// nothing is tried after a failure, which was the failures-th in a row.
+	// operation is the operation of the server that is in progress; nil if there is none. Until
+	// idleUntil, nothing is tried after a failure, and failures counts those in a row.
 	operation *operation
 	idleUntil time.Time
 	failures  int
-	// failed is what failed last on the server, and why; "" once something has succeeded since.
+	// failed is the last failed operation of the server, with its error; "" after a success.
 	failed string
-	// lost is why this instance leads no more in lostTerm; "" and 0 if it did not lead.
+	// lost is why this instance no longer leads in lostTerm; "" and 0 if it did not lead.
 	lost     string
 	lostTerm uint64
-	// reloadsAt is when the server is to use new certificates or parameters; never if zero.
+	// reloadsAt is when the server should load new certificates or parameters; zero is never.
 	reloadsAt time.Time
-	// led is the history of the server while it led last.
+	// led is the history of the server when it last led.
 	led election.History
-	// measuredFrom is since when the loop has run without having been stopped itself.
+	// measuredFrom is the time since which the loop has run without a pause.
 	measuredFrom time.Time
 	lastTurn     time.Time
 	// flushed is when each member was last seen to flush what this server sent.
 	flushed map[election.Member]time.Time
-	// requests are the peers that wait for the answer to a promise that they asked for.
+	// requests are the peers that wait for the answer to their request for a promise.
 	requests map[string]chan<- election.PromiseReply
-	// unsaved is why the volume did not take what was promised when that was last tried.
+	// unsaved is the error of the last attempt to store a promise.
 	unsaved string
-	// unpublished is why the address could not be published when that was last tried.
+	// unpublished is the error of the last attempt to publish the address.
 	unpublished string
 	// wroteFor is why the record was written last.
 	wroteFor string
 	// farewells counts the pings that say that this instance has resigned and have no answer yet.
 	farewells int
-	// pinging counts the pings to a peer that have no answer yet, and knocking is true while it is
-	// found out whether the leader's port refuses us.
+	// pinging counts the pings to a peer that have no answer yet, and knocking is true while the
+	// instance checks whether the leader's port refuses connections.
 	pinging  map[string]int
 	asking   map[string]uint64
 	knocking bool
-	// knocksAgain is when that may be looked at next.
+	// knocksAgain is the time of the next such check.
 	knocksAgain time.Time
 	// doubt is why the record is not believed, and doubtSince since when.
 	doubt      string
 	doubtSince time.Time
-	// reported is what the Pod says. While reporting, or before reportsAt, it is told nothing else.
+	// reported is the last report on the Pod. No other is written while reporting is true, or
+	// before reportsAt.
 	reported  contract.Report
 	reporting bool
 	reportsAt time.Time
@@ -151,8 +152,8 @@ type Instance struct {
 	dropsAt time.Time
 }
 
-// New returns an instance that does not run yet. It fails if the volume or its data can't be used:
-// nothing was changed then.
+// New returns an instance that does not run yet. It fails, without changing anything, if the volume
+// or its data can't be used.
 func New(options Options) (*Instance, error) {
 	contents, err := options.Volume.Load()
 	if err != nil {
@@ -186,7 +187,7 @@ func New(options Options) (*Instance, error) {
 	return i, nil
 }
 
-// configure notes what the user decided.
+// configure notes the user's settings.
 func (i *Instance) configure(config Config) {
 	config.Election.Positions = i.Engine
 	if !maps.Equal(config.Parameters, i.Config.Parameters) {
@@ -197,12 +198,12 @@ func (i *Instance) configure(config Config) {
 	i.core.Configured(config.Election, config.Others)
 }
 
-// Configure changes what the user decided, while the instance runs.
+// Configure changes the user's settings while the instance runs.
 func (i *Instance) Configure(ctx context.Context, config Config) {
 	i.post(ctx, func() { i.configure(config) })
 }
 
-// Stop asks the instance to hand over if it leads, and to end. Run returns when that is done.
+// Stop requests that the instance hands over, if it leads, and ends. Run returns when that is done.
 func (i *Instance) Stop(ctx context.Context) { i.post(ctx, func() { i.core.Intent.Stop = true }) }
 
 // Provided tells the instance that the application has its role and database.
@@ -213,8 +214,7 @@ func (i *Instance) RecordChanged(ctx context.Context, version string) {
 	i.post(ctx, func() { i.core.RecordChanged(version) })
 }
 
-// post lets the loop do something with what it knows. It returns false if the context or the loop
-// ended first.
+// post makes the loop call a function. It returns false if the context or the loop ended first.
 func (i *Instance) post(ctx context.Context, do func()) bool {
 	select {
 	case i.inbox <- do:
@@ -225,11 +225,11 @@ func (i *Instance) post(ctx context.Context, do func()) bool {
 	return false
 }
 
-// maxTurns is how many actions may follow each other before the loop listens again.
+// maxTurns is how many actions may follow each other before the loop processes messages again.
 const maxTurns = 20
 
-// Run runs the instance until Stop was asked for and all that it asks for is done, or until the
-// context ends. The server is killed then, if it still runs.
+// Run runs the instance until a Stop is complete or the context ends. Then it kills the server, if
+// it still runs.
 func (i *Instance) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -264,10 +264,10 @@ func (i *Instance) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pause is for how long the loop listens when actions follow each other without an end.
+// pause is how long the loop waits for messages when actions follow each other without end.
 const pause = 50 * time.Millisecond
 
-// sleep waits until that time of the election's clock, or until something is heard.
+// sleep waits until that time of the election's clock, or until a message or result arrives.
 func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	timer := time.NewTimer(max(0, until-i.now()))
 	defer timer.Stop()
@@ -281,7 +281,7 @@ func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	}
 }
 
-// heard lets the loop do what was posted, and what else waits, before it decides.
+// heard calls what was posted, and everything else in the inbox, before the next decision.
 func (i *Instance) heard(ctx context.Context, do func()) {
 	for turns := 1; ; turns++ {
 		i.observe(ctx) // What is answered says how it is now.
@@ -297,14 +297,14 @@ func (i *Instance) heard(ctx context.Context, do func()) {
 	}
 }
 
-// now is the time of the election's clock, which nobody sets, and which goes on while the program
-// is stopped. It is never 0, which the election takes for never.
+// now is the time of the election's clock, which is monotonic and goes on while the program is
+// stopped. It is never 0, which means never in package election.
 func (i *Instance) now() time.Duration { return time.Since(i.started) + time.Nanosecond }
 
-// stalled is how much later than planned the loop must have come back to count as stopped.
+// stalled is the delay after which the loop counts as having been paused.
 const stalled = 2 * time.Second
 
-// observe notes what the server does and the time.
+// observe notes the state of the server and the time.
 func (i *Instance) observe(ctx context.Context) {
 	now := time.Now()
 	if i.measuredFrom.IsZero() || now.Sub(i.lastTurn) > stalled {
@@ -327,8 +327,8 @@ func (i *Instance) observe(ctx context.Context) {
 	i.dropOld(ctx, seen)
 }
 
-// asElection returns what the engine observed, with what only the loop knows. A server that was
-// told to lead may be writable before it says so.
+// asElection returns what the engine observed, with what only the loop knows. A server that is
+// being promoted may be writable before it reports so.
 func (i *Instance) asElection(seen engine.Observation) election.Server {
 	server := seen.Server
 	if !i.core.Me.HasData() {
@@ -337,7 +337,7 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	if server.State == election.Leading {
 		i.led = server.History
 	} else if server.History == "" && server.State == election.Stopped && i.core.Held.Promoted {
-		// A leader whose server is down still says what its data contain, until it leads no more.
+		// A leader whose server is down still reports what its data contain, as long as it leads.
 		server.History = i.led
 	}
 	if i.operation != nil {
@@ -349,7 +349,7 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	if time.Now().Before(i.idleUntil) {
 		server.Busy = true
 	}
-	// Data that were made anew are not made anew again before they were healthy once.
+	// Rebuilt data are not rebuilt again before they were healthy once.
 	server.Damaged = server.Damaged && !i.hasOld
 	if !seen.UnflushedSince.IsZero() {
 		since := seen.UnflushedSince
@@ -361,20 +361,20 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	return server
 }
 
-// jitter is for how long at most a candidate lets others go first.
+// jitter is the longest random delay of a candidate.
 const jitter = 300 * time.Millisecond
 
 func randomJitter() time.Duration { return rand.N(jitter) }
 
-// Member is the data of this instance, as others know them. It may be called at any time.
+// Member returns the data of this instance, as others know them. It may be called at any time.
 func (i *Instance) Member() election.Member { return *i.member.Load() }
 
-// Members are the other members with data, as far as they have been heard. It may be called at any
+// Members returns the other members with data that have sent a message. It may be called at any
 // time.
 func (i *Instance) Members() []election.Member { return *i.members.Load() }
 
-// Address is the IP address of another pod, as that or its leader said last; "" if none has. It may
-// be called at any time.
+// Address returns the IP address of another pod, as that or its leader reported last; "" if it is
+// unknown. It may be called at any time.
 func (i *Instance) Address(pod string) string { return (*i.addresses.Load())[pod] }
 
 func (i *Instance) noteMembers() {

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// noteLoss notes, before an action of a leader, why it will lead no more in its term.
+// noteLoss notes, before an action of a leader, why that ends its leadership.
 func (i *Instance) noteLoss(action election.Action) {
 	held := &i.core.Held
 	switch action := action.(type) {
@@ -30,8 +30,8 @@ func (i *Instance) noteLoss(action election.Action) {
 	}
 }
 
-// describeTerm adds to a report why the term before ended or, if this instance leads no more, its
-// own.
+// describeTerm adds to a report why the previous term ended or, if this instance no longer leads,
+// why its own did.
 func (i *Instance) describeTerm(report *contract.Report) {
 	held := &i.core.Held
 	if report.Role == contract.Primary {

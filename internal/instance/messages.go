@@ -9,20 +9,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// How long the answers are waited for. A ping that has no answer after some time is as good as
-// lost; a promise takes as long as a server needs to stop receiving.
+// How long the instance waits for answers. A ping without an answer after some time counts as lost;
+// a promise takes as long as a server needs to stop receiving.
 const (
 	pingTime     = 2 * time.Second
 	farewellTime = 500 * time.Millisecond
 	askTime      = 2 * time.Second
 	promiseTime  = 10 * time.Second
-	// maxPings is how many pings to one peer may be without an answer: others are not sent.
+	// maxPings is how many pings to one peer may be unanswered before no more are sent.
 	maxPings = 2
 )
 
 var errEnding = errors.New("this instance is ending")
 
-// HandlePing answers the ping of a leader; false if it is none of ours.
+// HandlePing answers the ping of a leader; false if it is for another database.
 func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong election.Pong, ok bool) {
 	answered := make(chan struct{})
 	posted := i.post(ctx, func() {
@@ -50,9 +50,9 @@ func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply elect
 	return reply, ok
 }
 
-// HandlePromise answers a request for a promise when the decision is made and durable, and nothing
-// is received any more. It fails if the request is none of ours, or the candidate asks again before
-// that.
+// HandlePromise answers a request for a promise when the decision is durable and the server no
+// longer receives. It fails if the request is for another database, or if the candidate asks again
+// before that.
 func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error) {
 	candidate := request.Candidate.Name
 	replies := make(chan election.PromiseReply, 1)
@@ -80,7 +80,7 @@ func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRe
 	}
 }
 
-// forget drops the request of a peer that waits no more, so that those of others are answered.
+// forget drops the request of a peer that no longer waits, so that those of others are answered.
 func (i *Instance) forget(candidate string, replies chan<- election.PromiseReply) {
 	if i.requests[candidate] == replies {
 		delete(i.requests, candidate)
@@ -107,8 +107,8 @@ func (i *Instance) others() []string {
 	return names
 }
 
-// sendPings sends a ping to every peer. One that does not answer gets no more than it could answer
-// at once when it is back.
+// sendPings sends a ping to every peer. A peer that does not answer gets no more than it could
+// answer at once after its return.
 func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
 	i.core.Pinged(ping.Resigned)
 	sent, limit := i.now(), pingTime
@@ -156,7 +156,7 @@ func (i *Instance) sendAsk(ctx context.Context, ask election.Ask) {
 	}
 }
 
-// requestPromises asks every peer for its promise, unless it is still being waited for.
+// requestPromises asks every peer for its promise, unless an answer is pending.
 func (i *Instance) requestPromises(ctx context.Context, request election.PromiseRequest) {
 	i.core.Requested()
 	for _, to := range i.others() {
@@ -178,17 +178,17 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 	}
 }
 
-// quiet is after how long without a ping it is looked whether the leader's port refuses
-// connections: its program has gone then.
+// quiet is the time without a ping after which the instance checks whether the leader's port
+// refuses connections, because its program has ended.
 const quiet = 700 * time.Millisecond
 
-// knockEvery is how often it is looked at the port of a leader that stays quiet.
+// knockEvery is how often the port of a quiet leader is checked.
 const knockEvery = 500 * time.Millisecond
 
-// never is a time that no instance lives to see.
+// never is a time that no instance reaches.
 const never = time.Duration(math.MaxInt64)
 
-// knock finds out whether the port of a leader that is quiet refuses us.
+// knock checks whether the port of a quiet leader refuses connections.
 func (i *Instance) knock(ctx context.Context) {
 	leader, silence := i.core.Quiet()
 	if i.knocking || leader == "" || silence < quiet || time.Now().Before(i.knocksAgain) {
@@ -207,7 +207,7 @@ func (i *Instance) knock(ctx context.Context) {
 	})
 }
 
-// knocksAt is when the leader will have been quiet for long enough to look at its port.
+// knocksAt returns when the leader will have been quiet for long enough to check its port.
 func (i *Instance) knocksAt() time.Duration {
 	leader, silence := i.core.Quiet()
 	if i.knocking || leader == "" {
@@ -216,7 +216,7 @@ func (i *Instance) knocksAt() time.Duration {
 	return i.now() + max(quiet-silence, time.Until(i.knocksAgain), 0)
 }
 
-// beside does something beside the loop, and lets that note what became of it.
+// beside runs a function in another goroutine, and passes its result to the loop.
 func (i *Instance) beside(ctx context.Context, limit time.Duration, do func(context.Context) func()) {
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, limit)

@@ -15,8 +15,8 @@ import (
 // maxProblem is how long a problem may be, in bytes.
 const maxProblem = 300
 
-// Ended is the report of a program that can't go on, or can't begin: with data, say, that are not
-// its own.
+// Ended is the report of a program that can't run, for example because the data belong to another
+// instance.
 func Ended(why error) contract.Report {
 	report := contract.Report{State: "Ended", Problem: bound(why.Error())}
 	if foreign := (*engine.ForeignError)(nil); errors.As(why, &foreign) {
@@ -28,15 +28,15 @@ func Ended(why error) contract.Report {
 // Status is what the probes need.
 type Status struct {
 	Report contract.Report
-	// Turn is when the loop last decided, and WaitsFor what it waits for since.
+	// Turn is when the loop last decided, and WaitsFor what it has waited for since.
 	Turn     time.Time
 	WaitsFor string
 }
 
-// Status returns what the instance was at its last decision. It may be called at any time.
+// Status returns the state of the instance at its last decision. It may be called at any time.
 func (i *Instance) Status() Status { return *i.status.Load() }
 
-// report tells the Pod what changed, once what was told before has arrived.
+// report writes a changed report to the Pod, when the previous write has succeeded.
 func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
@@ -61,7 +61,7 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 // reportEvery is how often a report may be written.
 const reportEvery = time.Second
 
-// describe returns what the instance is.
+// describe returns the report of the instance.
 func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
@@ -96,12 +96,12 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	return report
 }
 
-// doubtAfter is how long a record must not be believed, or too few must answer, before that is
-// said: one that is about to be read again is nobody's problem.
+// doubtAfter is how long a record must not be believed, or too few members must answer, before that
+// is reported. A record that is about to be read again is not a problem.
 const doubtAfter = 5 * time.Second
 
-// lastingDoubt returns why the record is not believed, or else whose answer is lacking; "" if that
-// is not so, or was not a moment ago.
+// lastingDoubt returns why the record is not believed, or whose answers are missing; "" if neither
+// has been so for long enough.
 func (i *Instance) lastingDoubt() string {
 	doubt := cmp.Or(i.core.Doubt(), i.core.Lacking())
 	if doubt != i.doubt {
@@ -133,10 +133,11 @@ func (i *Instance) state(seen engine.Observation) string {
 	return "Waiting"
 }
 
-// measureEvery is how often it is measured how full the volume is.
+// measureEvery is how often the used space of the volume is measured.
 const measureEvery = 15 * time.Second
 
-// measure finds out how full the volume is, beside the loop: a file system may not answer.
+// measure measures the used space of the volumes in another goroutine, because a file system may
+// not answer.
 func (i *Instance) measure(ctx context.Context) {
 	if i.measuring || time.Now().Before(i.measuresAt) {
 		return
@@ -148,11 +149,12 @@ func (i *Instance) measure(ctx context.Context) {
 	}()
 }
 
-// slack is by how many percent a volume must have emptied below its step before that is said: log
-// files come and go, and a volume at the edge of two steps would be written about all day.
+// slack is by how many percent a volume must fall below its step before a lower one is reported.
+// Otherwise WAL files that come and go would cause many reports of a volume at the edge of two
+// steps.
 const slack = 2
 
-// step returns the step that a volume is on which was on another when it was measured last.
+// step returns the new step of a volume, given the one before.
 func step(before, percent int) int {
 	if percent < before && percent >= before-slack {
 		return before
@@ -174,7 +176,7 @@ func lagClass(lag time.Duration) string {
 	return ""
 }
 
-// bound returns a text that is not too long for a Pod.
+// bound shortens a text so that it fits on a Pod.
 func bound(text string) string {
 	if len(text) <= maxProblem {
 		return text

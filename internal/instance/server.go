@@ -12,7 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// operation is something that is done to the server, beside the loop. There is one at a time.
+// operation is an operation of the server that runs in another goroutine than the loop. There is
+// one at a time.
 type operation struct {
 	name string
 	// limit is how long it may take; 0 is as long as the data need.
@@ -20,20 +21,21 @@ type operation struct {
 	end   context.CancelFunc
 	// mayWrite is true if the server may become writable at any moment of it.
 	mayWrite bool
-	// harmless is true if the server may be used as it is after a failure.
+	// harmless is true if the server may still be used after a failure.
 	harmless bool
-	// killed is true if the server was killed since it began: then it has failed, whatever it says.
+	// killed is true if the server was killed during the operation, which has then failed whatever
+	// it returns.
 	killed bool
-	// source is whose data are being cloned.
+	// source is the member whose data are being cloned.
 	source election.Source
-	// done and total are how far it is, in bytes.
+	// done and total are its progress, in bytes.
 	done, total int64
 }
 
-// shortly is how long an operation may take that does not depend on the size of the data.
+// shortly is the time limit of an operation that does not depend on the size of the data.
 const shortly = 30 * time.Second
 
-// begin does something to the server beside the loop. When it is done, the loop goes on with then.
+// begin starts an operation of the server in another goroutine. After it, the loop calls then.
 // After a failure the server is killed, unless the operation is harmless, and nothing is tried for
 // a while.
 func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Context) error, then func()) {
@@ -52,7 +54,7 @@ func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Con
 	}()
 }
 
-// ended notes what became of an operation.
+// ended notes the result of an operation.
 func (i *Instance) ended(op *operation, err error, then func()) {
 	i.operation = nil
 	if op.killed {
@@ -80,7 +82,7 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 	}
 }
 
-// kill kills the server, and lets what is under way fail.
+// kill kills the server, so that an operation in progress fails.
 func (i *Instance) kill(why string) {
 	i.Log.Info("killing the server", "why", why, "term", i.core.Held.Term)
 	if i.operation != nil {
@@ -125,7 +127,7 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 }
 
 // start starts the server as a standby. Data that could not be used when the program began, so that
-// nobody knows whose they are, are looked at again first.
+// their owner is unknown, are inspected again first.
 func (i *Instance) start(ctx context.Context) {
 	system, isKnown := i.core.System, i.core.System != ""
 	i.begin(ctx, &operation{name: "start as a standby"}, func(ctx context.Context) error {
@@ -144,8 +146,8 @@ func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream
 	return engine.Upstream{Leader: leader, Term: term, Host: i.Host(leader.Name)}
 }
 
-// replace makes the data anew from the leader's. The server runs no more meanwhile: its data count
-// for nothing.
+// replace rebuilds the data from the leader's. The server does not run meanwhile, because its data
+// are of no use.
 func (i *Instance) replace(ctx context.Context, action election.Replace) {
 	i.kill("its data are rebuilt from those of " + action.Leader.Name)
 	op := &operation{name: "clone " + action.Leader.Name, source: election.Source(action)}
@@ -161,7 +163,7 @@ func (i *Instance) replace(ctx context.Context, action election.Replace) {
 	})
 }
 
-// makeData makes new data beside those that count, and lets them count when they are complete.
+// makeData makes new data beside the current ones, which they replace when they are complete.
 func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx context.Context, directory string) error) {
 	var incarnation string
 	var data engine.Data
@@ -188,7 +190,7 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 	})
 }
 
-// endOldClone ends a clone from a leader that leads no more: another one is there.
+// endOldClone ends a clone from a former leader when there is another one.
 func (i *Instance) endOldClone() {
 	op := i.operation
 	if op == nil || op.source == (election.Source{}) || op.killed {
@@ -206,12 +208,12 @@ const (
 	reloadAgain = 10 * time.Second
 )
 
-// CertificatesChanged tells the instance that its certificates are others now.
+// CertificatesChanged tells the instance that its certificates have changed.
 func (i *Instance) CertificatesChanged(ctx context.Context) {
 	i.post(ctx, func() { i.reloadsAt = time.Now() })
 }
 
-// reload lets the server use new certificates and parameters, when nothing else is to be done.
+// reload makes the server use new certificates and parameters, when no other operation is due.
 func (i *Instance) reload(ctx context.Context) {
 	state := i.core.Server.State
 	if i.reloadsAt.IsZero() || time.Now().Before(i.reloadsAt) || i.operation != nil || state != election.Leading && state != election.Standby {
@@ -243,10 +245,10 @@ func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 	}()
 }
 
-// dropAgain is after how long a failed removal of old data is tried again.
+// dropAgain is the time after which a failed removal of old data is retried.
 const dropAgain = time.Minute
 
-// inspect notes which data there are, and refuses those of which it is not clear whose they are.
+// inspect notes the data that exist, and refuses data whose owner is unclear.
 func (i *Instance) inspect(contents volume.Contents) error {
 	data, err := i.Engine.Inspect()
 	if errors.Is(err, engine.ErrDamaged) && contents.Incarnation != "" {

@@ -58,7 +58,8 @@ func SlotName(member election.Member) (string, error) {
 }
 
 // Synchronous returns the value of synchronous_standby_names for a rule: never `*` nor FIRST, so
-// that exactly the members of the rule count. It is empty for a rule that waits for nobody.
+// that exactly the members of the rule count. It is empty for a rule that waits for no other
+// member.
 func Synchronous(rule election.Rule) (string, error) {
 	if rule.Async || rule.Acks == 0 && len(rule.Set) == 0 {
 		return "", nil

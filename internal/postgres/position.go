@@ -79,8 +79,8 @@ func History(timeline uint32, content string) (election.History, error) {
 	return election.History(strings.Join(append(left, strconv.FormatUint(uint64(timeline), 10)), " ")), nil
 }
 
-// Positions compares the positions of PostgreSQL: by timeline, then by place. Who is on a higher
-// timeline has been promoted later, or has received from one who was.
+// Positions compares the positions of PostgreSQL: by timeline, then by place. A member on a higher
+// timeline was promoted later, or has received from one that was.
 type Positions struct{}
 
 // Compare implements [election.Positions].

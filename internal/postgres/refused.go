@@ -20,7 +20,7 @@ const (
 
 // refused are the parameters that users may not set. Those that end with * stand for all that begin
 // so. Whatever is not named here and not in the table is refused as unknown, so that a parameter of
-// a new version is nobody's until somebody has looked at it.
+// a new version can't be set until it has been reviewed.
 var refused = []struct{ reason, names string }{
 	{becauseElection, "hot_standby* max_standby_archive_delay max_standby_streaming_delay restart_after_crash cluster_name" +
 		" allow_alter_system synchronous_standby_names synchronized_standby_slots sync_replication_slots primary_* promote_trigger_file" +

@@ -75,7 +75,7 @@ const (
 
 // Access returns the text of pg_hba.conf. The socket has a mode with which only our own user may
 // connect, as every role. Others need TLS: users by password or certificate, instances by
-// certificate. Nobody receives from a server that does not lead. While clients is false, only the
+// certificate. A server that does not lead accepts no receivers. While clients is false, only the
 // superuser connects, over the socket.
 func Access(clients, leads bool) string {
 	lines := []string{"local all postgres trust"}

@@ -1,6 +1,6 @@
 package postgres
 
-// Statistics are what a running server says about itself, for those who watch it. Durations are in
+// Statistics are what a running server reports about itself, for monitoring. Durations are in
 // seconds.
 type Statistics struct {
 	// Connections are those of clients, and of ours; MaxConnections is how many there may be.

@@ -39,7 +39,7 @@ type Options struct {
 	Address string
 	Port    int32
 	Clock   clock.PassiveClock
-	// Log is told what is refused, or fails, when that changes: it is tried again and again.
+	// Log gets refusals and failures when they change, because everything is retried.
 	Log logr.Logger
 }
 
@@ -224,8 +224,8 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	}
 }
 
-// Report implements [instance.Cluster]. A Pod that has been made anew under the name is another
-// one: its own program speaks for it.
+// Report implements [instance.Cluster]. A new Pod of the same name is another one: its own program
+// reports for it.
 func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {

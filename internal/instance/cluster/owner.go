@@ -16,7 +16,7 @@ type family struct {
 }
 
 // noteFamily notes whose the ConfigMap is: what this instance makes belongs to the same owner, so
-// that it goes with the database, and the manager takes it for its own.
+// that it is deleted with the database, and the manager regards it as its own.
 func (c *Cluster) noteFamily(settings *corev1.ConfigMap) {
 	made := &family{labels: maps.Clone(settings.Labels)}
 	for _, owner := range settings.OwnerReferences {

@@ -2,8 +2,8 @@ package contract
 
 import "github.com/mainstay-platform/mainstay/api"
 
-// EndpointManager is who manages the EndpointSlice of the primary: its program. The value tells
-// Kubernetes' own controllers that it is not theirs.
+// EndpointManager is the manager of the primary's EndpointSlice, which is the primary's program.
+// With this label, Kubernetes' own controllers leave the slice alone.
 const EndpointManager = "instance.database." + api.Domain
 
 // PortName is the name of the server's port in Services. That in the primary's EndpointSlice must

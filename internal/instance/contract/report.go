@@ -6,7 +6,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
-// Role is what an instance is to those who connect to it.
+// Role is the role of an instance for its clients.
 type Role string
 
 // The roles.
@@ -32,11 +32,12 @@ type Report struct {
 	// Quorum is, of a primary, what its commits wait for, as 1/2: one of a set of two. The record says
 	// it too; a change of it here tells the manager to look there.
 	Quorum string `json:"quorum,omitempty"`
-	// Cause is, of a primary, why the one before it leads no more, as election.Cause has it; "" if it
-	// does not know. Gap is for how many seconds there was none, as far as it noticed, rounded up.
+	// Cause is, of a primary, why the previous one no longer leads, as an election.Cause; "" if
+	// that is unknown. Gap is for how many seconds there was no primary, as far as this one
+	// noticed, rounded up.
 	Cause string `json:"cause,omitempty"`
 	Gap   int    `json:"gap,omitempty"`
-	// Lost says, of an instance that led in the term LostTerm and leads no more, why.
+	// Lost is why an instance that led in the term LostTerm no longer leads.
 	Lost     string `json:"lost,omitempty"`
 	LostTerm uint64 `json:"lostTerm,omitempty"`
 	// System is the id of the database system that the data are of; "" without data.
@@ -55,14 +56,14 @@ type Report struct {
 	FullLog int `json:"fullLog,omitempty"`
 	// Provided is true for a primary that has made the application's role and database.
 	Provided bool `json:"provided,omitempty"`
-	// PendingRestart is true if a parameter takes effect only when the server is started anew.
+	// PendingRestart is true if a parameter takes effect only after a restart of the server.
 	PendingRestart bool `json:"pendingRestart,omitempty"`
-	// Problem says what keeps the server from doing what it was told.
+	// Problem is what keeps the server from reaching its desired state.
 	Problem string `json:"problem,omitempty"`
 }
 
-// maxReportBytes limits the report that is read from a Pod, where anybody may write who may write
-// Pods.
+// maxReportBytes limits the report that is read from a Pod, which every client with the right to
+// patch Pods can write.
 const maxReportBytes = 4 << 10
 
 // ParseReport reads what an instance has written on its Pod.

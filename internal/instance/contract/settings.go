@@ -19,7 +19,7 @@ const SettingsKey = "instance.json"
 // Settings are what the manager tells all instances of a database. An instance follows a change
 // while it runs.
 type Settings struct {
-	// Pods are the names of all instances that there shall be: 1 to 5.
+	// Pods are the names of all desired instances: 1 to 5.
 	Pods []string `json:"pods"`
 	// Version is the major version that the server and its data are of, as 17; empty is any.
 	Version string `json:"version,omitempty"`
@@ -31,11 +31,11 @@ type Settings struct {
 	// AcceptLoss is the term of a record that may be replaced although acknowledged writes may be
 	// lost, by the word of a user; 0 is none.
 	AcceptLoss uint64 `json:"acceptLoss,omitempty"`
-	// SwitchFrom is the term whose leader shall hand over, to the pod SwitchTo if that can be; 0 is
+	// SwitchFrom is the term whose leader should hand over, to the pod SwitchTo if possible; 0 is
 	// none.
 	SwitchFrom uint64 `json:"switchFrom,omitempty"`
 	SwitchTo   string `json:"switchTo,omitempty"`
-	// SwitchOnly is true if nobody but SwitchTo may get it: if that can't be, the leader goes on.
+	// SwitchOnly is true if only SwitchTo may take over: otherwise the leader stays.
 	SwitchOnly bool `json:"switchOnly,omitempty"`
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.

@@ -387,8 +387,8 @@ func (o *Observed) hasResigned(leader Member, term uint64) bool {
 	return peer != nil && peer.Ping.Resigned && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
-// isKnownGone reports whether the leader of the term has resigned, or its program is known to have
-// ended: then a candidate need not wait after its last write of the record.
+// isKnownGone reports whether the program of the term's leader is known to have ended: then a
+// candidate need not wait until the record is old enough.
 func (o *Observed) isKnownGone(leader Member, term uint64) bool {
 	peer := o.peer(leader.Name)
 	return peer != nil && peer.Gone && peer.Ping.Leader == leader && peer.Ping.Term == term

@@ -19,8 +19,8 @@ type Upstream struct {
 	Host string
 }
 
-// ErrDamaged is returned for data that can't be what a server wrote: they can only be made anew. It
-// is never returned for data that could not be read, or that another server wrote.
+// ErrDamaged is returned for data that no server can have written: they can only be rebuilt. It is
+// never returned for data that could not be read, or that another server wrote.
 var ErrDamaged = errors.New("the data are damaged")
 
 // ForeignError is returned for data that the server must not touch: of another version than its
@@ -42,8 +42,8 @@ type Progress func(done, total int64)
 
 // Engine runs one server on the data of one directory. All operations but Kill, SetParameters,
 // Observe and Changed are called one at a time, and each returns when it is done, or with an error
-// that says what to do about it. After an error, but of Reload, the server is killed and started
-// anew, never used as it is. An operation whose context ends has failed.
+// that names the remedy. After an error, except of Reload, the server is killed and restarted, and
+// never used as it is. An operation whose context ends has failed.
 type Engine interface {
 	election.Positions
 
@@ -57,7 +57,7 @@ type Engine interface {
 	Clone(ctx context.Context, directory string, from Upstream, progress Progress) error
 
 	// Start starts the server as a standby without a source, and returns when it answers. Whatever
-	// an earlier life left of a source or a promotion that did not happen is removed first.
+	// an earlier process left of a source or an incomplete promotion is removed first.
 	Start(ctx context.Context) error
 	// Resume starts the server as the leader that it was, on its own timeline, under the rule.
 	Resume(ctx context.Context, rule election.Rule) error
@@ -67,8 +67,8 @@ type Engine interface {
 	// Unfollow takes every source away. It returns when nothing that receives is left and all that
 	// was received is replayed: from then on the position is final.
 	Unfollow(ctx context.Context) error
-	// SetRule tells the server what its commits wait for; a standby, for when it leads. It returns
-	// when that was told: Observation.Settled says when it counts.
+	// SetRule sets what the server's commits wait for; of a standby, for when it leads. It returns
+	// when the server has the rule. Observation.Settled is true when it is in effect.
 	SetRule(ctx context.Context, rule election.Rule) error
 	// SetParameters notes the user's parameters of the server, at once: they count from the next
 	// Reload on, or from the next start where the server wants that. What it does not accept is left
@@ -123,7 +123,7 @@ type Observation struct {
 	Lag time.Duration
 	// PendingRestart is true if a parameter that was set counts from the next start on only.
 	PendingRestart bool
-	// Problem says why the server does not do what it was told, for people; "" if it does.
+	// Problem is why the server is not in the requested state, for people; "" if it is.
 	Problem string
 }
 

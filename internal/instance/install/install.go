@@ -15,8 +15,8 @@ import (
 // Program is the name of the program in the directory.
 const Program = "mainstay-instance"
 
-// User is what the user of the container is called, whatever its number: initdb and the server ask
-// for the name of who runs them.
+// User is what the user of the container is called, whatever its number: initdb and the server look
+// up the name of the user that runs them.
 const User = "postgres"
 
 // Install copies a program to a directory, and writes a passwd and a group beside it, to be mounted
@@ -34,7 +34,7 @@ func Install(program, directory string, uid, gid int) error {
 	)
 }
 
-// passwd has root, because images expect it, and who runs the container (passwd(5)).
+// passwd has root, because images expect it, and the user of the container (passwd(5)).
 func passwd(uid, gid int) string {
 	lines := "root:x:0:0:root:/root:/sbin/nologin\n"
 	if uid != 0 {

@@ -77,8 +77,8 @@ func (c *Certificates) read() (*content, error) {
 	return &read, nil
 }
 
-// Watch uses the files anew when they have changed, and calls changed then, until the context ends.
-// While they can't be read, what they said before counts; failed is told why, once.
+// Watch reloads the files when they have changed, and then calls changed, until the context ends.
+// While they can't be read, the previous content stays in use; failed gets the error, once.
 func (c *Certificates) Watch(ctx context.Context, changed func(), failed func(error)) {
 	c.watch(ctx, lookEvery, changed, failed)
 }
@@ -119,8 +119,8 @@ func (c *Certificates) Own() *tls.Certificate {
 }
 
 // trusts reports whether a certificate that was valid when its connection began is still one of an
-// authority that is trusted. That it has expired since ends no connection: nobody may be there who
-// could renew it, and databases go on meanwhile.
+// authority that is trusted. A certificate that has expired since does not end the connection: a
+// database must go on if the manager is away and can't renew it.
 func (c *Certificates) trusts(certificate *x509.Certificate) bool {
 	_, roots := c.current()
 	_, err := certificate.Verify(x509.VerifyOptions{

@@ -48,8 +48,8 @@ func NewClient(certificates *Certificates, addresses func(pod string) []string) 
 	return &Client{certificates: certificates, addresses: addresses, peers: map[string]*http.Client{}}
 }
 
-// deadAfter is after how long without a byte a connection is asked whether it lives, and after as
-// long without an answer it is closed: a peer that went away without a word must not be waited for.
+// deadAfter is the time without a byte after which a connection is checked, and after the same time
+// without an answer closed, so that no instance waits for a peer that vanished.
 const deadAfter = 2 * time.Second
 
 // to returns the client for a pod.

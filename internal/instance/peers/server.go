@@ -26,7 +26,7 @@ type Handler interface {
 	HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error)
 }
 
-// Limits of the server. Who has no certificate gets a handshake, and no more than that.
+// Limits of the server. A client without a certificate gets no further than the handshake.
 const (
 	maxConnections = 128
 	// maxRequests is how many requests of one peer are answered at once.

@@ -35,7 +35,7 @@ type application struct {
 	directory string
 	of        observed
 	server    provider
-	// provided is told that all is there; nil is nobody.
+	// provided is called when everything exists; may be nil.
 	provided func(ctx context.Context)
 	log      logr.Logger
 
@@ -64,7 +64,7 @@ func (a *application) run(ctx context.Context) error {
 }
 
 // once provides what is missing, if this is the primary. The term says whether it was another one
-// since: what was made by a former primary, and nobody else had, is lost.
+// since: what a former primary made without any other member receiving it is lost.
 func (a *application) once(ctx context.Context) error {
 	report := a.of.Status().Report
 	if report.Role != contract.Primary {

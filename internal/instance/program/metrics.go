@@ -31,8 +31,7 @@ type measured struct {
 // events are counted since the program began.
 type events struct{ promotions, fences atomic.Uint64 }
 
-// collectTime is how long the metrics may take. Prometheus waits for 10 seconds, if it is not told
-// otherwise.
+// collectTime is how long the metrics may take. Prometheus waits for 10 seconds by default.
 const collectTime = 8 * time.Second
 
 // collector makes the metrics of one instance when they are asked for.
@@ -103,7 +102,7 @@ type usage struct {
 }
 
 // measureVolume asks the volumes, beside what else is collected. One that does not answer is not
-// asked by each scrape anew; what can't be measured is left out.
+// asked again by each scrape; what can't be measured is left out.
 func (c *collector) measureVolume() <-chan []usage {
 	answer := make(chan []usage, 1)
 	if c.usageBusy.Swap(true) {

@@ -16,9 +16,8 @@ const stuck = 30 * time.Second
 // observed is what the probes ask.
 type observed interface{ Status() instance.Status }
 
-// probes answers the kubelet: /livez fails when the loop is stuck, /readyz when nobody should
-// connect to the server. Whoever reaches the port learns no more than that: the annotation of the
-// Pod says why.
+// probes answers the kubelet: /livez fails when the loop is stuck, /readyz when clients should not
+// connect to the server. The answers contain no details: the annotation of the Pod says why.
 func probes(of observed) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {

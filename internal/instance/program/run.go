@@ -216,9 +216,9 @@ type kept interface {
 	SaveSettings(text string) error
 }
 
-// awaitSettings reads the settings, again and again until they are there and can be read: without
-// them it is not known who else there is. While they can't be read, those count that were read
-// last: a database goes on without the API server.
+// awaitSettings reads the settings, and retries until they exist and can be read, because they name
+// the other instances. While they can't be read, the last ones that were read are used: a database
+// works without the API server.
 func awaitSettings(
 	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
 ) (contract.Settings, error) {
@@ -352,13 +352,13 @@ func (p *parts) hosts(o options, pod string) []string {
 	return []string{host}
 }
 
-// keep keeps settings for a start without the API server, beside what follows their change: a disk
-// may take for ever.
+// keep stores settings for a start without the API server, in another goroutine, because a disk may
+// block forever.
 func (p *parts) keep(text string) {
 	go save(p.volume, text, p.log)
 }
 
-// save keeps settings. A volume that is full keeps nobody from starting.
+// save stores settings. A full volume does not prevent the start.
 func save(volume kept, text string, logger logr.Logger) {
 	if err := volume.SaveSettings(text); err != nil {
 		logger.Error(err, "could not store the settings on the volume; a start without the API server uses the previous ones")

@@ -26,7 +26,7 @@ const (
 	scrapeHeaders = 3 * time.Second
 )
 
-// metricsHandler answers who has the credentials of a directory with the metrics.
+// metricsHandler serves the metrics to clients with the credentials of a directory.
 func metricsHandler(of prometheus.Collector, credentials string) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(of)
@@ -46,7 +46,7 @@ func metricsHandler(of prometheus.Collector, credentials string) http.Handler {
 }
 
 // isAllowed reports whether a user and a password are those of the mounted Secret, which may change
-// at any time. Without both of them nobody is allowed.
+// at any time. Without both of them, no client is allowed.
 func isAllowed(directory, user, password string) bool {
 	if state, err := filepath.EvalSymlinks(filepath.Join(directory, "..data")); err == nil {
 		directory = state

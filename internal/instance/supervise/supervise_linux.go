@@ -137,8 +137,8 @@ func (s *Supervisor) sweep() {
 			default:
 				continue
 			}
-			// It may have died, and its number can't be another process's yet: nobody has reaped it
-			// but a parent that is killed too.
+			// It may have died, and its number can't be another process's yet: only a parent that
+			// is killed too can have reaped it.
 			_ = unix.Kill(p.pid, unix.SIGKILL)
 		}
 		if !left {
@@ -148,7 +148,8 @@ func (s *Supervisor) sweep() {
 	}
 }
 
-// reapOrphans reaps the children that nobody started here: descendants whose parents have died.
+// reapOrphans reaps the children that this process did not start: descendants whose parents have
+// died.
 func (s *Supervisor) reapOrphans() {
 	defer close(s.stopped)
 	for range s.stop {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage returns how many bytes of the volume's file system are used, and how many may be in all. It
-// may take for ever, as everything that asks a file system.
+// Usage returns the used bytes of the volume's file system, and its capacity. It may block forever,
+// as may every call to a file system.
 func (v *Volume) Usage() (used, size uint64, err error) { return usage(v.path) }
 
 // LogUsage is that of the volume of the log; 0 of 0 without one.

@@ -152,8 +152,8 @@ func full(path string) int {
 	return int(100 * used / (used + stat.Bavail)) //nolint:gosec // at most 100
 }
 
-// Load reads what the volume holds. It fails if there are data, but not what their member promised:
-// who does not know that must not answer for the data.
+// Load reads what the volume holds. It fails if there are data, but not the promises of their
+// member: without these, the data must not count in an election.
 func (v *Volume) Load() (Contents, error) {
 	var contents Contents
 	incarnation, err := readBounded(filepath.Join(v.path, dataDirectory, incarnationFile))
@@ -233,8 +233,8 @@ func (v *Volume) Prepare() (string, error) {
 	return directory, nil
 }
 
-// Abandon removes new data that do not count yet, and what is left of data that count no more: they
-// would fill the volume.
+// Abandon removes new data that are not in use yet, and the rest of obsolete data, which would fill
+// the volume.
 func (v *Volume) Abandon() error {
 	v.data.Lock()
 	defer v.data.Unlock()

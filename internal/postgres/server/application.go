@@ -14,16 +14,16 @@ import (
 // ErrNoLeader is returned by what only a leader can do.
 var ErrNoLeader = errors.New("the server does not lead")
 
-// quietly lets a session be seen by nobody, and wait for no member: what it writes is written again
-// by the next leader, if it is lost. So nothing hangs while commits wait. A database takes as long
-// as the disk needs to copy an empty one.
+// quietly hides a session from logs and statistics, and lets it wait for no member: what it writes
+// is written again by the next leader, if it is lost. So nothing hangs while commits wait. A
+// database takes as long as the disk needs to copy an empty one.
 const quietly = "SET synchronous_commit = local; SET track_activities = off; SET log_statement = none; SET log_duration = off;" +
 	" SET log_min_duration_statement = -1; SET log_min_error_statement = panic; SET pg_stat_statements.track = none;" +
 	" SET statement_timeout = '60s'"
 
 // Provide makes the role and the database of an application where they are missing, and gives the
-// role its password. It may be called again at any time, also after it was interrupted: it looks at
-// what is there, and removes nothing. It runs beside the operations.
+// role its password. It may be called again at any time, also after it was interrupted: it checks
+// what exists, and removes nothing. It runs beside the operations.
 func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -63,7 +63,7 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	case err != nil && !isNew:
 		return err
 	case isSuper:
-		// Who may write the Secret would become a superuser.
+		// A user with the right to write the Secret would become a superuser.
 		return fmt.Errorf("%.80q is a superuser: choose another name", a.User)
 	case !isNew && postgres.Verifies(kept, a.Password):
 		return nil

@@ -18,7 +18,7 @@ import (
 )
 
 // Durations of the connection between leader and standby. A standby reports each second, so that
-// the leader sees within the election's patience who receives.
+// the leader knows in time for an election which members receive.
 const (
 	streamTimeout = "5s"
 	retryEvery    = "200ms"
@@ -89,8 +89,8 @@ func checkRoom(directory string, needed int64) error {
 		"delete the volume and the Pod, so that it begins with an empty one", needed>>20, free>>20)
 }
 
-// configuration is all that decides what the server waits for, from whom it receives, and who may
-// connect.
+// configuration is everything that determines what the server waits for, where it receives from,
+// and which clients may connect.
 type configuration struct {
 	// source is from where a standby receives; nil is nowhere.
 	source *engine.Upstream
@@ -101,13 +101,13 @@ type configuration struct {
 	clients bool
 	// needs are what a standby needs at least of some parameters.
 	needs map[string]uint32
-	// generation is how often the server was told another configuration. It stands in the
-	// configuration, so that a session shows which one the server has.
+	// generation counts the changes of the configuration. It is part of the configuration, so that
+	// a session can show which one the server has.
 	generation int
 }
 
 // synchronous returns what commits wait for. While the server does not lead, a rule that waits for
-// nobody is not told: see the package's comment.
+// no other member is not set: see the package's comment.
 func (c configuration) synchronous() (string, error) {
 	if c.rule.WaitsForNobody() && !c.leads {
 		return postgres.WaitsForNobody(), nil

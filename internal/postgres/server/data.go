@@ -221,7 +221,8 @@ func (e *Engine) newLog() string {
 	return e.NewLog()
 }
 
-// Initialise implements [engine.Engine]. The roles of members are made before anybody can connect.
+// Initialise implements [engine.Engine]. The roles of members are created before any client can
+// connect.
 func (e *Engine) Initialise(ctx context.Context, directory string) error {
 	arguments := []string{"-D", directory, "-U", "postgres", "-E", "UTF8", "--locale=C", "-k", "--auth-local=trust", "--auth-host=reject"}
 	if log := e.newLog(); log != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// writeFile writes a file whole and durably: whoever reads it finds the old content or the new.
+// writeFile replaces a file atomically and durably: readers find either the old content or the new.
 func writeFile(path string, content []byte) error {
 	made := path + ".new"
 	if err := writeDurably(made, content); err != nil {

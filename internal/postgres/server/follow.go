@@ -37,7 +37,7 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	sees := "SELECT current_setting('mainstay.generation') = " + quote(strconv.Itoa(c.generation)) +
 		" AND current_setting('synchronous_standby_names') = " + quote(names)
 	if l.major >= 13 {
-		// Older ones read from whom to receive only when they start.
+		// Older ones read the source only when they start.
 		sees += " AND current_setting('primary_conninfo') = " + quote(source)
 	}
 	// A leader that has stalled answers later, or its heartbeats show that it is sick: that is not
@@ -179,7 +179,7 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 		return err
 	}
 	defer disconnect(session)
-	// Who paused the replay would hold it up for ever.
+	// A user who paused the replay would stop it forever.
 	if _, err := session.Exec(ctx, "SELECT pg_wal_replay_resume()"); err != nil {
 		return fmt.Errorf("resuming the replay: %w", err)
 	}
@@ -214,8 +214,8 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	})
 }
 
-// readersMay is how long those who read may hold the replay up while an election waits for it. What
-// they were granted before reaches a replay that already waits for them only at its end.
+// readersMay is how long queries may delay the replay while an election waits for it. A replay that
+// already waits for queries gets the new limit only when that wait ends.
 const readersMay = 300 * time.Millisecond
 
 // endReaders ends the sessions that read.
@@ -229,7 +229,7 @@ func endReaders(ctx context.Context, session *pgx.Conn) error {
 }
 
 // unreached returns the history files of timelines on which we have no data: a promotion of ours
-// that was killed before it wrote, or a leader that we heard of and received nothing from. A server
+// that was killed before it wrote, or a leader that we knew and received nothing from. A server
 // that has met such a file follows that timeline, and no other, until it starts without.
 func (e *Engine) unreached() ([]string, error) {
 	server := e.server()

@@ -141,8 +141,8 @@ func (e *Engine) leaveOut(names []string) bool {
 }
 
 // lacks reports whether the server was started with less than what is replayed needs: its leader
-// was started with more since, and the replay waits for ever. A standby is always started with what
-// pg_control demands, whatever the user has set, so that it can be started anew in that case, and
+// was restarted with more since, and the replay waits forever. A standby is always started with
+// what pg_control demands, whatever the user has set, so that it can be restarted in that case, and
 // in any order when a value is lowered: a leader may have less at once, see [Engine.lower].
 func (e *Engine) lacks(l *life) bool {
 	control, err := readControl(e.Data)
@@ -161,8 +161,8 @@ const (
 )
 
 // lower restarts a server that was just promoted with more than the user has set, because a standby
-// needs as much as its leader had. Only a leader can begin with less: its standbys follow. Nobody
-// knows it as the leader yet, and what it has acknowledged since is on its members. It is left as
+// needs as much as its leader had. Only a leader can begin with less: its standbys follow. Its
+// address is not published yet, and what it has acknowledged since is on its members. It is left as
 // it is, with isLowered false, if it has much to write first.
 func (e *Engine) lower(ctx context.Context, l *life) (isLowered bool, err error) {
 	writing, cancel := context.WithTimeout(ctx, lowerCheckpoint)

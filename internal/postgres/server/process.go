@@ -25,10 +25,10 @@ import (
 // maxLine is how much of a line of the server's log is passed on.
 const maxLine = 8 << 10
 
-// maxProblem is how much of such a line is told as a problem.
+// maxProblem is how much of such a line is reported as a problem.
 const maxProblem = 300
 
-// lookEvery is the time between two looks at a server that shall do something.
+// lookEvery is the time between two checks of a server that should reach a state.
 const lookEvery = 20 * time.Millisecond
 
 // launch starts the server's process and watches over it.
@@ -149,7 +149,7 @@ func (l *life) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// end kills the server, which may take writes although nobody allowed it, and says why.
+// end kills the server, which may accept writes without being allowed to, and notes why.
 func (l *life) end(why string) error {
 	l.output.blame(why)
 	return l.signal(syscall.SIGKILL)
@@ -194,7 +194,7 @@ func (l *lines) quieten() {
 	l.answers, l.said, l.latest = true, "", ""
 }
 
-// blame notes why the server ended, if nobody has said that yet.
+// blame notes why the server ended, if no reason is known yet.
 func (l *lines) blame(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,7 +228,7 @@ func (l *lines) copy(from io.ReadCloser) {
 
 func (l *lines) pass(line string) {
 	if l.keep(line) {
-		// Whoever reads the log may be slow: nobody else waits for that.
+		// A slow reader of the log delays nothing else.
 		_, _ = io.WriteString(l.to, line+"\n")
 	}
 }
@@ -310,7 +310,7 @@ func (l *lines) notReceiving() string {
 	return l.stream
 }
 
-// last returns the last line that told of an end.
+// last returns the last line that explains an end.
 func (l *lines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

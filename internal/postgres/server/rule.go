@@ -63,7 +63,7 @@ func (e *Engine) proveFlag(ctx context.Context, l *life) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// Another rule that was told meanwhile has cancelled this.
+	// Another rule that was set meanwhile has cancelled this.
 	l.hasFlag = ctx.Err() == nil
 	return ctx.Err()
 }
@@ -112,7 +112,7 @@ func (l *life) settleAnew(e *Engine, rule election.Rule) {
 	}()
 }
 
-// noteRule changes what is observed of a rule, unless another was told since.
+// noteRule changes what is observed of a rule, unless another was set since.
 func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Server)) {
 	e.note(l, func(o *engine.Observation) {
 		if ctx.Err() == nil {
@@ -255,7 +255,7 @@ func (e *Engine) beat(l *life) {
 			}
 		}
 		e.setUnflushed(l, time.Time{})
-		// Whoever begins to wait for heartbeats does not wait for the end of this pause.
+		// A caller that begins to wait for heartbeats does not wait for the end of this pause.
 		for end := e.Clock.Now().Add(beatEvery); e.Clock.Now().Before(end); {
 			if e.pause(l.ctx, fastBeat) != nil {
 				return

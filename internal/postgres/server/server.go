@@ -29,7 +29,7 @@ type Options struct {
 	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt. The common name
 	// of the certificate is postgres.CertificatePrefix and the pod's name.
 	Certificates string
-	// Me returns the member that the data of Data are: it changes when they are made anew.
+	// Me returns the member of the data in Data: it changes when they are rebuilt.
 	Me func() election.Member
 	// Members returns the members that may receive from this server, as they are known now.
 	Members func() []election.Member
@@ -60,7 +60,7 @@ type Engine struct {
 
 	mu   sync.Mutex
 	life *life
-	// before is the last life, also after its end.
+	// before is the last server process, also after its end.
 	before   *life
 	observed engine.Observation
 	// abort ends a clone that is under way.
@@ -76,7 +76,7 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// life is one life of the server process.
+// life is one run of the server process, from its start to its end.
 type life struct {
 	// major is the version of the data.
 	major int
@@ -97,7 +97,7 @@ type life struct {
 	// hasFlag is true while commits are known to ask whether they have to wait. It is guarded by
 	// Engine.mu.
 	hasFlag bool
-	// told ends the settling of the rule that was told before.
+	// told cancels the settling of the previous rule.
 	told context.CancelFunc
 	// fast is how many wait for heartbeats, so that these come more often. Guarded by Engine.mu.
 	fast int
@@ -153,8 +153,7 @@ func (e *Engine) kill() uint64 {
 	return kills
 }
 
-// forget notes that the life is over, whichever it is if l is nil, and why if that is worth
-// telling.
+// forget notes that the life is over (any, if l is nil), and why if that is worth a report.
 func (e *Engine) forget(l *life, problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,8 +19,8 @@ type slot struct {
 	keeps postgres.LSN
 }
 
-// keepSlots makes a slot for each member, and drops those of members that are no more, or that keep
-// more of the log than a standby may lack: such a member has to be made anew. One that receives or
+// keepSlots creates a slot for each member, and drops those of former members, and those that
+// retain more WAL than a standby may lack: such a member has to be rebuilt. One that receives or
 // clones may take its time, until the volume is nearly full.
 func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
 	found, err := slots(ctx, session)

@@ -19,8 +19,8 @@ import (
 // standbySignal is the file that makes a server start as a standby.
 const standbySignal = "standby.signal"
 
-// clean kills what is left, and removes what an earlier life left of a source, a promotion or a
-// process. It returns the version of the data.
+// clean kills what is left, and removes what an earlier process left of a source, a promotion or
+// itself. It returns the version of the data.
 func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error) {
 	began := e.Supervisor.Kills()
 	if kills = e.kill(); kills != began+1 {
@@ -56,7 +56,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	if err := remove(filepath.Join(e.Data, "pg_wal"), planted...); err != nil {
 		return 0, 0, err
 	}
-	// What they keep of the log is not needed before we lead, and they are made anew then.
+	// The WAL that slots retain is not needed before we lead, and they are created again then.
 	if err := removeSlots(e.Data); err != nil {
 		return 0, 0, err
 	}
@@ -131,8 +131,8 @@ func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
 	return err
 }
 
-// Resume implements [engine.Engine]. Nobody but us may connect until it is sure that commits wait
-// for the rule.
+// Resume implements [engine.Engine]. Only we may connect until commits are known to wait for the
+// rule.
 func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	kills, major, err := e.clean(ctx)
 	if err != nil {
@@ -236,7 +236,8 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 		e.Kill()
 		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
 	}
-	// Until then pg_control says the old timeline, and who rewinds from here would be misled.
+	// Until then pg_control has the old timeline, which would mislead a member that rewinds from
+	// here.
 	go func() { _ = e.checkpoint(l.ctx) }()
 	return nil
 }
@@ -294,7 +295,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What it writes now, it need not write while nobody can.
+	// What it writes now, it need not write during the shutdown, when clients can't.
 	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
 	defer stop()
 	_ = e.checkpoint(checkpointing)

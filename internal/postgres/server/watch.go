@@ -18,7 +18,7 @@ import (
 // watchEvery is how often a server is measured.
 const watchEvery = 250 * time.Millisecond
 
-// streamPatience is how long a standby may take to connect before it is told that it does not.
+// streamPatience is how long a standby may take to connect before that is reported as a problem.
 const streamPatience = 3 * time.Second
 
 // nearBytes is how far behind a member may be that is about to have all.
@@ -40,14 +40,14 @@ type standbyLook struct {
 	connected bool
 	// recovers is false for a server that was promoted.
 	recovers bool
-	// pauses is true while the replay was told to wait, or can't go on with the server's parameters.
+	// pauses is true while the replay is paused, by a user or because of the server's parameters.
 	pauses bool
 	lag    time.Duration
 	// since is when a source was first seen without a connection to it.
 	since time.Time
 }
 
-// problem says why nothing is received; "" if something is, or nothing shall be.
+// problem is why nothing is received; "" if something is, or nothing should be.
 func (s *standbyLook) problem(server election.Server, l *life, at time.Time) string {
 	if s.connected || server.Source == (election.Source{}) {
 		s.since = time.Time{}
@@ -200,7 +200,7 @@ type sender struct {
 	sent, flushed postgres.LSN
 	// backup is true while it sends a backup: then it acknowledges nothing.
 	backup, streams bool
-	// fresh is true if the standby has reported lately.
+	// fresh is true if the standby has reported recently.
 	fresh bool
 }
 
@@ -298,7 +298,7 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 	return unkept
 }
 
-// receiver is what is told of a member that receives.
+// receiver is what pg_stat_replication says about a member that receives.
 func receiver(s sender, known []engine.Receiver, at time.Time, end postgres.LSN) engine.Receiver {
 	r := engine.Receiver{Member: s.member, FlushedAt: at, Near: s.streams && s.flushed+nearBytes >= end}
 	if s.fresh {
