@@ -151,7 +151,7 @@ var mistakes = []struct{ from, to, want string }{
 	{`"metadata":{"labels":{"a":"b"}}`, `"metadata":{"namespace":"other"}`,
 		`spec.components[3].spec.metadata.namespace: Forbidden: only labels and annotations may be set: the name is STACK-COMPONENT`},
 	{`"metadata":{"labels":{"a":"b"}}`, `"metadata":{"labels":{"a":1}}`,
-		`spec.components[3].spec.metadata.labels: Invalid value: must be texts by their keys`},
+		`spec.components[3].spec.metadata.labels: Invalid value: must be a map of strings`},
 	{`"spec":{"size":3}}`, `"spec":{"size":3},"status":{"uri":"x"}}`,
 		`spec.components[3].spec.status: Forbidden: is written by the object's own controller`},
 	{`"inject":false`, `"outputs":[{"name":"URI","path":"status.url"}]`,
