@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestBurst: the loop drops nothing, however much arrives while it does something else, as after it
-// was stopped. What is dropped is an answer that somebody waits for, or the end of an operation.
+// TestBurst: the loop drops nothing, however much arrives while it is busy, or after a pause. A
+// dropped item would be an answer that a peer waits for, or the end of an operation.
 func TestBurst(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		p, err := d.program("db-0", "db-1")

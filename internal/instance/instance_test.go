@@ -36,7 +36,7 @@ type database struct {
 	away      bool
 	calls     int
 	published string
-	// unpublishable is why nobody may publish an address; nil if all may.
+	// unpublishable is why no instance may publish an address; nil if all may.
 	unpublishable error
 	reports       map[string]contract.Report
 	writes        int
@@ -58,7 +58,7 @@ type program struct {
 
 var pods = []string{"db-0", "db-1", "db-2"}
 
-// run starts a database that shall be initialised by db-0, and lets a test use it.
+// run starts a database that db-0 should initialise, and passes it to a test.
 func run(t *testing.T, use func(t *testing.T, d *database)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -407,8 +407,9 @@ func tries(d *database) map[string]int {
 	return counts
 }
 
-// TestAPromotionThatFails: who can't lead, because its disk is full, say, does not keep another one
-// from it by standing again at once; and if only that one is there, it is tried again.
+// TestAPromotionThatFails: a member that can't lead, for example because its disk is full, does not
+// prevent another from leading by standing again at once; and if it is the only one, it tries
+// again.
 func TestAPromotionThatFails(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -435,11 +436,11 @@ func TestAPromotionThatFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, pod := range []string{fails, next} {
 			if again := tries(d)[pod] - tried[pod]; again < 1 || again > 13 {
-				t.Errorf("%s tried %d times in a minute to lead, in which nobody could: want one in five seconds at most", pod, again)
+				t.Errorf("%s tried %d times in a minute to lead, in which no member could: want one in five seconds at most", pod, again)
 			}
 		}
 		if d.term() == begun {
-			t.Error("nobody tried")
+			t.Error("no member tried")
 		}
 		d.engines[fails].Fail("Promote", nil)
 		d.await("leader, once its disk has room", 30*time.Second, func() bool { return d.leader() == fails })
@@ -485,7 +486,7 @@ type cluster struct {
 var errAway = errors.New("the API server does not answer")
 
 // call counts a call, and fails if the API server is away. It returns with the database locked: a
-// bubble's time stands still while somebody waits for a lock.
+// bubble's time stands still while a goroutine waits for a lock.
 func (c *cluster) call() error {
 	time.Sleep(2 * time.Millisecond)
 	c.d.mu.Lock()

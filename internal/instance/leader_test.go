@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// TestLeavingLeader: a leader that is to go can hand over to the one that stays, although that is
-// away for a while, as long as both are told of each other. A leader that was told that there is to
-// be one instance would never wait for another again.
+// TestLeavingLeader: a leader that is to be removed can hand over to the remaining instance,
+// although that is away for a while, as long as both know of each other. A leader whose settings
+// name one instance would never wait for another again.
 func TestLeavingLeader(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		leader, stays := d.leader(), pods[0]

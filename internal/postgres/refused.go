@@ -61,7 +61,7 @@ func Refused(name string) string {
 // libraries are part of the server's own sources; one that the image lacks keeps it from starting.
 var lists = map[string][]string{
 	"shared_preload_libraries": {"pg_stat_statements", "auto_explain", "pg_prewarm"},
-	"wal_level":                {"replica", "logical"}, // With minimal, nobody can receive.
+	"wal_level":                {"replica", "logical"}, // With minimal, no standby can receive.
 }
 
 // leasts are the least values that Mainstay accepts, where the server accepts less. It does not

@@ -43,7 +43,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAccess: nobody receives from a server that does not lead, and nobody but us connects before
+// TestAccess: no member receives from a server that does not lead, and only we connect before
 // clients may.
 func TestAccess(t *testing.T) {
 	for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	if _, isMember := ParseApplicationName(Nobody); isMember {
-		t.Error("a member has the name that nobody has")
+		t.Error("a member has the name that is reserved for none")
 	}
 	if got, err := SlotName(election.Member{Name: "db-0", Incarnation: "1f-2"}); err != nil || got != "mainstay_1f_2" {
 		t.Errorf("got %s, %v", got, err)

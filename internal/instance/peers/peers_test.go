@@ -204,7 +204,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestStrangers: who has no certificate of an instance of this database gets no answer.
+// TestStrangers: a client without a certificate of an instance of this database gets no answer.
 func TestStrangers(t *testing.T) {
 	a := newAuthority(t)
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
@@ -290,8 +290,8 @@ func (r *rotation) talk() error {
 	return err
 }
 
-// TestRotation: certificates are renewed, and the authority too, without a message that is lost;
-// who does not follow is refused, on an open connection as well.
+// TestRotation: certificates and their authority are renewed without losing a message; an instance
+// that keeps old ones is refused, also on an open connection.
 func TestRotation(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	r := newRotation(t, first)
@@ -329,7 +329,7 @@ func TestRefused(t *testing.T) {
 	check(t, err)
 	check(t, listener.Close())
 	if !client(certificates, listener.Addr().String()).Refused(t.Context(), "db-1") {
-		t.Error("a port at which nobody listens does not count as refusing")
+		t.Error("a port without a listener does not count as refusing")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -46,7 +46,7 @@ func write(t *testing.T, directory string, files map[string]string) {
 }
 
 // TestApplication: a primary provides what the Secret says, once in each term and after each
-// change; a failure is told and tried again; a replica does nothing.
+// change; a failure is reported and retried; a replica does nothing.
 func TestApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -163,7 +163,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestReceiving: who has said nothing lately does not receive.
+// TestReceiving: a replica that has not reported recently counts as not receiving.
 func TestReceiving(t *testing.T) {
 	now := time.Now()
 	seen := engine.Observation{Receivers: []engine.Receiver{
@@ -189,7 +189,7 @@ func TestNeededReceivers(t *testing.T) {
 	}
 }
 
-// TestScrape: only who has the credentials of now reads the metrics, and only those.
+// TestScrape: only a client with the current credentials can read the metrics, and nothing else.
 func TestScrape(t *testing.T) {
 	directory, asked := t.TempDir(), 0
 	m := full()

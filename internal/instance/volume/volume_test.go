@@ -195,8 +195,8 @@ func TestWhatAVolumeRefuses(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what an interrupted clone or removal left does not fill the volume for ever, and
-// the data that count stay.
+// TestLeftovers: the remains of an interrupted clone or removal are removed, and the current data
+// stay.
 func TestLeftovers(t *testing.T) {
 	path := t.TempDir()
 	v := open(t, path)

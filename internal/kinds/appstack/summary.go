@@ -20,7 +20,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Working, platformv1.ReasonAvailable, available),
 }
 
-// summarize returns the summary. Refusals of single components are told as their failures.
+// summarize returns the summary. Refusals of single components are reported as their failures.
 func (s *subject) summarize() summary.Summary {
 	if failure := s.result.Failure; failure != nil && (len(s.result.Refusals) == 0 || failure.Transient) {
 		return summary.OfFailure(*failure)

@@ -12,7 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestAcceptLossOfAnotherTerm: a word about another term than the record's is told with both.
+// TestAcceptLossOfAnotherTerm: an acceptLoss for another term than the record's is reported with
+// both terms.
 func TestAcceptLossOfAnotherTerm(t *testing.T) {
 	for accepted, want := range map[int64]bool{0: false, 6: false, 5: true, 7: true} {
 		db := newDatabase(replicas(3), func(s *databasev1.PostgreSQLSpec) { s.Failover.AcceptLoss = accepted })

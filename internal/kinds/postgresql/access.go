@@ -11,12 +11,12 @@ import (
 )
 
 // access returns the instances' ServiceAccount, what it may do, and the binding of both. The
-// manager must have every one of these rights itself: the API server lets nobody grant others. They
-// are the part instance of an installation, on while a kind with instances is.
+// manager must have every one of these rights itself: the API server does not let a client grant
+// rights that it lacks. They are the part instance of an installation, on while a kind with
+// instances is.
 //
-// A Lease or an EndpointSlice that was deleted is written anew by an instance, without the manager;
-// creation can't be limited to a name. What an instance creates under another name, no other
-// program of ours reads.
+// An instance recreates a deleted Lease or EndpointSlice without the manager; creation can't be
+// limited to a name. No program of ours reads what an instance creates under another name.
 //
 // +kubebuilder:rbac:part=instance,groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:part=instance,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;update

@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// changed returns the change of the primary that was just met; nil if there is none. A primary of
-// an earlier term than the last one is one that does not know yet that it leads no more.
+// changed returns the change of the primary that was just observed; nil if there is none. A primary
+// of an earlier term than the last one does not know yet that it no longer leads.
 func (s *subject) changed() *databasev1.PrimaryChange {
 	before, primary := &s.db.Status, s.primary
 	from := cmp.Or(before.Primary, before.FormerPrimary)
@@ -31,8 +31,8 @@ func (s *subject) changed() *databasev1.PrimaryChange {
 	}
 }
 
-// isPlanned reports whether the former primary went as it was asked to. One that did not say that
-// it leads no more has failed, whatever it was asked for.
+// isPlanned reports whether the former primary handed over as requested. One that did not report
+// that it no longer leads has failed, whatever was requested.
 func isPlanned(db *databasev1.PostgreSQL, cause election.Cause) bool {
 	switch cause {
 	case election.HandedOver:
@@ -73,8 +73,8 @@ var causes = map[election.Cause]string{
 	election.Forced:     "spec.failover.acceptLoss allowed it, although acknowledged writes may be lost",
 }
 
-// cause says why the former primary leads no more, by who knows best: a user's word, what the
-// manager asked for, what became of its pod, what its program says, and what the next leader
+// cause returns why the former primary no longer leads, by the best source: the user's request, the
+// manager's request, the state of its pod, the report of its program, and what the next leader
 // noticed.
 func (s *subject) cause(from string, noticed election.Cause) string {
 	var former *Instance
@@ -103,7 +103,7 @@ func (s *subject) cause(from string, noticed election.Cause) string {
 	return cmp.Or(causes[noticed], "the reason is unknown")
 }
 
-// shortened returns a text of which anybody may have written any length, as an event takes it.
+// shortened returns a text of unlimited length, shortened for an event.
 func shortened(text string) string {
 	const most = 300 // bytes
 	if len(text) <= most {

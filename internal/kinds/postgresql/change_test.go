@@ -30,8 +30,8 @@ func requested(at *metav1.Time) *databasev1.PostgreSQL {
 	return db
 }
 
-// TestTell: each change of the primary is told once, planned or not, with its cause and the seconds
-// for which nobody took writes.
+// TestTell: each change of the primary is reported once, planned or not, with its cause and the
+// seconds without a primary.
 func TestTell(t *testing.T) {
 	leads := func(report contract.Report) func(*databasev1.PostgreSQL) Observed {
 		return func(db *databasev1.PostgreSQL) Observed {

@@ -23,8 +23,8 @@ type Decision struct {
 	// Pods are the instances that elect the primary among themselves, where these are more than the
 	// spec says.
 	Pods []string
-	// SwitchFrom is the term whose leader shall hand over, and SwitchTo to whom; 0 and "" if none
-	// shall. If SwitchOnly is true, nobody else may get it.
+	// SwitchFrom is the term whose leader should hand over, and SwitchTo the successor; 0 and "" if
+	// none should. If SwitchOnly is true, no other instance may take over.
 	SwitchFrom uint64
 	SwitchTo   string
 	SwitchOnly bool

@@ -75,7 +75,7 @@ func ending(observed Observed, ordinal int) Observed {
 	return observed
 }
 
-// gone takes the last pods away, which nobody has made again yet.
+// gone removes the last pods, which have not been recreated yet.
 func gone(observed Observed, count int) Observed {
 	observed.Pods = observed.Pods[:len(observed.Pods)-count]
 	return observed
@@ -92,7 +92,7 @@ func foreign(observed Observed) Observed {
 	return outdated(observed, 3, 4)
 }
 
-// TestScaleIn: nobody goes who leads, or may hold alone what was acknowledged.
+// TestScaleIn: no instance is removed that leads, or may be the only one with acknowledged writes.
 func TestScaleIn(t *testing.T) {
 	db := newDatabase(replicas(1))
 	member := func(pod string) election.Member { return election.Member{Name: pod, Incarnation: "1"} }
@@ -109,24 +109,24 @@ func TestScaleIn(t *testing.T) {
 	released := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: member("db-0")}}}
 	stands, all := record("db-0"), []string{"db-0", "db-1", "db-2"}
 	stands.Open = false
-	nobody := Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}
+	noPrimary := Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}
 	for name, test := range map[string]struct {
 		observed Observed
 		want     Decision
 	}{
 		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Waits: "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"}},
-		"one that is to go leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+		"one to be removed leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Pods: []string{"db-0", "db-2"}, SwitchFrom: 4, SwitchTo: "db-0", SwitchOnly: true,
 			Waits: "db-2, which is to be removed, hands over to another instance"}},
-		"one that is to go leads, and nobody can take over": {away(led(running(db, 3), 2), 0).with(db, record("db-2", "db-0")),
+		"one to be removed leads, and no other can take over": {away(led(running(db, 3), 2), 0).with(db, record("db-2", "db-0")),
 			Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: []string{"db-0", "db-2"},
 				Waits: "db-2, which is to be removed, waits for a remaining replica that receives"}},
-		"a rule names one that is to go": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+		"a rule names one to be removed": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
 			Waits: "commits may still depend on db-1, which is to be removed"}},
-		"nobody leads":        {running(db, 3).with(db, released), nobody},
-		"one stands":          {running(db, 3).with(db, stands), nobody},
-		"the primary is away": {away(running(db, 3), 0).with(db, record("db-0", "db-1")), nobody},
+		"no instance leads":   {running(db, 3).with(db, released), noPrimary},
+		"one stands":          {running(db, 3).with(db, stands), noPrimary},
+		"the primary is away": {away(running(db, 3), 0).with(db, record("db-0", "db-1")), noPrimary},
 		"none is needed":      {running(db, 3).with(db, record("db-0")), Decision{Replicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -148,7 +148,7 @@ func settings(db *databasev1.PostgreSQL, decided Decision) *corev1.ConfigMap {
 	}
 }
 
-// lease is the record of who leads, which the instances write from then on. New data may be made
+// lease is the record of the leader, which the instances write from then on. New data may be made
 // only if no instance has a volume yet: then there is nothing that they could replace.
 func lease(db *databasev1.PostgreSQL, observed Observed) *coordinationv1.Lease {
 	record := election.Record{}
@@ -211,7 +211,7 @@ func statefulSet(db *databasev1.PostgreSQL, observed Observed, decided Decision)
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &decided.Replicas, ServiceName: contract.PeerServiceName(db.Name),
 			Selector: &metav1.LabelSelector{MatchLabels: part(db).Selector()}, Template: template, VolumeClaimTemplates: claimTemplates(db, live),
-			// All start at once: they elect who leads. None is replaced but by Decide.
+			// All start at once, and elect a leader. Only Decide replaces one.
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{

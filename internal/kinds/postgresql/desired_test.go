@@ -188,7 +188,7 @@ func TestWithoutImage(t *testing.T) {
 	}
 }
 
-// TestToldSettings: the instances accept what they are told, and only those that stay are named.
+// TestToldSettings: the instances accept the settings, and only the remaining ones are named.
 func TestToldSettings(t *testing.T) {
 	db := newDatabase(replicas(2))
 	told, err := contract.ParseSettings(settings(db, Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"}).Data[contract.SettingsKey])

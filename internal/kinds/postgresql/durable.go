@@ -28,8 +28,8 @@ func (s *subject) receiving() int {
 // counts:
 //
 //	situation                                        Durable
-//	there is to be one instance                      False, OneInstance
-//	commits wait for nobody, by the spec             False, Asynchronous
+//	spec.replicas is 1                               False, OneInstance
+//	commits wait for no replica, by the spec         False, Asynchronous
 //	the Lease can't be read                          Unknown, RecordUnreadable
 //	nothing was acknowledged yet                     False, Creating
 //	the user accepts a loss in the record's term     False, LossAccepted

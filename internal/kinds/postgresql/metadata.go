@@ -27,8 +27,8 @@ func plain(labels databasev1.Labels) map[string]string {
 	return all
 }
 
-// podMeta returns the labels and annotations of pods. Our own find them, and restart them; the
-// container that kubectl takes if it is told none may be another of the user's word.
+// podMeta returns the labels and annotations of pods. Our own find and restart the pods; users may
+// choose another default container for kubectl.
 func podMeta(db *databasev1.PostgreSQL) metav1.ObjectMeta {
 	annotations := map[string]string{}
 	if db.Spec.RestartedAt != nil {

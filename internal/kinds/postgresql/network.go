@@ -10,7 +10,7 @@ import (
 )
 
 // networkPolicy lets clients connect to the server, Prometheus to the metrics, and the instances to
-// each other; nobody else reaches a port. The kubelet of a pod's node always may
+// each other; no other client reaches a port. The kubelet of a pod's node always may
 // (https://kubernetes.io/docs/concepts/services-networking/network-policies/). Egress stays as it
 // is: the API server's address is no pod's, and differs from cluster to cluster.
 func networkPolicy(db *databasev1.PostgreSQL) *networkingv1.NetworkPolicy {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestNetworkPolicy: the instances of the database alone reach each other's port, and a port that
-// pods have in addition is open to nobody.
+// TestNetworkPolicy: the instances of the database alone reach each other's port, and an additional
+// port of the pods is open to no client.
 func TestNetworkPolicy(t *testing.T) {
 	db := newDatabase(replicas(3))
 	wanted := Desired(db, empty(), Decision{Replicas: 3})

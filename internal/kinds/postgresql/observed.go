@@ -26,7 +26,8 @@ type Observed struct {
 	Certificates map[string][]byte
 	// CertificatesChange is when Certificates has to be looked at again.
 	CertificatesChange time.Time
-	// Password is drawn anew each time; it is used where the application's Secret does not exist.
+	// Password is a new random one each time; it is used where the application's Secret does not
+	// exist.
 	Password string
 	// MetricsPassword is drawn as Password is, for the Secret with which metrics are read.
 	MetricsPassword string
@@ -107,7 +108,7 @@ func (o Observed) claim(db *databasev1.PostgreSQL, name string) *corev1.Persiste
 	return claim
 }
 
-// hasVolumes reports whether there is a claim under the name of any instance, whoever's it is.
+// hasVolumes reports whether there is a claim with the name of any instance, whoever created it.
 func (o Observed) hasVolumes(db *databasev1.PostgreSQL) bool {
 	for ordinal := range MaxReplicas {
 		for _, name := range []string{VolumeName(db.Name, ordinal), WALVolumeName(db.Name, ordinal)} {

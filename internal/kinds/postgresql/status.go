@@ -60,8 +60,8 @@ func Status(
 // readAgain is how often the Lease is read while no instance leads: no watch tells of its term.
 const readAgain = 10 * time.Second
 
-// remember keeps of the previous status what nothing else knows: who led before, in which term, and
-// what became of spec.switchoverAt.
+// remember keeps what only the previous status has: the former leader, its term, and the result of
+// spec.switchoverAt.
 func (s *subject) remember(status *databasev1.PostgreSQLStatus) {
 	before := &s.db.Status
 	status.Term, status.Timeline, status.FormerPrimary = before.Term, before.Timeline, before.FormerPrimary

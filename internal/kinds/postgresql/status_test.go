@@ -33,7 +33,7 @@ func aged(observed Observed) Observed {
 	return observed
 }
 
-// TestWritable: a primary whose node is gone goes on saying what it said last; nobody takes writes.
+// TestWritable: the last report of a primary whose node is gone remains; no instance takes writes.
 func TestWritable(t *testing.T) {
 	db := newDatabase(replicas(2))
 	observed := says(aged(running(db, 2)), 1, contract.Report{State: "Standby", Problem: "needs the answer of db-0"})

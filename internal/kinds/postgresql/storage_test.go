@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestStorageGrows: a volume that may not grow is told with what the API server said, and one that
-// grows is not told to be refused.
+// TestStorageGrows: a volume that can't grow is reported with the API server's reason, and one that
+// grows is not reported as refused.
 func TestStorageGrows(t *testing.T) {
 	db := newDatabase(func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("2Gi") })
 	refused := func(name, message string) plan.Result {
@@ -103,7 +103,7 @@ func TestNoVolumeGoes(t *testing.T) {
 	}
 }
 
-// TestStorageOfTheLog: the volume of the log is told of as that of the data is.
+// TestStorageOfTheLog: the WAL volume is reported like that of the data.
 func TestStorageOfTheLog(t *testing.T) {
 	db := newDatabase(withWAL)
 	full := says(running(db, 1), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Full: 80, FullLog: 90})

@@ -52,9 +52,9 @@ func (s Switchover) note(status *databasev1.PostgreSQLStatus) {
 //	only the preferred one was to lead, and can't   it is called off
 //	the noted term is the primary's                 it is told to hand over
 //
-// Term and time are noted in the status before the primary is told, so that after a crash between
-// any two writes nobody hands over twice. A time that comes while another is being carried out has
-// its turn after that.
+// Term and time are stored in the status before the primary is told, so that a crash between any
+// two writes does not cause a second handover. A request that arrives during a switchover is
+// carried out after it.
 func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
 	note := noted(db)
 	wanted, from, primary := db.Spec.SwitchoverAt, note.From, primaryOf(instances)
@@ -190,8 +190,9 @@ func (s *subject) ends() string {
 	return ""
 }
 
-// isSwitching reports whether the primary is handing over, or one that is not there any more did so
-// a moment ago. After longer it is none: the pod of a primary whose node died ends for ever.
+// isSwitching reports whether the primary is handing over, or a primary that is gone did so
+// recently. After longer it does not count: the pod of a primary whose node died stays Terminating
+// forever.
 func (s *subject) isSwitching() bool {
 	if s.ends() == "" && !wasSwitching(s.db) {
 		return false
@@ -200,8 +201,8 @@ func (s *subject) isSwitching() bool {
 	return writable == nil || writable.Status == metav1.ConditionTrue || s.observed.Now.Sub(writable.LastTransitionTime.Time) < switchesFor
 }
 
-// wasSwitching reports whether the status says that the primary is handing over, or that one led
-// which is to go: it is told to hand over before it goes.
+// wasSwitching reports whether the status says that the primary is handing over, or that an
+// instance led that is to be removed, which hands over before that.
 func wasSwitching(db *databasev1.PostgreSQL) bool {
 	if led := ordinalOf(db.Name, cmp.Or(db.Status.Primary, db.Status.FormerPrimary)); led >= int(db.Spec.Replicas) {
 		return true

@@ -27,8 +27,8 @@ func asked(from int64) *databasev1.PostgreSQL {
 	return db
 }
 
-// TestSwitchover: the term is noted, then the primary is told, then the time counts as carried out;
-// after a crash at any of these points, nobody hands over twice.
+// TestSwitchover: the term is stored, then the primary is told, then the request counts as carried
+// out; a crash at any of these points causes no second handover.
 func TestSwitchover(t *testing.T) {
 	elected := says(running(asked(4), 3), 1, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
 	never := asked(0)
@@ -277,7 +277,7 @@ func TestSwitchingOver(t *testing.T) {
 	} {
 		status, after := Status(test.db, test.observed, test.decided, plan.Result{})
 		if test.phase == databasev1.PhaseSwitchingOver && (after == 0 || after > switchesFor) {
-			t.Errorf("%s: nobody looks whether it takes too long: %s", name, after)
+			t.Errorf("%s: nothing checks whether it takes too long: %s", name, after)
 		}
 		ready := condition(status, "Ready")
 		if got := ready.Reason + " " + ready.Message; !strings.HasPrefix(got, test.want) || status.Phase != test.phase {

@@ -100,7 +100,7 @@ func TestWarn(t *testing.T) {
 }
 
 // TestWarnOfTheStartUpRace: a minor version that may acknowledge a commit without a replica right
-// after a start is warned of, where its image says which it is and somebody relies on it.
+// after a start is warned of, where the image shows the version and the durability depends on it.
 func TestWarnOfTheStartUpRace(t *testing.T) {
 	asynchronous := func(s *databasev1.PostgreSQLSpec) { s.Durability = databasev1.DurabilityAsynchronous }
 	of := func(version, image string, count int32) *databasev1.PostgreSQL {
@@ -113,19 +113,19 @@ func TestWarnOfTheStartUpRace(t *testing.T) {
 		db   *databasev1.PostgreSQL
 		want string
 	}{
-		"before the fix":         {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica, which 17.5 fixes"},
-		"with a suffix":          {of("15", "example.com/pg:15.12-bookworm", 2), "PostgreSQL 15.12 may"},
-		"with a v and a digest":  {of("13", "example.com/pg:v13.20@sha256:"+strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
-		"of the installation":    {of("16", "", 3), "PostgreSQL 16.8 may"},
-		"never fixed":            {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica, which no release fixes"},
-		"with the fix":           {of("17", "docker.io/library/postgres:17.5", 3), ""},
-		"no minor version":       {of("17", "docker.io/library/postgres:17", 3), ""},
-		"no version":             {of("17", "example.com/pg:2026-01", 3), ""},
-		"a tag of something":     {of("17", "example.com/pg:17.4.1", 3), ""},
-		"never had it":           {of("18", "docker.io/library/postgres:18.0", 3), ""},
-		"one instance":           {of("17", "docker.io/library/postgres:17.4", 1), ""},
-		"nobody relies on it":    {lossy, "a failover loses the writes"},
-		"the image of a version": {of("14", "docker.io/library/postgres:17.4", 3), ""},
+		"before the fix":              {of("17", "docker.io/library/postgres:17.4", 3), "PostgreSQL 17.4 may acknowledge a commit without waiting for a replica, which 17.5 fixes"},
+		"with a suffix":               {of("15", "example.com/pg:15.12-bookworm", 2), "PostgreSQL 15.12 may"},
+		"with a v and a digest":       {of("13", "example.com/pg:v13.20@sha256:"+strings.Repeat("a", 64), 3), "PostgreSQL 13.20 may"},
+		"of the installation":         {of("16", "", 3), "PostgreSQL 16.8 may"},
+		"never fixed":                 {of("12", "example.com/pg:12.22", 3), "PostgreSQL 12 may acknowledge a commit without waiting for a replica, which no release fixes"},
+		"with the fix":                {of("17", "docker.io/library/postgres:17.5", 3), ""},
+		"no minor version":            {of("17", "docker.io/library/postgres:17", 3), ""},
+		"no version":                  {of("17", "example.com/pg:2026-01", 3), ""},
+		"a tag of something":          {of("17", "example.com/pg:17.4.1", 3), ""},
+		"never had it":                {of("18", "docker.io/library/postgres:18.0", 3), ""},
+		"one instance":                {of("17", "docker.io/library/postgres:17.4", 1), ""},
+		"no durability depends on it": {lossy, "a failover loses the writes"},
+		"the image of a version":      {of("14", "docker.io/library/postgres:17.4", 3), ""},
 	} {
 		got := ""
 		for _, warning := range Warn(test.db, map[string]string{"16": "docker.io/library/postgres:16.8"}) {

@@ -16,7 +16,7 @@ var pastEnd = map[string]string{"12": "2024-11-21", "13": "2025-11-13", "14": "2
 
 // waitsFrom is the first minor version of each major version whose commits wait from the first
 // moment of a start on. Before, backends did not know of synchronous_standby_names until the
-// checkpointer had told them
+// checkpointer had published it
 // (https://git.postgresql.org/gitweb/?p=postgresql.git;a=commit;h=2e57790836, of 2025-04-11, in the
 // releases of 2025-05-08). 12 never got that; 18 has always had it.
 var waitsFrom = map[string]int{"13": 21, "14": 18, "15": 13, "16": 9, "17": 5}

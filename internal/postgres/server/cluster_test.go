@@ -114,7 +114,7 @@ func prepareRoot(t *testing.T, root string) {
 }
 
 // makeDevices makes what a container finds in /dev, if it is not there. It is a file system of its
-// own, so that who removes the image's files meets none of this machine's devices.
+// own, so that removing the image's files removes none of this machine's devices.
 func makeDevices(t *testing.T, directory string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(directory, "shm")); err == nil {

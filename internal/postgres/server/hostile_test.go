@@ -44,8 +44,8 @@ func (i *instance) dial(t *testing.T, certificates, text string) (*pgconn.PgConn
 	return connection, err
 }
 
-// TestPromotedByHand: a standby that somebody promotes takes no writes for longer than a moment; it
-// starts as a standby again, whose data are part of no history of the leader's.
+// TestPromotedByHand: a standby that a user promotes accepts writes for a moment at most; it
+// restarts as a standby whose data are not part of the leader's history.
 func TestPromotedByHand(t *testing.T) {
 	c := newCluster(t)
 	a, b, _ := c.begin(2)
@@ -62,7 +62,7 @@ func TestPromotedByHand(t *testing.T) {
 }
 
 // TestUselessData: data that no server can use count as damaged after some starts, and no longer
-// once they are made anew.
+// once they are rebuilt.
 func TestUselessData(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
 	b.do(Call{Do: "kill"})
@@ -79,12 +79,12 @@ func TestUselessData(t *testing.T) {
 	b.do(Call{Do: "clone", From: a.upstream(1)})
 	b.start()
 	if b.observe().Server.Damaged {
-		t.Error("the data that were made anew count as damaged")
+		t.Error("the rebuilt data count as damaged")
 	}
 }
 
-// TestAccess: instances replicate from the leader by certificate, users come by password and TLS,
-// and nobody else comes.
+// TestAccess: instances replicate from the leader by certificate, users connect by password and
+// TLS, and no other client can.
 func TestAccess(t *testing.T) {
 	c := newCluster(t)
 	a, b, d := c.begin(2)
@@ -194,8 +194,8 @@ func TestFrozenReceiver(t *testing.T) {
 	check(t, syscall.Kill(frozen, syscall.SIGSTOP))
 	answer, err := b.try(Call{Do: "unfollow"})
 	if b.major() < 13 {
-		// It has no source that a reload could take away: the server is started anew, and what does
-		// not end in time is killed.
+		// It has no source that a reload could remove: the server is restarted, and what does not
+		// end in time is killed.
 		if err != nil || !answer.Observed.Server.Final {
 			t.Errorf("got %v, %+v", err, answer.Observed.Server)
 		}
@@ -260,7 +260,7 @@ func TestDropUsed(t *testing.T) {
 	for range 5 {
 		gomega.NewWithT(t).Eventually(func() error {
 			_, err := a.try(Call{Do: "drop used", From: b.upstream(1)})
-			if err != nil && !strings.Contains(err.Error(), "nobody uses the slot") {
+			if err != nil && !strings.Contains(err.Error(), "no receiver uses the slot") {
 				t.Error(err)
 			}
 			return err
@@ -268,7 +268,7 @@ func TestDropUsed(t *testing.T) {
 	}
 }
 
-// TestDamagedData: what the server says is what is told.
+// TestDamagedData: the server's own message is reported.
 func TestDamagedData(t *testing.T) {
 	a := newCluster(t).instances[0]
 	a.do(Call{Do: "initialise"})

@@ -195,8 +195,8 @@ func TestHandingOver(t *testing.T) {
 	next.has(5)
 }
 
-// TestDyingInBetween: who is killed in the middle of a promotion, or of a change of timelines,
-// starts again and follows.
+// TestDyingInBetween: a server that is killed during a promotion or a change of timelines starts
+// again and follows.
 func TestDyingInBetween(t *testing.T) {
 	a, b, d := newCluster(t).begin(3)
 	leader, standby, timeline, term, written := a, b, uint32(3), uint64(1), 1

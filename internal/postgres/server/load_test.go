@@ -39,8 +39,8 @@ func (i *instance) writing(ctx context.Context, after int32) *writer {
 	return w
 }
 
-// TestPromisesUnderLoad: whatever was acknowledged is at the member whose source was taken away
-// afterwards, before its position is told.
+// TestPromisesUnderLoad: everything that was acknowledged is on a member whose source is removed
+// afterwards, before it reports its position.
 func TestPromisesUnderLoad(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	leader, standby, other := a, b, d
@@ -52,7 +52,7 @@ func TestPromisesUnderLoad(t *testing.T) {
 		w := leader.writing(ctx, last)
 		<-time.After(700 * time.Millisecond)
 		position := standby.final()
-		// The leader is not told: it goes on, and must not acknowledge what nobody has.
+		// The leader does not know: it goes on, and must not acknowledge what no other member has.
 		<-time.After(300 * time.Millisecond)
 		last = w.acknowledged.Load()
 		standby.wait("at its final position", func(o engine.Observation) bool { return o.Server.Position == position })

@@ -225,7 +225,7 @@ func (i *Instance) dropUsed(ctx context.Context, member election.Member) error {
 		return err
 	}
 	if found[name].user == 0 {
-		return fmt.Errorf("nobody uses the slot of %s", member.Name)
+		return fmt.Errorf("no receiver uses the slot of %s", member.Name)
 	}
 	return i.engine.dropUsed(ctx, session, name, found[name].user)
 }

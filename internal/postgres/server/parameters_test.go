@@ -32,7 +32,7 @@ func (i *instance) sets(parameters map[string]string) engine.Observation {
 }
 
 // TestParameters: what a user sets counts at once where the server lets it; what is ours, unknown
-// or refused by the server does not, is told, and keeps nothing else from being used.
+// or refused by the server does not, is reported, and does not prevent the use of the others.
 func TestParameters(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	if o := a.sets(map[string]string{"work_mem": "7MB", "timezone": "Europe/Zurich"}); o.Problem != "" || o.PendingRestart {
@@ -96,7 +96,7 @@ func (i *instance) again(leader *instance, term uint64) {
 }
 
 // TestRaisedAndLowered: a parameter of which a standby needs as much as its leader has can be
-// raised and lowered, whoever is started anew first.
+// raised and lowered, whichever is restarted first.
 func TestRaisedAndLowered(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	more, less := map[string]string{"max_connections": "150", "max_worker_processes": "12"}, map[string]string{"max_connections": "40"}
@@ -110,7 +110,7 @@ func TestRaisedAndLowered(t *testing.T) {
 	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
 	a.wait("leading", isLeading)
 	check(t, a.write(2, 5*time.Second))
-	// Its replay waits, or it ends: either way it is started anew, and goes on.
+	// Its replay waits, or it ends: either way it is restarted, and goes on.
 	d.wait("stopped", func(o engine.Observation) bool { return o.Server.State == election.Stopped })
 	d.start()
 	d.follow(a, 1)

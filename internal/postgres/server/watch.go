@@ -168,7 +168,7 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 		return err
 	}
 	if look.pauses && e.lacks(l) {
-		return l.signal(syscall.SIGINT) // It is started anew, with what it needs.
+		return l.signal(syscall.SIGINT) // It is restarted with what it needs.
 	}
 	if look.connected {
 		e.noteHealth()

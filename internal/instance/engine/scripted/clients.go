@@ -11,7 +11,7 @@ import (
 )
 
 // Write writes as a client of the server of a pod does: it returns when that is acknowledged, or
-// with an error when nobody knows whether it was written.
+// with an error when it is unknown whether it was written.
 func (s *Servers) Write(ctx context.Context, pod, text string) error {
 	s.mu.Lock()
 	server := s.servers[pod]

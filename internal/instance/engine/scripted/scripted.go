@@ -36,7 +36,7 @@ type Servers struct {
 	mu      sync.Mutex
 	servers map[string]*Server
 	cut     map[string]bool
-	// acknowledged is what clients were told to be written.
+	// acknowledged are the writes that were acknowledged to clients.
 	acknowledged []string
 }
 
@@ -196,7 +196,7 @@ func (d data) history() election.History {
 	}
 	history, err := postgres.History(d.Timeline, content.String())
 	if err != nil {
-		return "" // Which nobody's data are part of.
+		return "" // No member's data are part of it.
 	}
 	return history
 }
