@@ -139,7 +139,7 @@ func TestInstancePublishes(t *testing.T) {
 	written := requests.Count()
 	g.Expect(a.Publish(t.Context(), 5)).To(gomega.Succeed())
 	g.Expect(requests.Since(written)).To(gomega.HaveLen(1), "it is only read")
-	g.Expect(b.Publish(t.Context(), 4)).To(gomega.MatchError(gomega.ContainSubstring("the EndpointSlice db-rw is of term 5, which is higher than 4")))
+	g.Expect(b.Publish(t.Context(), 4)).To(gomega.MatchError(gomega.ContainSubstring("the EndpointSlice db-rw has term 5, which is higher than 4")))
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db-rw"}}
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(slice), slice)).To(gomega.Succeed())
 	g.Expect(slice.Endpoints[0].Addresses).To(gomega.Equal([]string{"10.0.0.1"}))
