@@ -62,7 +62,7 @@ func (i *Instance) save(ctx context.Context, local election.Local) {
 func (i *Instance) readRecord(ctx context.Context) {
 	i.core.Reading()
 	sent := i.now()
-	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+	i.inBackground(ctx, requestTime, func(ctx context.Context) func() {
 		result := i.Cluster.Read(ctx)
 		result.Sent = sent
 		return func() { i.core.HeardRecord(result) }
@@ -79,7 +79,7 @@ func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) 
 	i.wroteFor = write.Why
 	i.Log.V(level).Info("writing the record", "why", write.Why, "term", write.Record.Term, "seq", write.Record.Seq,
 		"released", write.Record.Released(), "open", write.Record.Open)
-	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+	i.inBackground(ctx, requestTime, func(ctx context.Context) func() {
 		outcome, version := i.Cluster.Write(ctx, write)
 		return func() { i.core.HeardWrite(write, sent, outcome, version) }
 	})
@@ -87,7 +87,7 @@ func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) 
 
 func (i *Instance) publish(ctx context.Context, term uint64) {
 	i.core.Publishing()
-	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+	i.inBackground(ctx, requestTime, func(ctx context.Context) func() {
 		err := i.Cluster.Publish(ctx, term)
 		return func() {
 			if i.unpublished = ""; err != nil {

@@ -118,15 +118,16 @@ type Instance struct {
 	unpublished string
 	// wroteFor is why the record was written last.
 	wroteFor string
-	// farewells counts the pings that say that this instance has resigned and have no answer yet.
-	farewells int
-	// pinging counts the pings to a peer that have no answer yet, and knocking is true while the
+	// unansweredResignations counts the pings that say that this instance has resigned and have no
+	// answer yet.
+	unansweredResignations int
+	// pinging counts the pings to a peer that have no answer yet, and probing is true while the
 	// instance checks whether the leader's port refuses connections.
-	pinging  map[string]int
-	asking   map[string]uint64
-	knocking bool
-	// knocksAgain is the time of the next such check.
-	knocksAgain time.Time
+	pinging map[string]int
+	asking  map[string]uint64
+	probing bool
+	// nextProbe is the time of the next such check.
+	nextProbe time.Time
 	// doubt is why the record is not believed, and doubtSince since when.
 	doubt      string
 	doubtSince time.Time
@@ -239,7 +240,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		i.observe(ctx)
 		action := election.Decide(i.core)
 		if _, ends := action.(election.Exit); ends {
-			if i.farewells == 0 {
+			if i.unansweredResignations == 0 {
 				i.Log.Info("shutting down as requested")
 				return nil
 			}
@@ -257,9 +258,9 @@ func (i *Instance) Run(ctx context.Context) error {
 			turns, wait = 0, election.Wait{Until: i.core.Now + pause, For: "a pause"}
 		}
 		i.report(ctx, wait)
-		i.knock(ctx)
+		i.probeLeader(ctx)
 		i.reload(ctx)
-		i.sleep(ctx, min(wait.Until, i.knocksAt()))
+		i.sleep(ctx, min(wait.Until, i.probesLeaderAt()))
 	}
 	return ctx.Err()
 }

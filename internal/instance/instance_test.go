@@ -42,7 +42,7 @@ type database struct {
 	writes        int
 	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
 	frozen string
-	knocks int
+	probes int
 	// full is how full the volumes are, in percent. The disk below them is others' as well.
 	full atomic.Int64
 	// set are the parameters of the server.
@@ -357,8 +357,8 @@ func TestAVolumeAtTheEdge(t *testing.T) {
 	})
 }
 
-// TestKnocking: the port of a leader that does not answer is looked at now and then.
-func TestKnocking(t *testing.T) {
+// TestProbesTheLeader: the port of a leader that does not answer is checked now and then.
+func TestProbesTheLeader(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
 		d.mu.Lock()
@@ -367,8 +367,8 @@ func TestKnocking(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.knocks < 4 || d.knocks > 14 {
-			t.Errorf("two replicas looked at the leader's port %d times in 3 seconds", d.knocks)
+		if d.probes < 4 || d.probes > 14 {
+			t.Errorf("two replicas looked at the leader's port %d times in 3 seconds", d.probes)
 		}
 		d.frozen = ""
 	})
@@ -583,7 +583,7 @@ func (p *peers) Promise(ctx context.Context, to string, request election.Promise
 
 func (p *peers) Refused(_ context.Context, name string) bool {
 	p.d.mu.Lock()
-	p.d.knocks++
+	p.d.probes++
 	frozen := p.d.frozen == name
 	p.d.mu.Unlock()
 	if frozen {

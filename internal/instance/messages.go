@@ -12,10 +12,10 @@ import (
 // How long the instance waits for answers. A ping without an answer after some time counts as lost;
 // a promise takes as long as a server needs to stop receiving.
 const (
-	pingTime     = 2 * time.Second
-	farewellTime = 500 * time.Millisecond
-	askTime      = 2 * time.Second
-	promiseTime  = 10 * time.Second
+	pingTime        = 2 * time.Second
+	resignationTime = 500 * time.Millisecond
+	askTime         = 2 * time.Second
+	promiseTime     = 10 * time.Second
 	// maxPings is how many pings to one peer may be unanswered before no more are sent.
 	maxPings = 2
 )
@@ -113,19 +113,19 @@ func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
 	i.core.Pinged(ping.Resigned)
 	sent, limit := i.now(), pingTime
 	if ping.Resigned {
-		limit = farewellTime
+		limit = resignationTime
 	}
 	for _, to := range i.others() {
 		if i.pinging[to] >= maxPings && !ping.Resigned {
 			continue
 		}
 		i.pinging[to]++
-		i.farewells += asNumber(ping.Resigned)
-		i.beside(ctx, limit, func(ctx context.Context) func() {
+		i.unansweredResignations += asNumber(ping.Resigned)
+		i.inBackground(ctx, limit, func(ctx context.Context) func() {
 			pong, err := i.Peers.Ping(ctx, to, ping)
 			return func() {
 				i.pinging[to]--
-				i.farewells -= asNumber(ping.Resigned)
+				i.unansweredResignations -= asNumber(ping.Resigned)
 				if err == nil {
 					i.core.HeardPong(pong, sent)
 				}
@@ -145,7 +145,7 @@ func asNumber(is bool) int {
 func (i *Instance) sendAsk(ctx context.Context, ask election.Ask) {
 	i.core.Asking(ask.Term, randomJitter())
 	for _, to := range i.others() {
-		i.beside(ctx, askTime, func(ctx context.Context) func() {
+		i.inBackground(ctx, askTime, func(ctx context.Context) func() {
 			reply, err := i.Peers.Ask(ctx, to, ask)
 			return func() {
 				if err == nil {
@@ -164,7 +164,7 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 			continue
 		}
 		i.asking[to] = request.Term
-		i.beside(ctx, promiseTime, func(ctx context.Context) func() {
+		i.inBackground(ctx, promiseTime, func(ctx context.Context) func() {
 			reply, err := i.Peers.Promise(ctx, to, request)
 			return func() {
 				if i.asking[to] == request.Term {
@@ -182,23 +182,23 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 // refuses connections, because its program has ended.
 const quiet = 700 * time.Millisecond
 
-// knockEvery is how often the port of a quiet leader is checked.
-const knockEvery = 500 * time.Millisecond
+// probeEvery is how often the port of a quiet leader is checked.
+const probeEvery = 500 * time.Millisecond
 
 // never is a time that no instance reaches.
 const never = time.Duration(math.MaxInt64)
 
-// knock checks whether the port of a quiet leader refuses connections.
-func (i *Instance) knock(ctx context.Context) {
+// probeLeader checks whether the port of a quiet leader refuses connections.
+func (i *Instance) probeLeader(ctx context.Context) {
 	leader, silence := i.core.Quiet()
-	if i.knocking || leader == "" || silence < quiet || time.Now().Before(i.knocksAgain) {
+	if i.probing || leader == "" || silence < quiet || time.Now().Before(i.nextProbe) {
 		return
 	}
-	i.knocking, i.knocksAgain = true, time.Now().Add(knockEvery)
-	i.beside(ctx, pingTime, func(ctx context.Context) func() {
+	i.probing, i.nextProbe = true, time.Now().Add(probeEvery)
+	i.inBackground(ctx, pingTime, func(ctx context.Context) func() {
 		refused := i.Peers.Refused(ctx, leader)
 		return func() {
-			i.knocking = false
+			i.probing = false
 			if now, silence := i.core.Quiet(); refused && now == leader && silence >= quiet {
 				i.Log.Info("the leader's port refuses connections: its program has ended", "leader", leader)
 				i.core.Refused(leader)
@@ -207,17 +207,17 @@ func (i *Instance) knock(ctx context.Context) {
 	})
 }
 
-// knocksAt returns when the leader will have been quiet for long enough to check its port.
-func (i *Instance) knocksAt() time.Duration {
+// probesLeaderAt returns when the leader will have been quiet for long enough to check its port.
+func (i *Instance) probesLeaderAt() time.Duration {
 	leader, silence := i.core.Quiet()
-	if i.knocking || leader == "" {
+	if i.probing || leader == "" {
 		return never
 	}
-	return i.now() + max(quiet-silence, time.Until(i.knocksAgain), 0)
+	return i.now() + max(quiet-silence, time.Until(i.nextProbe), 0)
 }
 
-// beside runs a function in another goroutine, and passes its result to the loop.
-func (i *Instance) beside(ctx context.Context, limit time.Duration, do func(context.Context) func()) {
+// inBackground runs a function in another goroutine, and passes its result to the loop.
+func (i *Instance) inBackground(ctx context.Context, limit time.Duration, do func(context.Context) func()) {
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		note := do(limited)

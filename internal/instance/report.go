@@ -45,7 +45,7 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 		return
 	}
 	i.reporting = true
-	i.beside(ctx, requestTime, func(ctx context.Context) func() {
+	i.inBackground(ctx, requestTime, func(ctx context.Context) func() {
 		err := i.Cluster.Report(ctx, report)
 		return func() {
 			i.reporting, i.reportsAt = false, time.Now().Add(reportEvery)

@@ -75,10 +75,10 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 	case apierrors.IsNotFound(err):
 		return election.ReadResult{}
 	case err != nil:
-		c.tell("reading the Lease", err)
+		c.logChange("reading the Lease", err)
 		return election.ReadResult{Failed: true}
 	}
-	c.tell("reading the Lease", nil)
+	c.logChange("reading the Lease", nil)
 	c.isOrphan.Store(len(lease.OwnerReferences) == 0)
 	result := election.ReadResult{Version: lease.ResourceVersion}
 	if result.Record, err = election.Decode(lease.Annotations[api.AnnotationRecord]); err != nil {
@@ -91,7 +91,7 @@ func (c *Cluster) Read(ctx context.Context) election.ReadResult {
 func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string) {
 	lease, err := NewLease(c.Namespace, c.Database, write.Record, c.Clock.Now())
 	if err != nil {
-		c.tell("writing the Lease", err)
+		c.logChange("writing the Lease", err)
 		return election.Unanswered, "" // It can't be written; the record is as it was.
 	}
 	if write.Version == "" {
@@ -102,17 +102,17 @@ func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (electi
 	}
 	switch {
 	case err == nil:
-		c.tell("writing the Lease", nil)
+		c.logChange("writing the Lease", nil)
 		return election.Done, lease.ResourceVersion
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
 		return election.Conflict, ""
 	}
-	c.tell("writing the Lease", err)
+	c.logChange("writing the Lease", err)
 	return election.Unanswered, ""
 }
 
-// tell logs what became of something that is tried again and again, when that is something else.
-func (c *Cluster) tell(what string, err error) {
+// logChange logs the result of something that is retried, when it differs from the one before.
+func (c *Cluster) logChange(what string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -171,7 +171,7 @@ func NewLease(namespace, database string, record election.Record, now time.Time)
 // read keep an earlier leader from replacing a later one. What is there already is not written.
 func (c *Cluster) Publish(ctx context.Context, term uint64) error {
 	err := c.publish(ctx, term)
-	c.tell("publishing the address", err)
+	c.logChange("publishing the address", err)
 	return err
 }
 

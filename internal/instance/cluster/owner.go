@@ -15,9 +15,9 @@ type family struct {
 	labels map[string]string
 }
 
-// noteFamily notes whose the ConfigMap is: what this instance makes belongs to the same owner, so
+// noteOwner notes whose the ConfigMap is: what this instance makes belongs to the same owner, so
 // that it is deleted with the database, and the manager regards it as its own.
-func (c *Cluster) noteFamily(settings *corev1.ConfigMap) {
+func (c *Cluster) noteOwner(settings *corev1.ConfigMap) {
 	made := &family{labels: maps.Clone(settings.Labels)}
 	for _, owner := range settings.OwnerReferences {
 		owner.BlockOwnerDeletion = nil // Some clusters let only those set it who may change the owner.

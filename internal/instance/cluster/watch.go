@@ -56,7 +56,7 @@ func versionOf(object any) string {
 // dataOf returns the data of a ConfigMap that was watched, and notes whose it is.
 func (c *Cluster) dataOf(object any) map[string]string {
 	settings, _ := object.(*corev1.ConfigMap) // Nothing else is watched there.
-	c.noteFamily(settings)
+	c.noteOwner(settings)
 	return settings.Data
 }
 
@@ -66,7 +66,7 @@ func (c *Cluster) Settings(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the settings: %w", err)
 	}
-	c.noteFamily(found)
+	c.noteOwner(found)
 	return found.Data, nil
 }
 

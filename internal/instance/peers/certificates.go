@@ -18,9 +18,9 @@ import (
 // that no certificate of a client is taken for one.
 const CertificatePrefix = "mainstay:"
 
-// lookEvery is how often it is looked whether the files have changed. A mounted Secret changes
+// pollInterval is how often the files are checked for changes. A mounted Secret changes
 // within a minute or two.
-const lookEvery = 10 * time.Second
+const pollInterval = 10 * time.Second
 
 // Certificates are the files tls.crt, tls.key and ca.crt of a directory. While [Certificates.Watch]
 // runs, they are as they are now: a rotation needs no restart.
@@ -80,7 +80,7 @@ func (c *Certificates) read() (*content, error) {
 // Watch reloads the files when they have changed, and then calls changed, until the context ends.
 // While they can't be read, the previous content stays in use; failed gets the error, once.
 func (c *Certificates) Watch(ctx context.Context, changed func(), failed func(error)) {
-	c.watch(ctx, lookEvery, changed, failed)
+	c.watch(ctx, pollInterval, changed, failed)
 }
 
 func (c *Certificates) watch(ctx context.Context, every time.Duration, changed func(), failed func(error)) {

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at the process table while something must die.
-	lookEvery = time.Millisecond
+	// pollInterval is the time between two reads of the process table while a process must end.
+	pollInterval = time.Millisecond
 	// dieWithin is how long a killed process may take to leave the kernel. A process that takes
 	// longer is stuck in an operation of its disk: it runs no more code of its own.
 	dieWithin = 400 * time.Millisecond
@@ -144,7 +144,7 @@ func (s *Supervisor) sweep() {
 		if !left {
 			return
 		}
-		s.clock.Sleep(lookEvery)
+		s.clock.Sleep(pollInterval)
 	}
 }
 

@@ -28,8 +28,8 @@ const maxLine = 8 << 10
 // maxProblem is how much of such a line is reported as a problem.
 const maxProblem = 300
 
-// lookEvery is the time between two checks of a server that should reach a state.
-const lookEvery = 20 * time.Millisecond
+// pollInterval is the time between two checks of a server that should reach a state.
+const pollInterval = 20 * time.Millisecond
 
 // launch starts the server's process and watches over it.
 func (e *Engine) launch(kills uint64, major int, wrote configuration, state election.ServerState) (*life, error) {
@@ -255,7 +255,7 @@ func (l *lines) keep(line string) bool {
 			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
 		}
 	}
-	if tellsOfAGap(line) {
+	if reportsGap(line) {
 		l.isGone = true
 	}
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
@@ -278,9 +278,9 @@ var streamSigns = []string{"could not connect to the primary", "WAL stream", "re
 // levels are what a line of the log begins with, after its prefix.
 var levels = regexp.MustCompile(`(DEBUG[1-5]?|INFO|NOTICE|WARNING|LOG|ERROR|FATAL|PANIC|DETAIL|HINT|QUERY|CONTEXT|STATEMENT|LOCATION|BACKTRACE):  `)
 
-// tellsOfAGap reports whether a line says that the source's log no longer has what comes next. What
+// reportsGap reports whether a line says that the source's log no longer has what comes next. What
 // a user can make the server write comes after another level: the text of a statement, say.
-func tellsOfAGap(line string) bool {
+func reportsGap(line string) bool {
 	at := levels.FindStringIndex(line)
 	return at != nil && strings.HasPrefix(line[at[0]:], "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment ") &&
 		strings.HasSuffix(line, " has already been removed")

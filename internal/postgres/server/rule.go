@@ -40,7 +40,7 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.Rule = rule })
 	if c.leads {
-		l.settleAnew(e, rule)
+		l.resettle(e, rule)
 	}
 	return nil
 }
@@ -89,9 +89,9 @@ func (e *Engine) setFlag(l *life, has bool) {
 	l.hasFlag = has
 }
 
-// settleAnew finds out, in the background, when the rule counts for everything that is
+// resettle finds out, in the background, when the rule counts for everything that is
 // acknowledged, and when a heartbeat was committed under it.
-func (l *life) settleAnew(e *Engine, rule election.Rule) {
+func (l *life) resettle(e *Engine, rule election.Rule) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.told = cancel
 	go func() {

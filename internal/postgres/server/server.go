@@ -205,7 +205,7 @@ func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
 		if is, err := done(); is || err != nil {
 			return err
 		}
-		if err := e.pause(ctx, lookEvery); err != nil {
+		if err := e.pause(ctx, pollInterval); err != nil {
 			return err
 		}
 	}

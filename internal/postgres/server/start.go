@@ -209,7 +209,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	})
 	go e.watchLeader(l, timeline)
 	go e.beat(l)
-	l.settleAnew(e, c.rule)
+	l.resettle(e, c.rule)
 	return nil
 }
 

@@ -141,7 +141,7 @@ func (e *Engine) watchStandby(l *life) {
 // restfulness is how long a standby is not measured: an election waits for its final position.
 func (e *Engine) restfulness() time.Duration {
 	if server := e.server(); (server.Source == election.Source{}) && !server.Final {
-		return lookEvery
+		return pollInterval
 	}
 	return watchEvery
 }
