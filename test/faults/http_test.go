@@ -84,6 +84,14 @@ func renamed(request *http.Request, name string) *http.Request {
 	})
 }
 
+// anyVersion returns an apply that also changes an object that exists, where the manager's creates
+// one or fails.
+func anyVersion(request *http.Request) *http.Request {
+	return altered(request, request.Method, request.URL.Path, func(object map[string]any) {
+		delete(object["metadata"].(map[string]any), "resourceVersion")
+	})
+}
+
 // discard reads an answer whose content does not matter.
 func discard(response *http.Response, err error) error {
 	if err != nil {

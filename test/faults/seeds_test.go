@@ -118,7 +118,7 @@ var webAppSeeds = []seed{
 		reason: campaign.Unquiet, text: "goes on writing",
 	},
 	{
-		name: "unknown is taken for absent", bug: always(absent), options: at(proxy.InternalError, "get", "horizontalpodautoscalers", 1),
+		name: "unknown is taken for absent", bug: always(absent), options: at(proxy.InternalError, "get", "webapps", 1),
 		reason: campaign.Counts, text: "Deployment shop was created 2 times",
 	},
 	{
@@ -207,6 +207,7 @@ func generateName(next http.RoundTripper, request *http.Request, asked proxy.Req
 	return next.RoundTrip(altered(request, http.MethodPost, siblingPath(request, ""), func(object map[string]any) {
 		metadata := object["metadata"].(map[string]any)
 		delete(metadata, "name")
+		delete(metadata, "resourceVersion")
 		metadata["generateName"] = appName + "-"
 	}))
 }
@@ -268,6 +269,7 @@ func sending() seededTransport {
 		if !isApply(asked, asked.Resource) {
 			return next.RoundTrip(request)
 		}
+		request = anyVersion(request)
 		content := read(request)
 		if _, known := sent.LoadOrStore(request.URL.Path+string(content), true); known {
 			return answer(request, content), nil
@@ -336,6 +338,7 @@ func retryForever(next http.RoundTripper, request *http.Request, asked proxy.Req
 	if !isApply(asked, "services") {
 		return next.RoundTrip(request)
 	}
+	request = anyVersion(request)
 	sent := read(request)
 	response, err := next.RoundTrip(request)
 	if err != nil {
@@ -354,10 +357,10 @@ func retryForever(next http.RoundTripper, request *http.Request, asked proxy.Req
 	return response, err
 }
 
-// absent takes a child that cannot be read for one that does not exist, and starts over.
+// absent takes an owner that cannot be read for one that does not exist, and starts over.
 func absent(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
-	if err != nil || asked.Verb != "get" || asked.Resource != "horizontalpodautoscalers" ||
+	if err != nil || asked.Verb != "get" || asked.Resource != "webapps" ||
 		response.StatusCode != http.StatusInternalServerError {
 		return response, err
 	}
