@@ -30,8 +30,8 @@ var (
 	image  = flag.String("version", "17", "the major version of PostgreSQL")
 	rows   = flag.String("rows", "", "a file to which a row is added for each fault: its name, how long no write was acknowledged, and "+
 		"after how long the database was whole again, in milliseconds, separated by tabs")
-	brief  = flag.Bool("brief", false, "let one fault of each sort happen")
-	alone  = flag.Bool("alone", false, "let the faults happen while no manager runs")
+	brief = flag.Bool("brief", false, "let one fault of each sort happen")
+	alone = flag.Bool("alone", false, "let the faults happen while no manager runs")
 )
 
 const (

@@ -40,8 +40,9 @@ const (
 // The result says, by object, which were written, refused, or failed otherwise. failures are the
 // errors of the latter, in the order of the patches. An object that was written, but that the cache
 // does not show in time, is among both. written is called for each written object, in the order of
-// the patches, once all are sent: with the index of its patch, and with the object as the cache
-// shows it; nil if it does not.
+// the patches, once all are sent, so that what it does delays none of them: with the index of its
+// patch, and with the object as the cache shows it; nil if it does not. A process that ends in
+// between does not call it.
 func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patch,
 	written func(index int, object *metav1.PartialObjectMetadata, shown plan.Object)) (result plan.Result, failures []error) {
 	objects, errs := make([]*metav1.PartialObjectMetadata, len(patches)), make([]error, len(patches))

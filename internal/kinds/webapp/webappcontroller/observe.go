@@ -61,9 +61,10 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 // observeLive reads Deployment and Service from the API server where the cache does not have
 // them in full. They may exist and be adopted: then the Deployment's selector determines everything
 // else, and the Service may have to wait. A new WebApp rarely has them, and apply notices them (see
-// plan.Child.Decisive), so they are not read if nothing in the cache has the name.
+// plan.Child.Decisive), so they are not read if nothing in the cache has the name. Nothing is
+// applied for one that is paused.
 func (k kind) observeLive(ctx context.Context, app *msappsv1.WebApp, found plan.Children) error {
-	isNew := len(app.Status.Conditions) == 0
+	isNew := len(app.Status.Conditions) == 0 && !app.Spec.Paused
 	for kind, object := range map[string]plan.Object{
 		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
