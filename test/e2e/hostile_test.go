@@ -17,15 +17,15 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// bomb is a quantity of a few bytes that takes hours to read.
-const bomb = "1e-999999999"
+// bomb is a quantity of a few bytes that takes hours to read, as YAML and JSON have it.
+const bomb = `"1e-999999999"`
 
 // hostile are annotations that make a reader without limits use all that it has.
 func hostile() map[string]string {
 	empty := strings.Repeat("{},", 60_000)
 	return map[string]string{
 		"instrumentation.mainstay.dev/injected": `[{"id":"a","image":"x","mode":"InitContainer","mountPath":"/x",` +
-			`"containers":[{"name":"app"}],"sizeLimit":"` + bomb + `"}]`,
+			`"containers":[{"name":"app"}],"sizeLimit":` + bomb + `}]`,
 		"config.mainstay.dev/reload":             strings.Repeat("a,", 120_000),
 		"config.mainstay.dev/observed":           `{"sources":{"ConfigMap/a":{"all":"x"}},"x":[` + empty + `{}]}`,
 		"config.mainstay.dev/pod-selector":       "app in (" + strings.Repeat("a,", 60_000) + "b)",
