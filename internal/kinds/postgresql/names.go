@@ -99,11 +99,8 @@ func Ref(db *databasev1.PostgreSQL, kind, name string) plan.Ref {
 	return plan.Ref{Group: groups[kind], Kind: kind, Namespace: db.Namespace, Name: name}
 }
 
-// Secrets returns the names of the Secrets of a PostgreSQL: its own, and those that its spec names.
+// Secrets returns the names of the Secrets of a PostgreSQL whose content the manager reads. Those of
+// spec.imagePullSecrets are not: only the kubelet reads them.
 func Secrets(db *databasev1.PostgreSQL) []string {
-	names := []string{CertificatesName(db.Name), ApplicationName(db.Name), MetricsName(db.Name)}
-	for _, pull := range db.Spec.ImagePullSecrets {
-		names = append(names, pull.Name)
-	}
-	return names
+	return []string{CertificatesName(db.Name), ApplicationName(db.Name), MetricsName(db.Name)}
 }
