@@ -110,7 +110,7 @@ func readMajor(directory string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("PG_VERSION says %.20q: 12 to 18 are known", said)
 	}
-	if major < 12 || major > 18 {
+	if !isKnown(major) {
 		return 0, foreign(said, "12 to 18")
 	}
 	return major, nil

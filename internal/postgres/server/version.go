@@ -41,12 +41,18 @@ func (e *Engine) FindVersion(ctx context.Context) (string, error) {
 }
 
 func majorOf(said string) (int, error) {
-	found := versionLine.FindStringSubmatch(said)
-	if found == nil {
+	major := 0
+	if found := versionLine.FindStringSubmatch(said); found != nil {
+		major, _ = strconv.Atoi(found[1]) // It consists of digits.
+	}
+	if !isKnown(major) {
 		return 0, fmt.Errorf("the image's program postgres says that it is %.60q: it must be PostgreSQL 12 to 18", strings.TrimSpace(said))
 	}
-	return strconv.Atoi(found[1])
+	return major, nil
 }
+
+// isKnown reports whether this program runs servers of a major version.
+func isKnown(major int) bool { return major >= 12 && major <= 18 }
 
 // checkMajor refuses data of another major version than the server's, if that was found out.
 func (e *Engine) checkMajor(major int) error {

@@ -25,7 +25,8 @@ func TestMajorOf(t *testing.T) {
 			t.Errorf("%q: got %d, %v", said, got, err)
 		}
 	}
-	for _, said := range []string{"", "postgres", "mysqld  Ver 8.4", "postgres (PostgreSQL) ", strings.Repeat("9", 9000)} {
+	for _, said := range []string{"", "postgres", "mysqld  Ver 8.4", "postgres (PostgreSQL) ", "postgres (PostgreSQL) 11.22\n",
+		"postgres (PostgreSQL) 19beta1\n", "postgres (PostgreSQL) 9.6.24\n", strings.Repeat("9", 9000)} {
 		if got, err := majorOf(said); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%.40q: got %d, %v", said, got, err)
 		}
