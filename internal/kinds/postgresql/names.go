@@ -99,8 +99,8 @@ func Ref(db *databasev1.PostgreSQL, kind, name string) plan.Ref {
 	return plan.Ref{Group: groups[kind], Kind: kind, Namespace: db.Namespace, Name: name}
 }
 
-// Secrets returns the names of the Secrets of a PostgreSQL whose content the manager reads. Those of
-// spec.imagePullSecrets are not: only the kubelet reads them.
+// Secrets returns the names of the Secrets of a PostgreSQL whose content the manager reads. It does
+// not read those of spec.imagePullSecrets.
 func Secrets(db *databasev1.PostgreSQL) []string {
 	return []string{CertificatesName(db.Name), ApplicationName(db.Name), MetricsName(db.Name)}
 }

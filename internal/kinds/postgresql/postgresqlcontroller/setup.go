@@ -159,8 +159,8 @@ func owned() []client.Object {
 	}
 }
 
-// usersOf returns requests for the PostgreSQLs that a Secret belongs to by its name. Only the Secrets
-// of the namespaces in --secret-namespaces are watched; elsewhere a change is noticed when the
+// usersOf returns requests for the PostgreSQLs that a Secret belongs to by its name. Only those of
+// the namespaces in --secret-namespaces are watched; elsewhere a change is noticed when the
 // PostgreSQL is reconciled for another reason.
 func usersOf(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
