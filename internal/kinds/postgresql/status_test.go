@@ -123,6 +123,34 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// TestForeignSeverity: one wrong volume beside a primary is no standstill of the database; without a
+// primary it is. A child that is being deleted, as the message may have advised, comes first.
+func TestForeignSeverity(t *testing.T) {
+	db := newDatabase(replicas(2))
+	db.Status.FirstReadyTime = new(metav1.Now())
+	foreign := contract.Report{State: "Ended", Problem: "p", Foreign: "has a"}
+	beside := says(aged(running(db, 2)), 1, foreign)
+	claim := []plan.Ref{Ref(db, "PersistentVolumeClaim", "data-db-1")}
+	for name, test := range map[string]struct {
+		observed Observed
+		result   plan.Result
+		reason   string
+		degraded metav1.ConditionStatus
+		stalled  metav1.ConditionStatus
+	}{
+		"beside a primary":     {beside, plan.Result{}, "Conflict", "True", ""},
+		"without a primary":    {says(says(aged(running(db, 2)), 1, foreign), 0, foreign), plan.Result{}, "Conflict", "True", "True"},
+		"its claim is deleted": {beside, plan.Result{Terminating: claim}, "Terminating", "False", ""},
+		"a change is withheld": {beside, plan.Result{Withheld: claim}, "PausedByUser", "False", ""},
+	} {
+		status, _ := Status(db, test.observed, Decision{Replicas: 2}, test.result)
+		ready, degraded, stalled := condition(status, "Ready"), condition(status, "Degraded"), condition(status, "Stalled")
+		if ready.Reason != test.reason || degraded.Status != test.degraded || stalled.Status != test.stalled {
+			t.Errorf("%s: got %+v", name, status.Conditions)
+		}
+	}
+}
+
 func condition(status databasev1.PostgreSQLStatus, kind string) metav1.Condition {
 	for _, one := range status.Conditions {
 		if one.Type == kind {

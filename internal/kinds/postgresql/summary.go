@@ -17,9 +17,10 @@ import (
 // rules are what may be said about a PostgreSQL. The first one that applies counts.
 var rules = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, api.ReasonConflict, foreignInTheWay),
-	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
 	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, withheld),
 	summary.When(summary.UnderWay, api.ReasonTerminating, terminating),
+	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
+	summary.When(summary.Degraded, api.ReasonConflict, foreignReplica),
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),
 	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, refusedVolume),
 	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
