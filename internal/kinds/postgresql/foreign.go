@@ -2,7 +2,9 @@ package postgresql
 
 import (
 	"fmt"
+	"slices"
 
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
@@ -15,8 +17,11 @@ func foreignData(s *subject) string {
 	case said == "":
 		return s.severalSystems()
 	}
-	return said + ": nothing there was changed: restore the volumes that belong here, or create a PostgreSQL that fits them, or one of " +
-		"another name"
+	said += ": nothing there was changed: restore the volumes that belong here, or create a PostgreSQL that fits them, or one of another name"
+	if s.db.Spec.DeletionPolicy == databasev1.DeletionDelete {
+		said += "; before this one is deleted, set spec.deletionPolicy to Retain, or its volumes are deleted with it"
+	}
+	return said
 }
 
 // foreignReplica says the same while another instance takes writes, from which one can be cloned.
@@ -41,24 +46,67 @@ func (s *subject) foreignVolumes() string {
 	return conditions.First(MaxReplicas, said, "; ")
 }
 
-// severalSystems says of which database systems the volumes are, if there are several and no record
-// says which one counts: then no instance leads.
+// severalSystems says of which database systems the volumes are, if there are several and nothing
+// says which one counts: then no instance leads. Of a database that has had a primary, that is not
+// said: its Lease may only be missing, and the manager makes an empty one anew.
 func (s *subject) severalSystems() string {
-	if record, known := s.observed.record(s.db); known && record.System != "" || s.primary != nil {
+	if record, known := s.observed.record(s.db); known && record.System != "" || s.primary != nil || s.hasLed() {
 		return ""
 	}
-	var said []string
-	systems := map[string]bool{}
+	var said, systems []string
+	ordinals := map[string][]int{}
 	for _, instance := range s.instances {
-		if system := instance.Report.System; system != "" {
-			systems[system] = true
-			said = append(said, fmt.Sprintf("%s of the system %.40s", VolumeName(s.db.Name, instance.Ordinal), system))
+		system := instance.Report.System
+		if system == "" {
+			continue
 		}
+		if ordinals[system] == nil {
+			systems = append(systems, system)
+		}
+		ordinals[system] = append(ordinals[system], instance.Ordinal)
+		said = append(said, fmt.Sprintf("%s of the system %.40s", VolumeName(s.db.Name, instance.Ordinal), system))
 	}
 	if len(systems) < 2 { //nolint:mnd // two differ
 		return ""
 	}
-	return "the volumes have the data of several databases, and all have to be of one: " + conditions.First(MaxReplicas, said, ", ") +
-		": nothing there was changed: delete the PostgreSQL and the claims that do not belong to it, and create it again with as many " +
-		"instances as claims are left"
+	text := "the volumes have the data of several databases, and all have to be of one: " + conditions.First(MaxReplicas, said, ", ") +
+		": nothing there was changed: "
+	if s.db.Spec.DeletionPolicy == databasev1.DeletionDelete {
+		return text + "set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then will be said here"
+	}
+	text += "delete the PostgreSQL and the claims that don't belong to the database to keep, and create it again with as many instances as " +
+		"claims are left. These must be numbered from 0 on, because an instance without data can't answer"
+	for _, system := range systems {
+		if moves := renumbered(s.db, ordinals[system]); moves != "" {
+			text += fmt.Sprintf("; to keep %.40s, %s before", system, moves)
+		}
+	}
+	return text
+}
+
+// hasLed reports whether an instance has ever led: then only one system can be the database's.
+func (s *subject) hasLed() bool { return s.db.Status.Term > 0 || s.wasReady() }
+
+// renumbered says under which claims the volumes of these instances have to be for their ordinals
+// to be those from 0 on; "" if they are. A PostgreSQL makes as many pods as its highest claim says,
+// and a pod without data among them keeps the others from electing a primary.
+func renumbered(db *databasev1.PostgreSQL, ordinals []int) string {
+	var moves []string
+	free := 0
+	for _, ordinal := range ordinals {
+		if ordinal < len(ordinals) {
+			continue
+		}
+		for slices.Contains(ordinals, free) {
+			free++
+		}
+		for _, kind := range storageKinds(db) {
+			moves = append(moves, fmt.Sprintf("that of %s to a new claim %s", kind.claim(db.Name, ordinal), kind.claim(db.Name, free)))
+		}
+		free++
+	}
+	if len(moves) == 0 {
+		return ""
+	}
+	return "retain its PersistentVolumes and bind " + conditions.FirstFew(moves, ", ")
 }

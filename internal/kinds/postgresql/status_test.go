@@ -50,6 +50,7 @@ func TestSummary(t *testing.T) {
 	db := newDatabase(replicas(3))
 	db.Status.FirstReadyTime = new(metav1.Now())
 	fresh := newDatabase(replicas(3))
+	deleted := newDatabase(func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionDelete })
 	foreign := plan.Result{Conflicts: []plan.Ref{Ref(db, "StatefulSet", "db")}}
 	noImage := running(db, 3)
 	noImage.Catalogue = nil
@@ -85,6 +86,9 @@ func TestSummary(t *testing.T) {
 		"volumes of another version": {fresh, says(says(running(fresh, 2), 0, contract.Report{State: "Ended", Foreign: "has a"}), 1,
 			contract.Report{State: "Ended", Foreign: "has b"}), Decision{Replicas: 2}, plan.Result{}, "False", "Conflict", "Failed",
 			"the volume data-db-0 has a; the volume data-db-1 has b: nothing there was changed: restore the volumes that belong here, or create"},
+		"volumes of another version, to be deleted": {deleted, says(running(deleted, 1), 0, contract.Report{State: "Ended", Foreign: "has a"}),
+			Decision{Replicas: 1}, plan.Result{}, "False", "Conflict",
+			"Failed", "before this one is deleted, set spec.deletionPolicy to Retain, or its volumes are deleted with it"},
 		"volumes of two systems": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Waiting", System: "7"}), 1,
 			contract.Report{State: "Waiting", System: "8"}), 2, contract.Report{State: "Waiting"}), Decision{Replicas: 3}, plan.Result{}, "False",
 			"Conflict", "Failed", "the volumes have the data of several databases, and all have to be of one: data-db-0 of the system 7, " +
@@ -123,8 +127,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestForeignSeverity: one wrong volume beside a primary is no standstill of the database; without a
-// primary it is. A child that is being deleted, as the message may have advised, comes first.
+// TestForeignSeverity: one wrong volume beside a primary is no standstill of the database; without
+// a primary it is. A child that is being deleted, as the message may have advised, comes first.
 func TestForeignSeverity(t *testing.T) {
 	db := newDatabase(replicas(2))
 	db.Status.FirstReadyTime = new(metav1.Now())
@@ -147,6 +151,52 @@ func TestForeignSeverity(t *testing.T) {
 		ready, degraded, stalled := condition(status, "Ready"), condition(status, "Degraded"), condition(status, "Stalled")
 		if ready.Reason != test.reason || degraded.Status != test.degraded || stalled.Status != test.stalled {
 			t.Errorf("%s: got %+v", name, status.Conditions)
+		}
+	}
+}
+
+// TestSeveralSystems: what is advised loses no volume. With deletionPolicy Delete, all would go
+// with the PostgreSQL. Claims that are left must be those of the first instances: a new PostgreSQL
+// has all pods up to its highest claim, and one without data, db-0 above all, keeps it from ever
+// having a primary.
+func TestSeveralSystems(t *testing.T) {
+	deletes := func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionDelete }
+	withLog := func(spec *databasev1.PostgreSQLSpec) { spec.WALStorage = &databasev1.WALStorage{} }
+	const again = "nothing there was changed: delete the PostgreSQL and the claims that don't belong to the database to keep, and create it " +
+		"again with as many instances as claims are left. These must be numbered from 0 on, because an instance without data can't answer"
+	const move = "retain its PersistentVolumes and bind that of "
+	for name, test := range map[string]struct {
+		db      *databasev1.PostgreSQL
+		systems []string
+		want    string
+	}{
+		"each system keeps the first, or is moved there": {newDatabase(replicas(2)), []string{"7", "8"},
+			again + "; to keep 8, " + move + "data-db-1 to a new claim data-db-0 before"},
+		"two after a foreign one": {newDatabase(replicas(3)), []string{"7", "8", "8"},
+			again + "; to keep 8, " + move + "data-db-2 to a new claim data-db-0 before"},
+		"a foreign one between two": {newDatabase(replicas(3)), []string{"8", "7", "8"},
+			again + "; to keep 8, " + move + "data-db-2 to a new claim data-db-1 before; to keep 7, " + move + "data-db-1 to a new claim data-db-0 before"},
+		"with the log on its own": {newDatabase(replicas(2), withLog), []string{"7", "8"},
+			again + "; to keep 8, " + move + "data-db-1 to a new claim data-db-0, that of wal-db-1 to a new claim wal-db-0 before"},
+		"all would be deleted": {newDatabase(replicas(2), deletes), []string{"7", "8"},
+			"nothing there was changed: set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then " +
+				"will be said here"},
+	} {
+		observed := running(test.db, test.db.Spec.Replicas)
+		for ordinal, system := range test.systems {
+			observed = says(observed, ordinal, contract.Report{State: "Waiting", System: system})
+		}
+		status, _ := Status(test.db, observed, Decision{Replicas: test.db.Spec.Replicas}, plan.Result{})
+		if got := condition(status, "Ready").Message; !strings.HasSuffix(got, test.want) {
+			t.Errorf("%s: got %s\nwant %s", name, got, test.want)
+		}
+		for name, led := range map[string]databasev1.PostgreSQLStatus{"a term": {Term: 4}, "a time": {FirstReadyTime: new(metav1.Now())}} {
+			before := test.db.DeepCopy()
+			before.Status = led
+			status, _ := Status(before, observed, Decision{Replicas: test.db.Spec.Replicas}, plan.Result{})
+			if got := condition(status, "Ready").Message; strings.Contains(got, "several databases") {
+				t.Errorf("the Lease is missing, and the status has %s: got %s", name, got)
+			}
 		}
 	}
 }
