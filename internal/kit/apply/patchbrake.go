@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -57,8 +56,8 @@ func (a *Applier) patched(patch *plan.Patch) bool {
 }
 
 // opponent returns the field manager, other than this controller's, that wrote an object last,
-// before a patch that was slowed takes its fields over; empty if none did lately, or for any other
-// patch. It lists the object's metadata, because the right to get it may be missing. A failure is
+// before a patch that was slowed takes its fields over; empty if none did since our last write, or
+// for any other patch. It lists the object's metadata, because the right to get it may be missing. A failure is
 // ignored: the write matters more than the name. Nothing is recorded of a client that only removes
 // fields.
 func (a *Applier) opponent(ctx context.Context, manager string, patch *plan.Patch) string {
@@ -77,13 +76,13 @@ func (a *Applier) opponent(ctx context.Context, manager string, patch *plan.Patc
 }
 
 // lastOther returns the field manager, other than this controller's, that wrote an object itself
-// last; empty if none did lately.
+// last, at or after this controller's own last write; empty if there is none. Without a record of
+// such a write, because the other has taken all its fields over, the other must have written
+// lately.
 func (a *Applier) lastOther(manager string, live *metav1.PartialObjectMetadata) string {
-	for _, entry := range writersOf(live, manager).entries {
-		isObject := entry.Subresource == "" && entry.Manager != naming.ManagerHandover
-		if isObject && a.brake.clock.Since(timeOf(entry)) <= forgetAfter {
-			return entry.Manager
-		}
+	found := writersOf(live, manager)
+	if found.ours == nil {
+		found.ours = &metav1.Time{Time: a.brake.clock.Now().Add(-forgetAfter)}
 	}
-	return ""
+	return found.last()
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -68,21 +67,30 @@ func TestPatchBrake(t *testing.T) {
 	}
 }
 
-// TestLastOther: the latest other manager of the object itself is named, if it wrote lately.
+// TestLastOther: the latest other manager of the object itself is named, if it wrote since we did.
+// One that wrote before us is not, however lately: it may have nothing to do with our fields.
 func TestLastOther(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	applier := &Applier{brake: newBrake(clocktesting.NewFakePassiveClock(now))}
 	entry := func(manager, subresource string, ago time.Duration) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &metav1.Time{Time: now.Add(-ago)}}
 	}
-	for want, entries := range map[string][]metav1.ManagedFieldsEntry{
-		"":                        {entry("mainstay/test", "", 0), entry("kubectl", "", time.Hour), entry("controller", "status", 0)},
-		"fighter":                 {entry("kubectl", "", time.Minute), entry("fighter", "", time.Second), entry("mainstay/test", "", 0)},
-		"mainstay/another-of-our": {entry("mainstay/another-of-our", "", time.Second), entry("mainstay/test", "", 0)},
+	const ours = "mainstay/test"
+	for name, test := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    string
+	}{
+		"only others of long ago": {[]metav1.ManagedFieldsEntry{entry("kubectl", "", time.Hour), entry("controller", "status", 0)}, ""},
+		"one before us":           {[]metav1.ManagedFieldsEntry{entry("kubectl", "", time.Minute), entry(ours, "", time.Second)}, ""},
+		"one within our second":   {[]metav1.ManagedFieldsEntry{entry("fighter", "", 0), entry(ours, "", 0)}, "fighter"},
+		"several since": {[]metav1.ManagedFieldsEntry{entry(ours, "", time.Hour), entry("kubectl", "", time.Minute),
+			entry("fighter", "", time.Second)}, "fighter"},
+		"another of ours":       {[]metav1.ManagedFieldsEntry{entry("mainstay/another", "", 0), entry(ours, "", 0)}, "mainstay/another"},
+		"it has taken all over": {[]metav1.ManagedFieldsEntry{entry("kubectl", "", time.Hour), entry("fighter", "", time.Second)}, "fighter"},
 	} {
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}}
-		if diff := cmp.Diff(want, applier.lastOther("mainstay/test", object)); diff != "" {
-			t.Error(diff)
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.entries}}
+		if got := applier.lastOther(ours, object); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }
