@@ -33,9 +33,9 @@ const (
 // Patch applies patches side by side. Then it waits until the cache shows them: the next reconcile
 // must not start from the state before. A failed patch does not prevent the others.
 //
-// A patch whose content was written to its object again and again, because someone else undoes it,
-// is left out for a while: SlowedFor says for how long, and Contested names the object, and the
-// other field manager, at each later write.
+// A patch that has changed its object again and again to the same content, because someone else
+// undoes it, is left out for a while: SlowedFor says for how long, and Contested names the object,
+// and the other field manager, at each later write.
 //
 // The result says, by object, which were written, refused, or failed otherwise. failures are the
 // errors of the latter, in the order of the patches. An object that was written, but that the cache
@@ -46,7 +46,7 @@ const (
 func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patch,
 	written func(index int, object *metav1.PartialObjectMetadata, shown plan.Object)) (result plan.Result, failures []error) {
 	objects, errs := make([]*metav1.PartialObjectMetadata, len(patches)), make([]error, len(patches))
-	others := make([]string, len(patches))
+	others, former := make([]string, len(patches)), make([]string, len(patches))
 	var group errgroup.Group
 	group.SetLimit(maxPatches)
 	for i := range patches {
@@ -55,7 +55,7 @@ func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patc
 			continue
 		}
 		group.Go(func() error {
-			others[i] = a.opponent(ctx, manager, &patches[i])
+			others[i], former[i] = a.opponent(ctx, manager, &patches[i]), a.versionOf(ctx, &patches[i])
 			objects[i], errs[i] = a.patch(ctx, manager, &patches[i])
 			return nil
 		})
@@ -75,7 +75,7 @@ func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patc
 		ref, err := patches[i].Ref, errs[i]
 		if objects[i] != nil {
 			result.Patched = append(result.Patched, ref)
-			if a.patched(&patches[i]) {
+			if objects[i].GetResourceVersion() != former[i] && a.patched(&patches[i]) {
 				result.Contested = append(result.Contested, plan.Contest{Ref: ref, By: others[i]})
 			}
 		}
@@ -144,6 +144,17 @@ func (a *Applier) patch(ctx context.Context, manager string, patch *plan.Patch) 
 		return nil, err
 	}
 	return written, nil
+}
+
+// versionOf returns the version of an object before a patch, as the cache has it; empty if it has
+// none. A patch after which the object still has it has changed nothing. A cache that is behind
+// makes such a patch count as a change, which costs a pause at most.
+func (a *Applier) versionOf(ctx context.Context, patch *plan.Patch) string {
+	cached, err := a.emptyOf(patch)
+	if err != nil || a.Children.Cached.Get(ctx, client.ObjectKeyFromObject(cached), cached) != nil {
+		return ""
+	}
+	return cached.GetResourceVersion()
 }
 
 // shown returns a patched object as the cache shows it, at least in the version that was written.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,8 +10,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -64,6 +67,76 @@ func TestPatchBrake(t *testing.T) {
 	var stored appsv1.Deployment
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "b"}, &stored); err != nil || stored.Annotations["note"] == "" {
 		t.Errorf("got %v, %v", stored.Annotations, err)
+	}
+}
+
+// TestPatchBrakeOfToggledContent: content that changes with each write is nobody's undoing.
+func TestPatchBrakeOfToggledContent(t *testing.T) {
+	scheme := testRenderer(t).scheme
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}).Build()
+	applier := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme})
+	patch := note("a", "")
+	for i := range 4 * freeReverts {
+		patch.Merge = plan.Annotation("note", []string{"on", "off"}[i%2])
+		result, failures := applier.Patch(t.Context(), "mainstay/test", []plan.Patch{patch},
+			func(int, *metav1.PartialObjectMetadata, plan.Object) {})
+		if len(failures) > 0 || len(result.Patched) != 1 || len(result.Contested) > 0 {
+			t.Fatalf("write %d: %+v, %v", i+1, result, failures)
+		}
+	}
+}
+
+// TestPatchBrakeOfNoChange: a patch that changes nothing, such as a retry of our own, does not
+// count, however often it is sent.
+func TestPatchBrakeOfNoChange(t *testing.T) {
+	scheme := testRenderer(t).scheme
+	stored := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			var now appsv1.Deployment
+			err := under.Get(ctx, client.ObjectKeyFromObject(object), &now)
+			object.SetResourceVersion(now.ResourceVersion)
+			return err
+		},
+	}).Build()
+	applier := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme})
+	for i := range 2 * freeReverts {
+		result, failures := applier.Patch(t.Context(), "mainstay/test", []plan.Patch{note("a", "")},
+			func(int, *metav1.PartialObjectMetadata, plan.Object) {})
+		if len(failures) > 0 || len(result.Patched) != 1 || len(result.Contested) > 0 || result.SlowedFor != 0 {
+			t.Fatalf("write %d: %+v, %v", i+1, result, failures)
+		}
+	}
+}
+
+// TestKeyOf: patches of the same fields have the same key, and of the same content the same hash.
+func TestKeyOf(t *testing.T) {
+	one := plan.Patch{UID: "a", Merge: plan.Annotation("a/b", "1")}
+	merge := func(content map[string]any) plan.Patch { return plan.Patch{UID: "a", Merge: content} }
+	operations := func(path, value string) plan.Patch {
+		return plan.Patch{UID: "a", Operations: []jsonpatch.Operation{{Op: "add", Path: path, Value: value}}}
+	}
+	for name, test := range map[string]struct {
+		a, b               plan.Patch
+		sameKey, sameValue bool
+	}{
+		"the same":        {one, one, true, true},
+		"another version": {one, plan.Patch{UID: "a", Version: "7", Merge: one.Merge}, true, true},
+		"another time": {merge(plan.Annotation("a", "2026-01-01T00:00:00Z")),
+			merge(plan.Annotation("a", "2026-01-02T00:00:00Z")), true, true},
+		"another content":      {one, merge(plan.Annotation("a/b", nil)), true, false},
+		"another field":        {one, merge(plan.Annotation("a/c", "1")), false, false},
+		"a slash in a name":    {one, merge(plan.Annotation("a", map[string]any{"b": "1"})), false, false},
+		"another object":       {one, plan.Patch{UID: "b", Merge: one.Merge}, false, false},
+		"another value at":     {operations("/a", "1"), operations("/a", "2"), true, false},
+		"operations elsewhere": {operations("/a", "1"), operations("/b", "1"), false, false},
+	} {
+		key, hash, err := keyOf(test.a)
+		another, other, err2 := keyOf(test.b)
+		if err != nil || err2 != nil || (key == another) != test.sameKey || (hash == other) != test.sameValue {
+			t.Errorf("%s: keys %v and %v, hashes %s and %s, errors %v and %v", name, key, another, hash, other, err, err2)
+		}
 	}
 }
 
