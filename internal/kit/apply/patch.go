@@ -34,8 +34,8 @@ const (
 // must not start from the state before. A failed patch does not prevent the others.
 //
 // A patch that has changed its object again and again to the same content, because someone else
-// undoes it, is left out for a while: SlowedFor says for how long, and Contested names the object,
-// and the other field manager, at each later write.
+// undoes it, is left out for a while: Slowed names the object, and SlowedFor says for how long.
+// Contested names the object, and the other field manager, at each later write.
 //
 // The result says, by object, which were written, refused, or failed otherwise. failures are the
 // errors of the latter, in the order of the patches. An object that was written, but that the cache
@@ -52,6 +52,10 @@ func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patc
 	for i := range patches {
 		if pause := a.slowedPatch(&patches[i]); pause > 0 {
 			result.SlowedFor = requeue.Sooner(result.SlowedFor, pause)
+			if result.Slowed == nil {
+				result.Slowed = map[plan.Ref]string{}
+			}
+			result.Slowed[patches[i].Ref] = whySlowed
 			continue
 		}
 		group.Go(func() error {
@@ -104,7 +108,7 @@ func (r *run) patchAll(ctx context.Context, patches []plan.Patch) error {
 			r.Recorder.Eventf(object, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
 		}
 	})
-	r.result.Patched, r.result.Refused = done.Patched, done.Refused
+	r.result.Patched, r.result.Refused, r.result.Slowed = done.Patched, done.Refused, done.Slowed
 	r.result.Contested = append(r.result.Contested, done.Contested...)
 	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, done.SlowedFor)
 	err := errors.Join(failures...)

@@ -28,6 +28,10 @@ type patchKey struct {
 	fields string
 }
 
+// whySlowed is the reason for a patch that is left out for a while. It has no time, so that a
+// status that repeats it is not written each time.
+const whySlowed = "someone else changes it again and again, so it is written at most once a minute"
+
 // moment is a time in a patch. Our annotations say when they were written, and are otherwise the
 // same each time that they are put back.
 var moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})`)

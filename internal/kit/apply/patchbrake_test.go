@@ -50,7 +50,8 @@ func TestPatchBrake(t *testing.T) {
 		if pause == 2*time.Second { // the first pause has passed
 			write(note("a", ""))
 		}
-		if result := write(note("a", "")); len(result.Patched) > 0 || result.SlowedFor <= 0 || result.SlowedFor > pause {
+		result := write(note("a", ""))
+		if len(result.Patched) > 0 || result.Slowed[note("a", "").Ref] == "" || result.SlowedFor <= 0 || result.SlowedFor > pause {
 			t.Errorf("it is not slowed: %+v", result)
 		}
 		clock.SetTime(clock.Now().Add(pause))

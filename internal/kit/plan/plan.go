@@ -286,6 +286,9 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
+	// Slowed says why an object of another owner was left as it is for now: someone else undoes the
+	// patch again and again. It is written after SlowedFor.
+	Slowed map[Ref]string
 	// Contested are children, and patched objects of other owners, that someone else has changed again
 	// and again, and that were put back after a pause.
 	Contested []Contest
@@ -313,6 +316,20 @@ func (r Result) Blocks(needs []Ref) bool {
 		return slices.Contains(r.Conflicts, ref) || slices.Contains(r.Terminating, ref) ||
 			slices.ContainsFunc(r.Waits, func(wait Wait) bool { return wait.For == ref })
 	})
+}
+
+// ArePatchesMade reports whether no patch was refused, failed, or left out for a while.
+func (r Result) ArePatchesMade() bool {
+	return len(r.Refused)+len(r.Unwritten)+len(r.Slowed) == 0
+}
+
+// Unmade returns why an object of another owner could not be written, or is not written for now;
+// false if neither is so. The patch is retried.
+func (r Result) Unmade(ref Ref) (why string, isUnmade bool) {
+	if why, isUnmade = r.Unwritten[ref]; !isUnmade {
+		why, isUnmade = r.Slowed[ref]
+	}
+	return why, isUnmade
 }
 
 // Changed reports whether the child was written.

@@ -55,7 +55,7 @@ func (r *Reconciler[T, O, D]) isReleased(stored T, run *run[T, O, D]) bool {
 	if kind, finalizes := r.Kind.(Finalizing[T, O, D]); finalizes {
 		return kind.Released(run.object, run.observed, run.decided, run.result)
 	}
-	return len(run.result.Refused)+len(run.result.Unwritten) == 0
+	return run.result.ArePatchesMade()
 }
 
 // removeFinalizer removes the finalizer.

@@ -245,6 +245,7 @@ func TestIsReleased(t *testing.T) {
 	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
 	unwritten := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}},
 		Unwritten: map[plan.Ref]string{deployment: "no route"}}
+	slowed := plan.Result{Slowed: map[plan.Ref]string{deployment: "someone else changes it"}, SlowedFor: time.Second}
 	stored := ending(ourFinalizer)
 	stored.ResourceVersion = "1"
 	for name, test := range map[string]struct {
@@ -255,6 +256,7 @@ func TestIsReleased(t *testing.T) {
 		"all is undone":       {kind: simple{}, want: true},
 		"a patch was refused": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused}},
 		"a patch failed":      {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unwritten}},
+		"a patch is slowed":   {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: slowed}},
 		"it failed":           {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"it failed, whatever it says": {kind: &lasting{released: true},
 			course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},

@@ -126,7 +126,7 @@ type Telling[T Object] interface {
 type Finalizing[T Object, O, D any] interface {
 	// Released reports whether everything is undone, for an object that is being deleted, after its
 	// plan was applied without an error. For a kind without this method everything is, unless a
-	// patch was refused or not written.
+	// patch was refused, not written, or left out for a while.
 	Released(object T, observed O, decided D, result plan.Result) bool
 }
 

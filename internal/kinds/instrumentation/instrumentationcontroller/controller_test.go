@@ -470,12 +470,14 @@ func TestReportOfAFailureThatIsNotRecorded(t *testing.T) {
 	fails, forgives := agentrollout.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, agentrollout.Decision{ClearsFailure: true}
 	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}},
 		plan.Result{Unwritten: map[plan.Ref]string{self: "no answer"}}
+	slowed := plan.Result{Slowed: map[plan.Ref]string{self: "someone changes it"}}
 	for want, test := range map[string]struct {
 		decision agentrollout.Decision
 		result   plan.Result
 	}{
 		"can't be recorded on it, so nothing is undone: frozen":                        {fails, refused},
 		"can't be recorded on it, so nothing is undone: retrying: no answer":           {fails, unmade},
+		"can't be recorded on it, so nothing is undone: retrying: someone changes it":  {fails, slowed},
 		"can't be removed from it, so no workload gets the agent: frozen":              {forgives, refused},
 		"can't be removed from it, so no workload gets the agent: retrying: no answer": {forgives, unmade},
 	} {
@@ -486,6 +488,38 @@ func TestReportOfAFailureThatIsNotRecorded(t *testing.T) {
 			func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
 		if ready.Status != metav1.ConditionFalse || ready.Reason != api.ReasonRefused || !strings.HasSuffix(ready.Message, want) {
 			t.Errorf("it says %s, %s: %s", ready.Status, ready.Reason, ready.Message)
+		}
+	}
+}
+
+// TestReportOfASlowedWorkload: a workload that is left out for a while is not reported as written.
+func TestReportOfASlowedWorkload(t *testing.T) {
+	agent, into := compiled(t, java()), java()
+	observed := Observed{identity: agent.Identity, agent: agent, seen: []agentrollout.ObservedWorkload{seenOf("web-1", agent)}}
+	decided := agentrollout.Decision{Workloads: []agentrollout.ReportedWorkload{{Index: 0}}}
+	kind[*instrv1.Instrumentation]{}.Report(into, java(), observed, decided,
+		plan.Result{Slowed: map[plan.Ref]string{refOf(&observed.seen[0]): "someone changes it"}})
+	if listed := into.Status.Workloads; len(listed) != 1 || listed[0].State != instrv1.StatePending ||
+		!strings.HasSuffix(listed[0].Message, "someone changes it") {
+		t.Errorf("got %+v", listed)
+	}
+}
+
+// TestReleased: the finalizer stays while an agent is left, and while a removal is refused, could
+// not be written, or is left out because someone else undoes it.
+func TestReleased(t *testing.T) {
+	some := map[plan.Ref]string{{Kind: "Deployment", Namespace: space, Name: "web"}: "no"}
+	for name, test := range map[string]struct {
+		leaving int
+		result  plan.Result
+		want    bool
+	}{
+		"all is removed": {want: true}, "an agent is left": {leaving: 1}, "one is refused": {result: plan.Result{Refused: some}},
+		"one failed": {result: plan.Result{Unwritten: some}}, "one is slowed": {result: plan.Result{Slowed: some}},
+	} {
+		got := kind[*instrv1.Instrumentation]{}.Released(java(), Observed{}, agentrollout.Decision{Leaving: test.leaving}, test.result)
+		if got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 }

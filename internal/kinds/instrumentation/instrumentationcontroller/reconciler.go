@@ -226,7 +226,7 @@ func (k kind[T]) Report(into, object T, observed Observed, decided agentrollout.
 		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
 			input.Refused[i] = refusal
 		}
-		if failure, isUnmade := result.Unwritten[refOf(&observed.seen[i])]; isUnmade {
+		if failure, isUnmade := result.Unmade(refOf(&observed.seen[i])); isUnmade {
 			input.Unmade[i] = failure
 		}
 	}
@@ -245,7 +245,7 @@ func (k kind[T]) Report(into, object T, observed Observed, decided agentrollout.
 func noteFailure(object client.Object, observed *Observed, decided agentrollout.Decision, result plan.Result) *plan.Failure {
 	self := selfRef(object, observed)
 	why, isRefused := result.Refused[self]
-	if unmade, isUnmade := result.Unwritten[self]; isUnmade {
+	if unmade, isUnmade := result.Unmade(self); isUnmade {
 		why = "retrying: " + unmade
 	} else if !isRefused {
 		return nil
@@ -259,7 +259,7 @@ func noteFailure(object client.Object, observed *Observed, decided agentrollout.
 }
 
 // Released reports whether the agent is removed from all workloads. Grants that were left over are
-// deleted too, unless the API server refused that.
+// deleted too, unless the API server refused that or someone else puts them back.
 func (kind[T]) Released(_ T, _ Observed, decided agentrollout.Decision, result plan.Result) bool {
-	return decided.Leaving == 0 && len(result.Refused)+len(result.Unwritten) == 0
+	return decided.Leaving == 0 && result.ArePatchesMade()
 }
