@@ -41,8 +41,13 @@ var kinds = component.Kinds{
 	},
 }
 
-// dataAfter is that of the tests' kind with data.
-func dataAfter(object component.Object) string { return "its data stay on data-" + object.GetName() }
+// dataAfter is that of the tests' kind with data. Nothing is certain of an object that is not live.
+func dataAfter(object component.Object) string {
+	if object.GetUID() == "" {
+		return "its data stay only if data-" + object.GetName() + " does"
+	}
+	return "its data stay on data-" + object.GetName()
+}
 
 func outputs(name string) []component.Output {
 	return []component.Output{{Name: "URI", Secret: name + "-app", Key: "uri"}, {Name: "HOST", Secret: name + "-app", Key: "host"}}

@@ -9,7 +9,8 @@ import (
 )
 
 // WarnOfData returns a warning for each component with data that a change removes or renames: where
-// the data are afterwards.
+// the data are afterwards, as far as the former spec says. The object itself may differ from that,
+// so the kind gets one without UID and status, of which nothing is certain.
 func WarnOfData(stack, before *platformv1.AppStack, kinds component.Kinds) []string {
 	var warnings []string
 	for i := range before.Spec.Components {

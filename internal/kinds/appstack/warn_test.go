@@ -10,11 +10,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestWarnOfData: a user who removes or renames a component with data learns where they stay.
+// TestWarnOfData: a user who removes or renames a component with data learns where they may stay.
+// What the stack says of it need not be what its object says.
 func TestWarnOfData(t *testing.T) {
 	db := one("db", "postgresql", `{"version":"17"}`)
 	const warning = "component db is removed: PostgreSQL shop-db is deleted, and a component of another name starts without its data: " +
-		"its data stay on data-shop-db"
+		"its data stay only if data-shop-db does"
 	for name, test := range map[string]struct {
 		before, after []platformv1.Component
 		want          []string
