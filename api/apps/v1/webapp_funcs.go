@@ -25,6 +25,11 @@ func (w *WebApp) GetPhase() string { return string(w.Status.Phase) }
 // SetPhase replaces the phase.
 func (w *WebApp) SetPhase(phase string) { w.Status.Phase = WebAppPhase(phase) }
 
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (w *WebApp) SetObservedGeneration(generation int64) {
+	w.Status.ObservedGeneration = generation
+}
+
 // GetCounts returns how many replicas are desired and how many are ready; of the desired ones the
 // status has only the summary.
 func (w *WebApp) GetCounts() (desired, ready int32) {

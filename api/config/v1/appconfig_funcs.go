@@ -28,5 +28,10 @@ func (a *AppConfig) GetPhase() string { return string(a.Status.Phase) }
 // SetPhase replaces the phase.
 func (a *AppConfig) SetPhase(phase string) { a.Status.Phase = api.Phase(phase) }
 
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (a *AppConfig) SetObservedGeneration(generation int64) {
+	a.Status.ObservedGeneration = generation
+}
+
 // GetCounts returns how many pods use the configuration and how many run the current revision.
 func (a *AppConfig) GetCounts() (desired, ready int32) { return a.Status.Pods, a.Status.UpdatedPods }

@@ -26,6 +26,11 @@ func (c *ConfigMonitor) GetPhase() string { return string(c.Status.Phase) }
 // SetPhase replaces the phase.
 func (c *ConfigMonitor) SetPhase(phase string) { c.Status.Phase = api.Phase(phase) }
 
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (c *ConfigMonitor) SetObservedGeneration(generation int64) {
+	c.Status.ObservedGeneration = generation
+}
+
 // GetCounts returns how many workloads match and how many of them are up to date.
 func (c *ConfigMonitor) GetCounts() (desired, ready int32) {
 	return c.Status.Matched, c.Status.UpToDate

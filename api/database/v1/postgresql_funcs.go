@@ -20,6 +20,11 @@ func (p *PostgreSQL) GetPhase() string { return string(p.Status.Phase) }
 // SetPhase replaces the phase.
 func (p *PostgreSQL) SetPhase(phase string) { p.Status.Phase = PostgreSQLPhase(phase) }
 
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (p *PostgreSQL) SetObservedGeneration(generation int64) {
+	p.Status.ObservedGeneration = generation
+}
+
 // GetCounts returns how many instances are desired and how many take connections.
 func (p *PostgreSQL) GetCounts() (desired, ready int32) {
 	return p.Spec.Replicas, p.Status.ReadyReplicas

@@ -54,6 +54,11 @@ func (i *Instrumentation) GetPhase() string { return string(i.Status.Phase) }
 // SetPhase replaces the phase.
 func (i *Instrumentation) SetPhase(phase string) { i.Status.Phase = api.Phase(phase) }
 
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (i *Instrumentation) SetObservedGeneration(generation int64) {
+	i.Status.ObservedGeneration = generation
+}
+
 // GetCounts returns how many workloads match and how many of them have the agent.
 func (i *Instrumentation) GetCounts() (desired, ready int32) {
 	return i.Status.Matched, i.Status.Injected
@@ -64,6 +69,11 @@ func (i *ClusterInstrumentation) GetPhase() string { return string(i.Status.Phas
 
 // SetPhase replaces the phase.
 func (i *ClusterInstrumentation) SetPhase(phase string) { i.Status.Phase = api.Phase(phase) }
+
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (i *ClusterInstrumentation) SetObservedGeneration(generation int64) {
+	i.Status.ObservedGeneration = generation
+}
 
 // GetCounts returns how many workloads match and how many of them have the agent.
 func (i *ClusterInstrumentation) GetCounts() (desired, ready int32) {

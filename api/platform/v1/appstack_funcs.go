@@ -19,3 +19,8 @@ func (s *AppStack) GetPhase() string { return string(s.Status.Phase) }
 
 // SetPhase replaces the phase.
 func (s *AppStack) SetPhase(phase string) { s.Status.Phase = AppStackPhase(phase) }
+
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (s *AppStack) SetObservedGeneration(generation int64) {
+	s.Status.ObservedGeneration = generation
+}

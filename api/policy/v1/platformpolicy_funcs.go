@@ -25,3 +25,8 @@ func (p *PlatformPolicy) GetPhase() string { return string(p.Status.Phase) }
 
 // SetPhase replaces the phase.
 func (p *PlatformPolicy) SetPhase(phase string) { p.Status.Phase = api.Phase(phase) }
+
+// SetObservedGeneration replaces the generation of the spec that the status describes.
+func (p *PlatformPolicy) SetObservedGeneration(generation int64) {
+	p.Status.ObservedGeneration = generation
+}

@@ -66,13 +66,14 @@ func Short(text string) string {
 }
 
 // Merge returns wanted, sorted by type, as it is to be stored at the time now. It sets
-// observedGeneration, and keeps lastTransitionTime from old where the status is the same.
+// observedGeneration where wanted has none, and keeps lastTransitionTime from old where the status
+// is the same.
 // Conditions of old that wanted lacks are dropped.
 func Merge(old, wanted []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
 	merged := slices.Clone(wanted)
 	for i := range merged {
 		condition := &merged[i]
-		condition.ObservedGeneration = generation
+		condition.ObservedGeneration = cmp.Or(condition.ObservedGeneration, generation)
 		condition.Message = Truncate(condition.Message)
 		condition.LastTransitionTime = now
 		if before := find(old, condition.Type); before != nil && before.Status == condition.Status {

@@ -61,6 +61,10 @@ func TestMerge(t *testing.T) {
 			[]metav1.Condition{at(then, 3, condition("Ready", "False", "A"))}, []metav1.Condition{condition("Ready", "False", "B")},
 			[]metav1.Condition{at(then, 7, condition("Ready", "False", "B"))},
 		},
+		"one that is kept of an earlier generation says so": {
+			[]metav1.Condition{at(then, 3, condition("Ready", "True", "A"))}, []metav1.Condition{at(then, 3, condition("Ready", "True", "A"))},
+			[]metav1.Condition{at(then, 3, condition("Ready", "True", "A"))},
+		},
 		"another status begins now": {
 			[]metav1.Condition{at(then, 3, condition("Ready", "False", "A"))}, []metav1.Condition{condition("Ready", "True", "A")},
 			[]metav1.Condition{at(now, 7, condition("Ready", "True", "A"))},

@@ -18,7 +18,8 @@ func (r *Reconciler[T, O, D]) isLeft(stored T) bool {
 }
 
 // reportDeletion stores that an object is being deleted, and what it waits for. What the other
-// conditions and the rest of the status say, nobody maintains any more: they stay as they are.
+// conditions and the rest of the status say, nobody maintains any more: they stay as they are, the
+// conditions with the generation for which they were found. A deletion begins a new one.
 func (r *Reconciler[T, O, D]) reportDeletion(ctx context.Context, stored T, done *stats) error {
 	reported := stored.DeepCopyObject().(T)
 	done.reported = reported
@@ -27,6 +28,7 @@ func (r *Reconciler[T, O, D]) reportDeletion(ctx context.Context, stored T, done
 		return one.Type == conditions.Ready || one.Type == conditions.Progressing
 	})
 	reported.SetPhase(string(api.PhaseDeleting))
+	reported.SetObservedGeneration(stored.GetGeneration())
 	reported.SetConditions(append(kept, conditions.False(conditions.Ready, api.ReasonDeleting, message),
 		conditions.True(conditions.Progressing, api.ReasonDeleting, message)))
 	within, step := trace.Start(ctx, "status")

@@ -22,6 +22,7 @@ import (
 // we keep it or another client does. A second reconcile writes nothing.
 func TestDeletionIsReported(t *testing.T) {
 	degraded := conditions.True(conditions.Degraded, "CrashLoop", "it crashes")
+	degraded.ObservedGeneration = 3
 	for name, test := range map[string]struct {
 		stored  *mspolicyv1.PlatformPolicy
 		message string
@@ -35,6 +36,7 @@ func TestDeletionIsReported(t *testing.T) {
 		"our finalizer": {ending(ourFinalizer), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			test.stored.Generation, test.stored.Status.ObservedGeneration = 4, 3
 			test.stored.Status.Phase, test.stored.Status.Conditions = "Active", []metav1.Condition{degraded}
 			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Kind: &lasting{}, Finalizer: ourFinalizer}
 			now, again := reconcileTwice(t, r, test.stored)
@@ -45,12 +47,15 @@ func TestDeletionIsReported(t *testing.T) {
 				return
 			}
 			for _, kind := range []string{conditions.Ready, conditions.Progressing} {
-				if found := condition(now, kind); found.Reason != "Deleting" || found.Message != test.message {
+				if found := condition(now, kind); found.Reason != "Deleting" || found.Message != test.message || found.ObservedGeneration != 4 {
 					t.Errorf("%s: got %+v", kind, found)
 				}
 			}
-			if found := condition(now, conditions.Degraded); found.Message != degraded.Message {
+			if found := condition(now, conditions.Degraded); found.Message != degraded.Message || found.ObservedGeneration != 3 {
 				t.Errorf("Degraded: got %+v", found)
+			}
+			if now.Status.ObservedGeneration != 4 {
+				t.Errorf("the status is of generation %d", now.Status.ObservedGeneration)
 			}
 		})
 	}

@@ -71,6 +71,7 @@ type Object interface {
 	SetFirstReadyTime(first *metav1.Time)
 	GetPhase() string
 	SetPhase(phase string)
+	SetObservedGeneration(generation int64)
 }
 
 // Counting is implemented by an object whose status counts what is desired, and how much of it is
