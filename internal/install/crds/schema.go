@@ -103,7 +103,7 @@ func problemOf(err error) *field.Error {
 			}
 			values = append(values, text)
 		}
-		return field.NotSupported(at, found.Value, values)
+		return field.NotSupported(at, orOmitted(found.Value), values)
 	case openapierrors.TooLongFailCode, openapierrors.MaxItemsFailCode, openapierrors.TooManyPropertiesCode:
 		return field.Invalid(at, field.OmitValueType{}, detail)
 	case openapierrors.InvalidTypeCode:

@@ -26,9 +26,11 @@ func TestCheckSpec(t *testing.T) {
 			`spec.replicas: Invalid value: must be of type integer: "string"`}},
 		`{"image":"a","env":[{"value":"b"}]}`:                        {app, []string{`spec.env[0].name: Required value`}},
 		`{"version":"17","storage":"1Gi","deletionPolicy":"Remain"}`: {database, []string{`spec.deletionPolicy: Unsupported value: "Remain": supported values: "Retain", "Delete"`}},
-		`{"version":"17","storage":"much"}`:                          {database, []string{`spec.storage: Invalid value: "much": should match`}},
-		`{"version":"17","storage":"1Gi"}`:                           {database, nil},
-		`{"anything":1}`:                                             {schema.GroupVersionKind{Kind: "Queue"}, nil},
+		`{"version":"17","storage":"1Gi","deletionPolicy":"` + strings.Repeat("x", 5000) + `"}`: {database,
+			[]string{`spec.deletionPolicy: Unsupported value: supported values: "Retain", "Delete"`}},
+		`{"version":"17","storage":"much"}`: {database, []string{`spec.storage: Invalid value: "much": should match`}},
+		`{"version":"17","storage":"1Gi"}`:  {database, nil},
+		`{"anything":1}`:                    {schema.GroupVersionKind{Kind: "Queue"}, nil},
 	} {
 		var content map[string]any
 		if err := json.Unmarshal([]byte(text), &content); err != nil {
