@@ -104,7 +104,8 @@ type Child struct {
 	// Decisive is for children whose existing object decides about the rest of the plan, such as a
 	// Deployment whose selector can't be changed. If the kind has not observed what has the child's
 	// name, and something has it, apply stops with ErrTaken. It adds that object to what was found,
-	// and the plan has to be made again.
+	// and the plan has to be made again. The kind's Observe runs again too, but does not see that
+	// object: so it must not derive decisions from such children.
 	Decisive bool
 	// ReclaimData takes the data of a ConfigMap from all other field managers, so that this write
 	// also removes what they added, which server-side apply alone does not do. It costs one more

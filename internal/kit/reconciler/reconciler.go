@@ -87,7 +87,9 @@ type Kind[T Object, O, D any] interface {
 	// Admit fills in defaults and validates, in memory, as the webhooks do. The defaults are never
 	// written back to the spec.
 	Admit(object T) error
-	// Observe reads everything that the decision needs, once.
+	// Observe reads everything that the decision needs, once. A kind with Decisive children derives
+	// nothing from its children here, but in Decide: the reconciler adds to the observed children those
+	// that the cache did not have, after Observe has returned.
 	Observe(ctx context.Context, object T) (O, error)
 	// Decide returns what is to be done. It is called for refused objects too, for their status.
 	Decide(object T, observed O) D
@@ -252,9 +254,11 @@ func (r *Reconciler[T, O, D]) carryOut(ctx context.Context, stored T, known plan
 }
 
 // observe admits the object and reads the present state, with known in addition. The run's error is
-// that of admission; a
-// returned error means that nothing is known. The content of an object that is being deleted does
-// not matter.
+// that of admission; a returned error means that nothing is known. The content of an object that is
+// being deleted does not matter.
+//
+// known is added after Observe has returned: what Observe derives from children does not take it
+// into account. See Child.Decisive.
 func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T, known plan.Children) (*run[T, O, D], error) {
 	run := &run[T, O, D]{object: stored.DeepCopyObject().(T)}
 	_, step := trace.Start(ctx, "admit")
@@ -264,9 +268,12 @@ func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T, known plan.
 	var err error
 	run.observed, err = r.Kind.Observe(within, run.object)
 	step.End(err)
-	for ref, child := range known {
-		if err == nil && child.IsLive {
-			r.Children(run.observed)[ref] = child
+	if err == nil && r.Children != nil {
+		observed := r.Children(run.observed)
+		for ref, child := range known {
+			if child.IsLive {
+				observed[ref] = child
+			}
 		}
 	}
 	if err != nil || stored.GetDeletionTimestamp() != nil {

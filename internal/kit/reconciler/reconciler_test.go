@@ -213,3 +213,18 @@ func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
 		})
 	}
 }
+
+// TestObserveAddsWhatIsKnown: what an earlier try has read from the API server is among the children
+// of a kind that has some, once Observe has returned; for another kind it has no place.
+func TestObserveAddsWhatIsKnown(t *testing.T) {
+	live, cached := plan.Ref{Kind: "Service", Name: "live"}, plan.Ref{Kind: "Service", Name: "cached"}
+	known, observed := plan.Children{live: {IsLive: true}, cached: {}}, plan.Children{}
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Kind: simple{}}
+	if _, err := r.observe(t.Context(), newObject(), known); err != nil {
+		t.Error(err)
+	}
+	r.Children = func(struct{}) plan.Children { return observed }
+	if _, err := r.observe(t.Context(), newObject(), known); err != nil || len(observed) != 1 || !observed[live].IsLive {
+		t.Errorf("got %v, %v", observed, err)
+	}
+}
