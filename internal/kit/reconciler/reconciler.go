@@ -88,8 +88,8 @@ type Kind[T Object, O, D any] interface {
 	// written back to the spec.
 	Admit(object T) error
 	// Observe reads everything that the decision needs, once. A kind with Decisive children derives
-	// nothing from its children here, but in Decide: the reconciler adds to the observed children those
-	// that the cache did not have, after Observe has returned.
+	// nothing from its children here, but in Decide: the reconciler adds to the observed children
+	// those that the cache did not have, after Observe has returned.
 	Observe(ctx context.Context, object T) (O, error)
 	// Decide returns what is to be done. It is called for refused objects too, for their status.
 	Decide(object T, observed O) D

@@ -214,8 +214,8 @@ func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
 	}
 }
 
-// TestObserveAddsWhatIsKnown: what an earlier try has read from the API server is among the children
-// of a kind that has some, once Observe has returned; for another kind it has no place.
+// TestObserveAddsWhatIsKnown: what an earlier try has read from the API server is among the
+// children of a kind that has some, once Observe has returned; for another kind it has no place.
 func TestObserveAddsWhatIsKnown(t *testing.T) {
 	live, cached := plan.Ref{Kind: "Service", Name: "live"}, plan.Ref{Kind: "Service", Name: "cached"}
 	known, observed := plan.Children{live: {IsLive: true}, cached: {}}, plan.Children{}
