@@ -33,29 +33,47 @@ var specSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*spec.Sche
 
 // CheckSpec returns what the API server would refuse in the spec of an object of one of our kinds
 // because of its schema: types, enumerations, limits and patterns. Rules in CEL are left to the API
-// server: their interpreter would add 7.2 MB to the manager. So is a spec of unusually many values
-// for its length. A kind that is not ours has no problems.
-func CheckSpec(kind schema.GroupVersionKind, content map[string]any) (field.ErrorList, error) {
+// server: their interpreter would add 7.2 MB to the manager. So is a spec for which the budget does
+// not suffice: then isChecked is false. A kind that is not ours has no problems.
+func CheckSpec(kind schema.GroupVersionKind, content map[string]any, budget *Budget) (problems field.ErrorList, isChecked bool, err error) {
 	schemas, err := specSchemas()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	known := schemas[kind]
-	if values, bytes := weigh(content); known == nil || values > freeValues+bytes/bytesPerValue {
-		return nil, nil
+	if known == nil {
+		return nil, true, nil
+	}
+	if !budget.take(content) {
+		return nil, false, nil
 	}
 	result := validate.NewSchemaValidator(known, nil, "spec", strfmt.Default).Validate(content)
-	var problems field.ErrorList
 	for _, one := range result.Errors {
 		problems = append(problems, problemOf(one))
 	}
-	return problems, nil
+	return problems, true, nil
+}
+
+// Budget limits what the checks of one request take together, however many specs it has. The zero
+// value is a new budget.
+type Budget struct{ values, bytes int }
+
+// take reports whether a spec may be checked too. One that may not leaves the budget as it is, for
+// others.
+func (b *Budget) take(content map[string]any) bool {
+	values, bytes := weigh(content)
+	values, bytes = b.values+values, b.bytes+bytes
+	if values > freeValues+bytes/bytesPerValue {
+		return false
+	}
+	b.values, b.bytes = values, bytes
+	return true
 }
 
 // A check takes up to 2.4 kB of memory for each value, however short that is: 460 MB were measured
-// for 200,000 arguments of a letter each (2026-11-25). So a spec may have that many values without
-// further question, and one more for each 50 bytes of names and texts. People and programs write
-// some 20 bytes to a value, in specs of some hundred values.
+// for 200,000 arguments of a letter each (2026-11-25). So the specs of a request may have that many
+// values together without further question, and one more for each 50 bytes of names and texts.
+// People and programs write some 20 bytes to a value, in specs of some hundred values.
 const freeValues, bytesPerValue = 3000, 50
 
 // weigh returns how many values a JSON value consists of, and how many bytes its names and texts

@@ -36,7 +36,7 @@ func TestCheckSpec(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &content); err != nil {
 			t.Fatal(err)
 		}
-		problems, err := CheckSpec(test.kind, content)
+		problems, _, err := CheckSpec(test.kind, content, &Budget{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,15 +63,40 @@ func TestCheckSpecIsBounded(t *testing.T) {
 		content := map[string]any{"image": "a", "imagePullPolicy": "x", "args": arguments}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		problems, err := CheckSpec(app, content)
+		problems, wasChecked, err := CheckSpec(app, content, &Budget{})
 		runtime.ReadMemStats(&after)
-		if isChecked := len(problems) > 0; err != nil || isChecked != (count < freeValues) {
+		if isChecked := len(problems) > 0; err != nil || isChecked != (count < freeValues) || isChecked != wasChecked {
 			t.Errorf("%d values: %v, %v", count, problems, err)
 		}
 		const constant = 8 << 20
 		if spent := after.TotalAlloc - before.TotalAlloc; spent > uint64(50*4*count+constant) {
 			t.Errorf("%d values took %d bytes", count, spent)
 		}
+	}
+}
+
+// TestBudget: a hundred specs of a request take no more than one, and one that is too large does
+// not keep a small one from being checked.
+func TestBudget(t *testing.T) {
+	app := schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "WebApp"}
+	large := map[string]any{"image": "a", "imagePullPolicy": "x", "args": slices.Repeat([]any{"x"}, 2900)}
+	var budget Budget
+	checked := 0
+	for range 100 {
+		_, isChecked, err := CheckSpec(app, large, &budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isChecked {
+			checked++
+		}
+	}
+	if checked != 1 {
+		t.Errorf("%d of 100 are checked", checked)
+	}
+	problems, isChecked, err := CheckSpec(app, map[string]any{"image": "a", "port": int64(70000)}, &budget)
+	if err != nil || !isChecked || len(problems) != 1 {
+		t.Errorf("a small spec: %v, %t, %v", problems, isChecked, err)
 	}
 }
 

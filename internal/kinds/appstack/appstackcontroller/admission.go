@@ -32,7 +32,7 @@ func admitted(in registration.Input) admission.Kind[*platformv1.AppStack] {
 		Default:  appstack.Default,
 		Validate: func(stack *platformv1.AppStack) field.ErrorList { return appstack.Validate(stack, kinds) },
 		Review: func(ctx context.Context, stack *platformv1.AppStack, before **platformv1.AppStack) (admission.Review, error) {
-			r := reviewer{in: in, components: components, kinds: kinds, stack: stack}
+			r := reviewer{in: in, components: components, kinds: kinds, stack: stack, budget: &crds.Budget{}}
 			if before != nil {
 				r.before = *before
 			}
@@ -59,6 +59,8 @@ type reviewer struct {
 	kinds      component.Kinds
 	// stack is to be stored, before is what is stored; nil if nothing is.
 	stack, before *platformv1.AppStack
+	// budget limits what the checks of all components take together.
+	budget *crds.Budget
 }
 
 func (r reviewer) review(ctx context.Context) (admission.Review, error) {
@@ -114,7 +116,7 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 		if err != nil {
 			return found, err
 		}
-		more, err := checkSchema(kind.Kind, object, before)
+		more, err := checkSchema(kind.Kind, object, before, r.budget)
 		found.Problems = withOthers(found.Problems, more[:min(len(more), maxProblems)])
 		return found, err
 	}
@@ -126,21 +128,25 @@ const maxProblems = 10
 
 // checkSchema returns what the schema of a component's kind refuses in its spec, and did not refuse
 // before: an old defect, for example of an object that was stored before the schema had a limit,
-// does not keep users from other changes.
-func checkSchema(kind component.Kind, object, before component.Object) (field.ErrorList, error) {
+// does not keep users from other changes. What the budget does not suffice for is left to the API
+// server.
+func checkSchema(kind component.Kind, object, before component.Object, budget *crds.Budget) (field.ErrorList, error) {
 	if kind.Type == component.TypeObject {
 		return nil, nil
 	}
-	problems, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(object))
+	problems, _, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(object), budget)
 	if err != nil || len(problems) == 0 || before == nil {
 		return problems, err
 	}
-	former, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(before))
+	former, isChecked, err := crds.CheckSpec(kind.Kind, appstack.SpecOf(before), budget)
+	if err != nil || !isChecked {
+		return nil, err // which of the problems are new is not known
+	}
 	known := map[string]bool{}
 	for _, one := range former {
 		known[one.Error()] = true
 	}
-	return slices.DeleteFunc(problems, func(one *field.Error) bool { return known[one.Error()] }), err
+	return slices.DeleteFunc(problems, func(one *field.Error) bool { return known[one.Error()] }), nil
 }
 
 // withOthers returns problems and those of the others that are about other fields.
