@@ -229,7 +229,7 @@ func isComponent(text string) bool {
 	if err != nil {
 		return false
 	}
-	problems, err := crds.CheckSpec(app.Kind, appstack.SpecOf(object))
+	problems, _, err := crds.CheckSpec(app.Kind, appstack.SpecOf(object), &crds.Budget{})
 	return err == nil && len(problems) == 0
 }
 

@@ -167,6 +167,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "the testbed has no Prometheus Operator; test/integration has its ServiceMonitor"
 	case right.resource == "ingressclasses":
 		return "the class of an Ingress is read when that has been without an address for a minute"
+	case right.verb == "get" && with("patch") && with("watch"):
+		return "a child is read only if its name is taken, or someone else has changed it"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
 	case right.resource == "webapps/finalizers", right.resource == "appstacks/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
