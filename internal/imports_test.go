@@ -64,7 +64,7 @@ func TestImportNames(t *testing.T) {
 	}
 	for path, names := range found {
 		if len(names) > 1 {
-			t.Errorf("%s is imported as %q: add it to importas in .golangci.yml", path, names)
+			t.Errorf("%s is imported as %q: give it one name in .golangci.yml", path, names)
 		}
 	}
 }

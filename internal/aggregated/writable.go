@@ -17,8 +17,9 @@ import (
 func isWritten(storages map[string]registryrest.Storage) bool {
 	for _, one := range storages {
 		switch one.(type) {
-		case registryrest.Creater, registryrest.NamedCreater, registryrest.Updater, registryrest.GracefulDeleter,
-			registryrest.CollectionDeleter, registryrest.Connecter: //nolint:misspell // the library's names
+		case registryrest.Creater, //nolint:misspell // the library's name
+			registryrest.NamedCreater, registryrest.Updater, registryrest.GracefulDeleter, registryrest.CollectionDeleter,
+			registryrest.Connecter:
 			return true
 		}
 	}
