@@ -89,8 +89,9 @@ var layers = []layer{
 		prepare: databases("postgresql-14", "postgresql-17"),
 		runs:    manyDatabaseFaults},
 	// On request: each fault that needs no manager, while none runs.
-	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute, prepare: databases("postgresql-14", "postgresql-17"),
-		runs: commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
+	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute,
+		prepare: databases("postgresql-14", "postgresql-17"),
+		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
 	// On request: a database of each version on the cluster.
 	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 15 * time.Minute,
 		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18"),

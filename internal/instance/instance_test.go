@@ -407,9 +407,9 @@ func tries(d *database) map[string]int {
 	return counts
 }
 
-// TestAPromotionThatFails: a member that can't lead, for example because its disk is full, does not
-// prevent another from leading by standing again at once; and if it is the only one, it tries
-// again.
+// TestAPromotionThatFails: a member that can't lead, for example because its disk is full,
+// does not prevent another from leading by being a candidate again at once; and if it is the
+// only one, it tries again.
 func TestAPromotionThatFails(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()

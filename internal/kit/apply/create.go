@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// ErrTaken says that something has the name of a decisive child that was taken for free. The plan
-// has to be made again.
+// ErrTaken says that something has the name of a decisive child, although the cache did not
+// know it. The plan has to be made again.
 var ErrTaken = errors.New("an object of this name exists")
 
 // noVersion is a resource version that no object has: etcd gives the first write the revision 2.
@@ -37,7 +37,7 @@ func (r *run) create(ctx context.Context, task task) error {
 
 // writeNew sends one server-side apply that can only create. Of an object that exists the API
 // server checks the version, and noVersion is never that; for a new one it ignores the version. An
-// apply without a version would change an object of somebody else that was created since the last
+// apply without a version would change another owner's object that was created since the last
 // read, and make it a child.
 //
 // See docs/decisions/20261125-create-by-apply.md.

@@ -87,9 +87,10 @@ type Kind[T Object, O, D any] interface {
 	// Admit fills in defaults and validates, in memory, as the webhooks do. The defaults are never
 	// written back to the spec.
 	Admit(object T) error
-	// Observe reads everything that the decision needs, once. A kind with Decisive children derives
-	// nothing from its children here, but in Decide: the reconciler adds to the observed children
-	// those that the cache did not have, after Observe has returned.
+	// Observe reads everything that the decision needs, once. A kind with Decisive children
+	// derives nothing that decides from them here, but in Decide and Desired: the reconciler
+	// adds to the observed children those that the cache did not have, after Observe has
+	// returned.
 	Observe(ctx context.Context, object T) (O, error)
 	// Decide returns what is to be done. It is called for refused objects too, for their status.
 	Decide(object T, observed O) D

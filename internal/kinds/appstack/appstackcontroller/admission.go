@@ -123,7 +123,8 @@ func (r reviewer) reviewComponent(ctx context.Context, index int) (admission.Rev
 	return admission.Review{}, nil
 }
 
-// maxProblems is how many problems of a schema are told of one component, which may have thousands.
+// maxProblems is how many problems of a schema are reported for one component, which may have
+// thousands.
 const maxProblems = 10
 
 // checkSchema returns what the schema of a component's kind refuses in its spec, and did not refuse

@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 )
 
-// TestCheckSchema: what a schema refuses is told, unless it was so before, or what was before can't
-// be checked any more. All components of a request share one budget.
+// TestCheckSchema: what a schema refuses is reported, unless it was so before, or what was
+// before can't be checked any more. All components of a request share one budget.
 func TestCheckSchema(t *testing.T) {
 	kind := component.Kind{Kind: msappsv1.GroupVersion.WithKind("WebApp")}
 	app := func(port int32, arguments int) *msappsv1.WebApp {
