@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -28,22 +29,32 @@ func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good f
 		answer <- err
 		return answer
 	}
-	go func() {
-		defer stream.Stop()
-		found := map[types.NamespacedName]bool{}
+	go func() { answer <- count(ctx, watching, list, stream, n, good) }()
+	return answer
+}
+
+// count reads a watch until n objects were good at some time. An API server that has much to do ends
+// watches; another one begins with all objects as they are then.
+func count(ctx context.Context, watching client.WithWatch, list client.ObjectList, stream watch.Interface, n int,
+	good func(client.Object) bool) error {
+	found := map[types.NamespacedName]bool{}
+	for {
 		for event := range stream.ResultChan() {
 			object, ok := event.Object.(client.Object)
 			if ok && good(object) {
 				found[client.ObjectKeyFromObject(object)] = true
 			}
 			if len(found) >= n {
-				answer <- nil
-				return
+				stream.Stop()
+				return nil
 			}
 		}
-		answer <- fmt.Errorf("watching %T: the watch ended after %d of %d objects", list, len(found), n)
-	}()
-	return answer
+		stream.Stop()
+		var err error
+		if stream, err = watching.Watch(ctx, list); err != nil {
+			return fmt.Errorf("watching %T: %d of %d objects seen: %w", list, len(found), n, err)
+		}
+	}
 }
 
 // end stops an API server. An error then affects no figure.
