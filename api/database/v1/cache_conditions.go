@@ -1,0 +1,51 @@
+package v1
+
+// ConditionReplicated of a Cache is True while all its replicas receive what the primary writes: one
+// of them can take over with all but what it has not received yet. Its other conditions are those of
+// a PostgreSQL, without Durable and BackupHealthy.
+const ConditionReplicated = "Replicated"
+
+// Reasons of the conditions of a Cache, beside those that a PostgreSQL has too.
+const (
+	// ReasonReplicating (Replicated): all replicas receive.
+	ReasonReplicating = "Replicating"
+	// ReasonTooFewReplicas (Replicated): not all replicas receive.
+	ReasonTooFewReplicas = "TooFewReplicas"
+	// ReasonHibernated (Ready, Writable, Replicated): spec.hibernated is true: no instance runs.
+	ReasonHibernated = "Hibernated"
+	// ReasonPasswordUnavailable: the Secret that spec.passwordSecret names is missing, or has no
+	// password that can be used. What was in force goes on.
+	ReasonPasswordUnavailable = "PasswordUnavailable"
+)
+
+// CachePhase is a one-word summary for people. Programs should read the conditions.
+type CachePhase string
+
+// Phases of a Cache.
+const (
+	// CachePhasePending: nothing could be made yet.
+	CachePhasePending CachePhase = "Pending"
+	// CachePhaseCreating: the cache is made for the first time.
+	CachePhaseCreating CachePhase = "Creating"
+	// CachePhaseUpdating: there is a primary, and instances are being added, removed or replaced.
+	CachePhaseUpdating CachePhase = "Updating"
+	// CachePhaseUpgrading: there is a primary, and instances are replaced by those of another image of
+	// the server.
+	CachePhaseUpgrading CachePhase = "Upgrading"
+	// CachePhaseRunning: the cache works as its spec says.
+	CachePhaseRunning CachePhase = "Running"
+	// CachePhaseSwitchingOver: the primary hands over, because its pod ends or it was asked to.
+	CachePhaseSwitchingOver CachePhase = "SwitchingOver"
+	// CachePhaseFailingOver: it worked, and there is no primary now.
+	CachePhaseFailingOver CachePhase = "FailingOver"
+	// CachePhaseDegraded: there is a primary, but something is wrong: see the condition Degraded.
+	CachePhaseDegraded CachePhase = "Degraded"
+	// CachePhaseFailed: there is no primary, because of a problem that waiting is unlikely to solve.
+	CachePhaseFailed CachePhase = "Failed"
+	// CachePhasePaused: spec.paused is true: Mainstay changes nothing.
+	CachePhasePaused CachePhase = "Paused"
+	// CachePhaseHibernated: spec.hibernated is true, and no instance runs.
+	CachePhaseHibernated CachePhase = "Hibernated"
+	// CachePhaseDeleting: the object is being deleted, and waits for its finalizers.
+	CachePhaseDeleting CachePhase = "Deleting"
+)
