@@ -2,29 +2,19 @@ package postgresql
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
-	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/test/schema"
 )
 
 // mistake is an edit of the smallest PostgreSQL, one line of its spec, and the error that a user
-// gets: the field, and the text, with what was given and what is accepted.
-type mistake struct{ edit, field, says string }
+// gets.
+type mistake struct{ Edit, Field, Says string }
 
 const (
 	wantVersion  = `must be one of "12", "13", "14", "15", "16", "17" and "18", for example "17"`
@@ -212,132 +202,39 @@ var names = []string{strings.Repeat("a", 51), "1db", "my_db", "Shop", "db-", "sh
 func TestMistakes(t *testing.T) {
 	checks := newChecker(t)
 	for _, one := range mistakes {
-		checks.check(one, nil, manifest(t, "db", one.edit))
+		checks.Check(schema.Mistake(one), nil, manifest(t, "db", one.Edit))
 	}
 	for _, one := range changes {
-		before, after, _ := strings.Cut(one.edit, " -> ")
+		before, after, _ := strings.Cut(one.Edit, " -> ")
 		old := manifest(t, "db", before)
-		if refused := checks.refuse(nil, old); len(refused) > 0 {
+		if refused := checks.Refuse(nil, old); len(refused) > 0 {
 			t.Errorf("%s: %v", before, refused)
 		}
-		checks.check(one, old, manifest(t, "db", after))
+		checks.Check(schema.Mistake(one), old, manifest(t, "db", after))
 	}
 	for _, name := range names {
-		checks.check(mistake{name, "metadata", "metadata.name " + name + " must be a DNS label of at most 50 characters"}, nil,
-			manifest(t, name, "replicas: 1"))
+		checks.Check(schema.Mistake{Edit: name, Field: "metadata",
+			Says: "metadata.name " + name + " must be a DNS label of at most 50 characters"}, nil, manifest(t, name, "replicas: 1"))
 	}
 }
 
-// checker validates as the API server and the webhook do.
-type checker struct {
-	t          *testing.T
-	structural *structuralschema.Structural
-	validator  validation.SchemaValidator
-	rules      *cel.Validator
-}
-
-func newChecker(t *testing.T) *checker {
+// newChecker validates as the API server and the webhook do.
+func newChecker(t *testing.T) *schema.Checker {
 	t.Helper()
-	documents, err := charts.CRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
+	return schema.New(t, "PostgreSQL", func(text []byte) (field.ErrorList, error) {
+		db := &databasev1.PostgreSQL{}
+		if err := yaml.UnmarshalStrict(text, db); err != nil {
+			return nil, err
 		}
-		if definition.Spec.Names.Kind != "PostgreSQL" {
-			continue
-		}
-		var internal apiextensions.JSONSchemaProps
-		given := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(given, &internal, nil); err != nil {
-			t.Fatal(err)
-		}
-		structural, err := structuralschema.NewStructural(&internal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		validator, _, err := validation.NewSchemaValidator(&internal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &checker{t, structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
-	}
-	t.Fatal("the chart has no definition of PostgreSQL")
-	return nil
+		Default(db)
+		return Validate(db), nil
+	})
 }
 
 // manifest returns a PostgreSQL as a user writes it: the smallest one, with a line of its spec.
 func manifest(t *testing.T, name, line string) map[string]any {
 	t.Helper()
-	spec := ""
-	for _, given := range []string{line, `version: "17"`, "storage: 1Gi"} {
-		if key, _, _ := strings.Cut(given, ":"); !strings.Contains(spec, "\n  "+key+":") {
-			spec += "\n  " + given
-		}
-	}
-	object := map[string]any{}
-	text := "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: " + name + "}\nspec:" + spec + "\n"
-	content, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(content, &object)
-	}
-	if err != nil {
-		t.Fatalf("%.60s: the row is no YAML: %v", line, err)
-	}
-	return object
-}
-
-// refuse returns what is wrong with an object that is created, or changed if old is given.
-func (s *checker) refuse(old, object map[string]any) field.ErrorList {
-	s.t.Helper()
-	defaulting.Default(object, s.structural)
-	var problems field.ErrorList
-	var before any // nil, and not a map that is nil
-	if old != nil {
-		before = old
-		problems = validation.ValidateCustomResourceUpdate(nil, object, old, s.validator)
-	} else {
-		problems = validation.ValidateCustomResource(nil, object, s.validator)
-	}
-	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
-	if !slices.ContainsFunc(problems, isBlocking) {
-		further, _ := s.rules.Validate(s.t.Context(), nil, s.structural, object, before, celconfig.RuntimeCELCostBudget)
-		problems = append(problems, further...)
-	}
-	if len(problems) > 0 {
-		return problems
-	}
-	text, err := yaml.Marshal(object)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	db := &databasev1.PostgreSQL{}
-	if err := yaml.UnmarshalStrict(text, db); err != nil {
-		s.t.Fatalf("the schema accepts what can't be read: %v", err)
-	}
-	Default(db)
-	return Validate(db)
-}
-
-// isBlocking reports whether a problem keeps the API server from looking at rules, as its
-// hasBlockingErr says.
-func isBlocking(problem *field.Error) bool {
-	blocking := []field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
-	return slices.Contains(blocking, problem.Type)
-}
-
-func (s *checker) check(one mistake, old, object map[string]any) {
-	s.t.Helper()
-	problems := s.refuse(old, object)
-	for _, problem := range problems {
-		if problem.Field == one.field && strings.Contains(problem.Error(), one.says) && len(problem.Error()) < 1000 {
-			return
-		}
-	}
-	s.t.Errorf("%.80s: got %.1000v, want %s: ... %s", one.edit, problems, one.field, one.says)
+	return schema.Manifest(t, "PostgreSQL", name, line, `version: "17"`, "storage: 1Gi")
 }
 
 // numbered returns so many parameters, and sized as many with values of so many bytes.
