@@ -81,7 +81,8 @@ var areas = []area{
 	},
 	{
 		// What the manager shares with the instances belongs to both.
-		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database", "internal/postgres",
+		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database", "internal/postgres", "internal/database",
+			"internal/database/databasecontroller",
 			"internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
 		files: []string{"postgresql*_test.go"}, scenarios: []string{"postgresql"}, layers: []string{databasesLayer},
 	},

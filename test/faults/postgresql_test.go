@@ -22,7 +22,6 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
-	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
@@ -214,8 +213,8 @@ func databaseIsReady(owner *unstructured.Unstructured) bool {
 // without a primary; and a hash of what has the namespace's name.
 func hideRandom(object *unstructured.Unstructured) {
 	data, has, _ := unstructured.NestedMap(object.Object, "data")
-	if has && (object.GetKind() == "Secret" || object.GetName() == postgresql.AuthorityName(appName) ||
-		object.GetName() == postgresql.AuthorityName(deleted)) {
+	if has && (object.GetKind() == "Secret" || object.GetName() == appName+"-ca" ||
+		object.GetName() == deleted+"-ca") {
 		for key := range data {
 			data[key] = "set"
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
@@ -39,7 +40,7 @@ func (p *plane) startDatabase(ctx context.Context, name string) error {
 		if ordinal == 0 {
 			report = contract.Report{Role: contract.Primary, State: "Leading", Term: 1, Timeline: 1, Provided: true}
 		}
-		if err := p.startInstance(ctx, name, postgresql.PodName(name, ordinal), report); err != nil {
+		if err := p.startInstance(ctx, name, database.PodName(name, ordinal), report); err != nil {
 			return err
 		}
 	}
@@ -49,7 +50,7 @@ func (p *plane) startDatabase(ctx context.Context, name string) error {
 // writeRecord writes who leads into the Lease.
 func (p *plane) writeRecord(ctx context.Context, name string) error {
 	member := func(ordinal int) election.Member {
-		return election.Member{Name: postgresql.PodName(name, ordinal), Incarnation: "1"}
+		return election.Member{Name: database.PodName(name, ordinal), Incarnation: "1"}
 	}
 	text, err := election.Record{
 		System: "1", Term: 1, Seq: 1, Timeline: 1, Open: true, Holder: election.Holder{Member: member(0)},

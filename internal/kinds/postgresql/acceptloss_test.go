@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -20,7 +21,7 @@ func TestAcceptLossOfAnotherTerm(t *testing.T) {
 		db.Status.FirstReadyTime = new(metav1.NewTime(noon))
 		observed := aged(says(running(db, 3), 0, contract.Report{State: "Waiting"})).with(db, election.Record{Term: 6})
 		status, after := Status(db, observed, Decision{Replicas: 3}, plan.Result{})
-		if after == 0 || after > readAgain || status.Term != 6 {
+		if after == 0 || after > database.ReadAgain || status.Term != 6 {
 			t.Errorf("%d: the term is %d, and the Lease is read again after %s", accepted, status.Term, after)
 		}
 		for _, kind := range []string{"Ready", "Writable"} {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -82,7 +83,7 @@ func gone(observed Observed, count int) Observed {
 }
 
 func unseen(db *databasev1.PostgreSQL, observed Observed) Observed {
-	observed.statefulSet(db).Generation++
+	observed.StatefulSet(Common(db, observed)).Generation++
 	return observed
 }
 
@@ -109,20 +110,20 @@ func TestScaleIn(t *testing.T) {
 	released := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: member("db-0")}}}
 	stands, all := record("db-0"), []string{"db-0", "db-1", "db-2"}
 	stands.Open = false
-	noPrimary := Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: all, Waits: "there is no primary"}
+	noPrimary := Decision{Replicas: 3, RequeueAfter: database.LookAgain, Pods: all, Waits: "there is no primary"}
 	for name, test := range map[string]struct {
 		observed Observed
 		want     Decision
 	}{
-		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: lookAgain,
+		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: database.LookAgain,
 			Waits: "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"}},
-		"one to be removed leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+		"one to be removed leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3, RequeueAfter: database.LookAgain,
 			Pods: []string{"db-0", "db-2"}, SwitchFrom: 4, SwitchTo: "db-0", SwitchOnly: true,
 			Waits: "db-2, which is to be removed, hands over to another instance"}},
 		"one to be removed leads, and no other can take over": {away(led(running(db, 3), 2), 0).with(db, record("db-2", "db-0")),
-			Decision{Replicas: 3, RequeueAfter: lookAgain, Pods: []string{"db-0", "db-2"},
+			Decision{Replicas: 3, RequeueAfter: database.LookAgain, Pods: []string{"db-0", "db-2"},
 				Waits: "db-2, which is to be removed, waits for a remaining replica that receives"}},
-		"a rule names one to be removed": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: lookAgain,
+		"a rule names one to be removed": {running(db, 3).with(db, record("db-0", "db-1")), Decision{Replicas: 3, RequeueAfter: database.LookAgain,
 			Waits: "commits may still depend on db-1, which is to be removed"}},
 		"no instance leads":   {running(db, 3).with(db, released), noPrimary},
 		"one stands":          {running(db, 3).with(db, stands), noPrimary},
@@ -142,7 +143,7 @@ func TestScaleIn(t *testing.T) {
 func TestEarlierVolumes(t *testing.T) {
 	db := newDatabase()
 	elect := func(decided Decision) []string {
-		told, err := contract.ParseSettings(settings(db, decided).Data[contract.SettingsKey])
+		told, err := contract.ParseSettings(settings(db, empty(), decided).Data[contract.SettingsKey])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func TestEarlierVolumes(t *testing.T) {
 	}
 	left := func(observed Observed) Observed {
 		for _, ordinal := range []int{0, 2} {
-			observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName("db", ordinal))] = plan.Found{
+			observed.Children[Ref(db, "PersistentVolumeClaim", database.VolumeName("db", ordinal))] = plan.Found{
 				Ownership: plan.Consenting, Object: &corev1.PersistentVolumeClaim{},
 			}
 		}
@@ -180,7 +181,7 @@ func TestEarlierVolumes(t *testing.T) {
 // led lets another instance than the first one lead.
 func led(observed Observed, ordinal int) Observed {
 	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Replica, State: "Following", Term: 4})
-	observed.Pods[ordinal] = newPod(PodName("db", ordinal), contract.Report{Role: contract.Primary, State: "Leading", Term: 4})
+	observed.Pods[ordinal] = newPod(database.PodName("db", ordinal), contract.Report{Role: contract.Primary, State: "Leading", Term: 4})
 	return observed
 }
 

@@ -12,17 +12,6 @@ import (
 // promised is how many replicas a commit waits for by the spec.
 func promised(db *databasev1.PostgreSQL) int { return max(int(db.Spec.Replicas)/2, 1) }
 
-// receiving is how many replicas say that they receive from the primary.
-func (s *subject) receiving() int {
-	count := 0
-	for _, instance := range s.instances {
-		if instance.IsReady() && s.primary != nil && instance.Pod != s.primary.Pod && instance.Report.Term == s.primary.Report.Term {
-			count++
-		}
-	}
-	return count
-}
-
 // durable says whether what is acknowledged survives the loss of an instance. The record in the
 // Lease says what a commit waits for, also while there is no primary; the first row that applies
 // counts:
@@ -37,7 +26,7 @@ func (s *subject) receiving() int {
 //	fewer receive than that: writes wait             False, TooFewInstances
 //	otherwise                                        True, Quorum
 func (s *subject) durable() metav1.Condition {
-	spec, receiving, needed := &s.db.Spec, s.receiving(), promised(s.db)
+	spec, receiving, needed := &s.db.Spec, s.Receiving(), promised(s.db)
 	is := func(reason, format string, values ...any) metav1.Condition {
 		return conditions.False(databasev1.ConditionDurable, reason, fmt.Sprintf(format, values...))
 	}
@@ -48,7 +37,7 @@ func (s *subject) durable() metav1.Condition {
 		return is(databasev1.ReasonAsynchronous,
 			"%d replicas receive what the primary writes, and commits wait for none of them: a failover loses what they lack", receiving)
 	}
-	record, known := s.observed.record(s.db)
+	record, known := s.Observed.Record(s.Database)
 	if !known {
 		unknown := is(databasev1.ReasonRecordUnreadable,
 			"the Lease %s does not say what a commit waits for: it is missing, or was edited", s.db.Name)
@@ -69,7 +58,7 @@ func (s *subject) durable() metav1.Condition {
 		return is(databasev1.ReasonTooFewInstances, "%s: %d receive, so writes wait", quorum, receiving)
 	}
 	message := fmt.Sprintf("%s: %d receive", quorum, receiving)
-	if race := startRace(s.db, image(s.db, s.observed)); race != "" {
+	if race := startRace(s.db, s.Database.Image); race != "" {
 		message += "; " + race
 	}
 	return conditions.True(databasev1.ConditionDurable, databasev1.ReasonQuorum, message)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
@@ -12,7 +13,7 @@ import (
 func foreignData(s *subject) string {
 	said := s.foreignVolumes()
 	switch {
-	case s.primary != nil:
+	case s.Primary != nil:
 		return ""
 	case said == "":
 		return s.severalSystems()
@@ -27,35 +28,35 @@ func foreignData(s *subject) string {
 // foreignReplica says the same while another instance takes writes, from which one can be cloned.
 func foreignReplica(s *subject) string {
 	said := s.foreignVolumes()
-	if said == "" || s.primary == nil {
+	if said == "" || s.Primary == nil {
 		return ""
 	}
 	return said + ": nothing there was changed: restore the volume that belongs here, or delete its claim and its pod, and it is cloned " +
-		"from " + s.primary.Pod.Name
+		"from " + s.Primary.Pod.Name
 }
 
 // foreignVolumes says which volumes have data that are not the database's: of another major
 // version, or of another database system. Their instances touch nothing.
 func (s *subject) foreignVolumes() string {
 	var said []string
-	for _, instance := range s.instances {
+	for _, instance := range s.Instances {
 		if instance.Report.Foreign != "" {
-			said = append(said, fmt.Sprintf("the volume %s %s", VolumeName(s.db.Name, instance.Ordinal), instance.Report.Foreign))
+			said = append(said, fmt.Sprintf("the volume %s %s", database.VolumeName(s.db.Name, instance.Ordinal), instance.Report.Foreign))
 		}
 	}
-	return conditions.First(MaxReplicas, said, "; ")
+	return conditions.First(database.MaxReplicas, said, "; ")
 }
 
 // severalSystems says of which database systems the volumes are, if there are several and nothing
 // says which one counts: then no instance leads. Of a database that has had a primary, that is not
 // said: its Lease may only be missing, and the manager makes an empty one anew.
 func (s *subject) severalSystems() string {
-	if record, known := s.observed.record(s.db); known && record.System != "" || s.primary != nil || s.hasLed() {
+	if record, known := s.Observed.Record(s.Database); known && record.System != "" || s.Primary != nil || s.hasLed() {
 		return ""
 	}
 	var said, systems []string
 	ordinals := map[string][]int{}
-	for _, instance := range s.instances {
+	for _, instance := range s.Instances {
 		system := instance.Report.System
 		if system == "" {
 			continue
@@ -64,12 +65,12 @@ func (s *subject) severalSystems() string {
 			systems = append(systems, system)
 		}
 		ordinals[system] = append(ordinals[system], instance.Ordinal)
-		said = append(said, fmt.Sprintf("%s of the system %.40s", VolumeName(s.db.Name, instance.Ordinal), system))
+		said = append(said, fmt.Sprintf("%s of the system %.40s", database.VolumeName(s.db.Name, instance.Ordinal), system))
 	}
 	if len(systems) < 2 { //nolint:mnd // two differ
 		return ""
 	}
-	text := "the volumes have the data of several databases, and all have to be of one: " + conditions.First(MaxReplicas, said, ", ") +
+	text := "the volumes have the data of several databases, and all have to be of one: " + conditions.First(database.MaxReplicas, said, ", ") +
 		": nothing there was changed: "
 	if s.db.Spec.DeletionPolicy == databasev1.DeletionDelete {
 		return text + "set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then will be said here"
@@ -100,8 +101,8 @@ func renumbered(db *databasev1.PostgreSQL, ordinals []int) string {
 		for slices.Contains(ordinals, free) {
 			free++
 		}
-		for _, kind := range storageKinds(db) {
-			moves = append(moves, fmt.Sprintf("that of %s to a new claim %s", kind.claim(db.Name, ordinal), kind.claim(db.Name, free)))
+		for _, volume := range volumesOf(db) {
+			moves = append(moves, fmt.Sprintf("that of %s to a new claim %s", volume.Claim(db.Name, ordinal), volume.Claim(db.Name, free)))
 		}
 		free++
 	}

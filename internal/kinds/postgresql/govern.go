@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -74,5 +75,5 @@ func Running(db *databasev1.PostgreSQL, observed Observed) *policy.Subject {
 // governed returns the containers of a pod that policies check: all but the one that brings our
 // program, whose image, limits and security context are Mainstay's, and which users can't change.
 func governed(pod *corev1.PodSpec, at func(name string) *field.Path) []policy.Container {
-	return slices.DeleteFunc(policy.Containers(pod, at), func(c policy.Container) bool { return c.Name == installName })
+	return slices.DeleteFunc(policy.Containers(pod, at), func(c policy.Container) bool { return c.Name == database.InstallName })
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 )
 
@@ -39,8 +40,8 @@ func TestPodMonitor(t *testing.T) {
 			t.Errorf("%s has no %s", key.Name, key.Key)
 		}
 	}
-	for ordinal := range MaxReplicas {
-		if !slices.Contains(CertificateNames(db, ordinal), endpoint.TLSConfig.ServerName) {
+	for ordinal := range database.MaxReplicas {
+		if !slices.Contains(Common(db, observed).CertificateNames(ordinal), endpoint.TLSConfig.ServerName) {
 			t.Errorf("the certificate of instance %d is not for %s", ordinal, endpoint.TLSConfig.ServerName)
 		}
 	}

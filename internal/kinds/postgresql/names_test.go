@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
@@ -19,7 +20,7 @@ const longestName = 50
 
 // TestLongestName: every name that is made from the longest one fits where it stands.
 func TestLongestName(t *testing.T) {
-	db := newDatabase(everything, replicas(MaxReplicas))
+	db := newDatabase(everything, replicas(database.MaxReplicas))
 	db.Name = strings.Repeat("a", longestName)
 	observed := empty()
 	observed.HasMonitorAPI = true
@@ -41,7 +42,7 @@ func TestLongestName(t *testing.T) {
 			}
 		}
 	}
-	for ordinal := range MaxReplicas {
+	for ordinal := range database.MaxReplicas {
 		checkLongestPod(t, db, ordinal)
 	}
 }
@@ -49,12 +50,12 @@ func TestLongestName(t *testing.T) {
 // checkLongestPod: the names of an instance fit into a host's name, a certificate and the server.
 func checkLongestPod(t *testing.T, db *databasev1.PostgreSQL, ordinal int) {
 	t.Helper()
-	pod := PodName(db.Name, ordinal)
+	pod := database.PodName(db.Name, ordinal)
 	if problems := validation.IsDNS1123Label(pod); len(problems) > 0 {
 		t.Errorf("pod %s: %v", pod, problems)
 	}
 	const mostCommonName = 64 // ub-common-name of RFC 5280
-	if name := CommonName(db, ordinal); len(name) > mostCommonName {
+	if name := Common(db, empty()).CommonName(ordinal); len(name) > mostCommonName {
 		t.Errorf("common name %s has %d characters", name, len(name))
 	}
 	// What package volume gives each volume.

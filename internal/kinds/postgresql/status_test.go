@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -28,7 +29,7 @@ func says(observed Observed, ordinal int, report contract.Report) Observed {
 // aged makes all pods older than a start takes.
 func aged(observed Observed) Observed {
 	for i := range observed.Pods {
-		observed.Pods[i].CreationTimestamp = metav1.NewTime(observed.Now.Add(-10 * startsFor))
+		observed.Pods[i].CreationTimestamp = metav1.NewTime(observed.Now.Add(-10 * database.StartsFor))
 	}
 	return observed
 }
@@ -111,9 +112,9 @@ func TestSummary(t *testing.T) {
 			"this installation has no image for PostgreSQL 17"},
 		"one more is wanted": {db, aged(running(db, 2)), Decision{Replicas: 3}, plan.Result{}, "False", "Scaling", "Updating",
 			"spec.replicas is 3, and 2 instances are there"},
-		"a pod is evicted": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &Victim{Name: "db-2"}}, plan.Result{}, "False", "Updating",
+		"a pod is evicted": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &database.Victim{Name: "db-2"}}, plan.Result{}, "False", "Updating",
 			"Updating", "db-2 is being replaced"},
-		"a budget forbids that": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &Victim{Name: "db-2"}, Refused: "the budget"},
+		"a budget forbids that": {db, aged(running(db, 3)), Decision{Replicas: 3, Evict: &database.Victim{Name: "db-2"}, Refused: "the budget"},
 			plan.Result{}, "False", "Updating", "Updating", "db-2 can't be replaced now: the budget"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +235,7 @@ func quorum(rules ...election.Rule) election.Record {
 	for _, rule := range rules {
 		made := election.Rule{Leader: member("db-0"), Acks: rule.Acks}
 		for i := range rule.Set {
-			made.Set = append(made.Set, member(PodName("db", i+1)))
+			made.Set = append(made.Set, member(database.PodName("db", i+1)))
 		}
 		record.Rules = append(record.Rules, made)
 	}
@@ -287,11 +288,11 @@ func TestDurable(t *testing.T) {
 func TestTwoPrimaries(t *testing.T) {
 	db := newDatabase(replicas(3))
 	observed := says(running(db, 3), 2, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
-	if got := primaryOf(observed.Instances(db)); got.Pod.Name != "db-2" {
+	if got := database.PrimaryOf(observed.Instances(Common(db, observed))); got.Pod.Name != "db-2" {
 		t.Errorf("got %s", got.Pod.Name)
 	}
 	observed.Pods[2].Annotations[api.AnnotationInstance] = "{" + strings.Repeat("x", 5000)
-	if got := primaryOf(observed.Instances(db)); got.Pod.Name != "db-0" {
+	if got := database.PrimaryOf(observed.Instances(Common(db, observed))); got.Pod.Name != "db-0" {
 		t.Errorf("got %s", got.Pod.Name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -80,7 +81,7 @@ func TestNoVolumeGoes(t *testing.T) {
 			if ordinal == 3 {
 				whose = plan.Consenting // It was retained by an earlier PostgreSQL of the name.
 			}
-			observed.Children[Ref(db, "PersistentVolumeClaim", VolumeName("db", ordinal))] = plan.Found{
+			observed.Children[Ref(db, "PersistentVolumeClaim", database.VolumeName("db", ordinal))] = plan.Found{
 				Ownership: whose, Object: &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
 					Resources: corev1.VolumeResourceRequirements{Requests: storageOf("1Gi")},
 				}},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -40,16 +41,16 @@ func TestSwitchover(t *testing.T) {
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed Observed
-		note     *Switchover
+		note     *database.Switchover
 		from     uint64
 		to       string
 	}{
-		"asked":                             {asked(0), running(asked(0), 3), &Switchover{At: earlier, From: 4, For: later}, 0, ""},
+		"asked":                             {asked(0), running(asked(0), 3), &database.Switchover{At: earlier, From: 4, For: later}, 0, ""},
 		"noted":                             {asked(4), running(asked(4), 3), nil, 4, "db-1"},
 		"a replica lags":                    {asked(4), says(running(asked(4), 3), 1, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"}), nil, 4, "db-2"},
-		"another leads":                     {asked(4), elected, &Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0, ""},
+		"another leads":                     {asked(4), elected, &database.Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0, ""},
 		"carried out":                       {done, running(done, 3), nil, 0, ""},
-		"there from the beginning":          {never, running(never, 3), &Switchover{At: later}, 0, ""},
+		"there from the beginning":          {never, running(never, 3), &database.Switchover{At: later}, 0, ""},
 		"the wish is gone":                  {gone, running(gone, 3), nil, 4, "db-1"},
 		"no primary":                        {asked(0), says(running(asked(0), 3), 0, contract.Report{}), nil, 0, ""},
 		"no replica":                        {asked(0), away(away(running(asked(0), 3), 1), 2), nil, 0, ""},
@@ -63,11 +64,11 @@ func TestSwitchover(t *testing.T) {
 			continue
 		}
 		status, _ := Status(test.db, test.observed, decided, plan.Result{})
-		want := noted(test.db)
+		want := noted(&test.db.Status)
 		if test.note != nil {
 			want = *test.note
 		}
-		if diff := cmp.Diff(want, noted(&databasev1.PostgreSQL{Status: status})); diff != "" {
+		if diff := cmp.Diff(want, noted(&status)); diff != "" {
 			t.Errorf("%s: the status remembers: %s", name, diff)
 		}
 	}
@@ -78,7 +79,7 @@ func TestSwitchover(t *testing.T) {
 // false.
 func handovers(db *databasev1.PostgreSQL, before func(step int) bool) []string {
 	leader, term, lasts := 0, uint64(4), 0
-	leaders := []string{PodName(db.Name, leader)}
+	leaders := []string{database.PodName(db.Name, leader)}
 	for step := range 40 {
 		observed := aged(running(db, 3))
 		for ordinal := range 3 {
@@ -98,7 +99,7 @@ func handovers(db *databasev1.PostgreSQL, before func(step int) bool) []string {
 			continue
 		}
 		if lasts++; lasts%3 == 0 { // It takes a while.
-			leader, term = ordinalOf(db.Name, decided.SwitchTo), term+1
+			leader, term = database.OrdinalOf(db.Name, decided.SwitchTo), term+1
 			leaders = append(leaders, decided.SwitchTo)
 		}
 	}
@@ -171,17 +172,17 @@ func TestPreferredPrimary(t *testing.T) {
 	other := func(db *databasev1.PostgreSQL) Observed {
 		return says(all(db), 1, contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
 	}
-	begins := &Switchover{At: later, From: 4, PreferredTerm: 4, PreferredGeneration: 3}
+	begins := &database.Switchover{At: later, From: 4, PreferredTerm: 4, PreferredGeneration: 3}
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed func(*databasev1.PostgreSQL) Observed
-		note     *Switchover
+		note     *database.Switchover
 		from     uint64
 	}{
 		"another leads":          {wants(unchanged), all, begins, 0},
 		"it is begun":            {wants(begun), all, nil, 4},
-		"it can't any more":      {wants(begun), lags, &Switchover{At: later, PreferredGeneration: 3}, 0},
-		"a third one got it":     {wants(begun), other, &Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0},
+		"it can't any more":      {wants(begun), lags, &database.Switchover{At: later, PreferredGeneration: 3}, 0},
+		"a third one got it":     {wants(begun), other, &database.Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0},
 		"it leads":               {wants(func(db *databasev1.PostgreSQL) { db.Spec.PreferredPrimary = "db-0" }), all, nil, 0},
 		"tried in this term":     {wants(tried(4, 3)), all, nil, 0},
 		"tried in an earlier":    {wants(tried(3, 3)), all, begins, 0},
@@ -276,7 +277,7 @@ func TestSwitchingOver(t *testing.T) {
 		"too long": {switching(time.Minute), none, Decision{Replicas: 3}, "FailingOver no instance takes writes", "FailingOver"},
 	} {
 		status, after := Status(test.db, test.observed, test.decided, plan.Result{})
-		if test.phase == databasev1.PhaseSwitchingOver && (after == 0 || after > switchesFor) {
+		if test.phase == databasev1.PhaseSwitchingOver && (after == 0 || after > database.SwitchesFor) {
 			t.Errorf("%s: nothing checks whether it takes too long: %s", name, after)
 		}
 		ready := condition(status, "Ready")

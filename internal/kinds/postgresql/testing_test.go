@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -44,12 +45,12 @@ func replicas(count int32) func(*databasev1.PostgreSQLSpec) {
 
 // empty is what is observed before anything was made.
 func empty() Observed {
-	return Observed{
+	return Observed{State: database.State{
 		Children: plan.Children{}, Catalogue: map[string]string{"14": "registry.example.com/postgresql:14.23", "17": "registry.example.com/postgresql:17.11"},
-		InstanceImage: "mainstay:1.0", Certificates: map[string][]byte{AuthorityKey: []byte("authority")}, Password: "secret",
+		InstanceImage: "mainstay:1.0", Certificates: map[string][]byte{database.AuthorityKey: []byte("authority")}, Password: "secret",
 		MetricsPassword: "random",
 		Now:             noon,
-	}
+	}}
 }
 
 // running is a database whose instances are ready; the first one leads.
@@ -65,7 +66,7 @@ func running(db *databasev1.PostgreSQL, count int32) Observed {
 		if ordinal == 0 {
 			report.Role, report.State = contract.Primary, "Leading"
 		}
-		observed.Pods = append(observed.Pods, newPod(PodName(db.Name, ordinal), report))
+		observed.Pods = append(observed.Pods, newPod(database.PodName(db.Name, ordinal), report))
 	}
 	return observed
 }

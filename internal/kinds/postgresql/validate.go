@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
@@ -43,7 +44,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems = append(problems, checkStorage(spec, at)...)
 	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
-	if pods := podNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
+	if pods := database.PodNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
 		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), shown(spec.PreferredPrimary), pods))
 	}
 	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
@@ -72,7 +73,7 @@ func checkServer(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorLis
 			problems = append(problems, field.Invalid(at.Child("image"), shown(spec.Image), err.Error()))
 		}
 	}
-	if spec.Replicas < 1 || spec.Replicas > MaxReplicas {
+	if spec.Replicas < 1 || spec.Replicas > database.MaxReplicas {
 		problems = append(problems, field.Invalid(at.Child("replicas"), spec.Replicas, "must be from 1 to 5"))
 	}
 	return problems

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
@@ -81,7 +82,7 @@ func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+
 			"although they were acknowledged to clients")
 	}
-	if race := startRace(db, image(db, Observed{Catalogue: catalogue})); race != "" {
+	if race := startRace(db, image(db, Observed{State: database.State{Catalogue: catalogue}})); race != "" {
 		warnings = append(warnings, "spec.durability: "+race)
 	}
 	if db.Spec.Backup.Enabled {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -35,10 +36,15 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     postgresql.Govern,
 		Subject: func(db *databasev1.PostgreSQL) policy.Subject {
-			return postgresql.Wanted(db, postgresql.Observed{Catalogue: in.PostgreSQLImages})
+			return postgresql.Wanted(db, observedBy(in))
 		},
 		Rules: in.Rules,
 	}
+}
+
+// observedBy returns what policies need of what is observed.
+func observedBy(in registration.Input) postgresql.Observed {
+	return postgresql.Observed{State: database.State{Catalogue: in.PostgreSQLImages}}
 }
 
 // governed returns all cached PostgreSQLs, as policies check them.
@@ -52,7 +58,7 @@ func governed(ctx context.Context, in registration.Input) ([]policy.Object, erro
 		db := &stored.Items[i]
 		postgresql.Default(db)
 		objects = append(objects, policy.Object{Kind: kindName, Namespace: db.Namespace, Name: db.Name,
-			Subject: postgresql.Wanted(db, postgresql.Observed{Catalogue: in.PostgreSQLImages})})
+			Subject: postgresql.Wanted(db, observedBy(in))})
 	}
 	return objects, nil
 }

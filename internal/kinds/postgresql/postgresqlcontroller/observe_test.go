@@ -20,6 +20,8 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
@@ -36,7 +38,7 @@ func TestUnreadableSecret(t *testing.T) {
 	if err := databasev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{postgresql.CertificatesName("db"), postgresql.ApplicationName("db"), postgresql.MetricsName("db")} {
+	for _, name := range []string{database.CertificatesName("db"), database.ApplicationName("db"), database.MetricsName("db")} {
 		refuse := func(ctx context.Context, live client.WithWatch, key client.ObjectKey, into client.Object, how ...client.GetOption) error {
 			if _, isSecret := into.(*corev1.Secret); isSecret && key.Name == name {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, nil)
@@ -44,8 +46,8 @@ func TestUnreadableSecret(t *testing.T) {
 			return live.Get(ctx, key, into, how...)
 		}
 		live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{Get: refuse}).Build()
-		tested := kind{client: live, children: children.Reader{Cached: live, Live: live, Scheme: scheme}, monitors: &optionalapi.API{},
-			clock: clock.RealClock{}}
+		tested := kind{client: live, reader: databasecontroller.Reader{Client: live, Claims: claims, Monitors: &optionalapi.API{},
+			Children: children.Reader{Cached: live, Live: live, Scheme: scheme}, Clock: clock.RealClock{}}}
 		db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 		observed, err := tested.Observe(t.Context(), db)
 		if !apierrors.IsForbidden(err) || observed.Certificates != nil {
@@ -95,7 +97,9 @@ func observer(t *testing.T, live ...client.Object) kind {
 	}
 	index := func(client.Object) []string { return nil }
 	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, podOwnerIndex, index).Build()
-	return kind{client: cached, monitors: &optionalapi.API{}, clock: clock.RealClock{}, children: children.Reader{
-		Cached: cached, Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live...).Build(), Scheme: scheme,
+	return kind{client: cached, reader: databasecontroller.Reader{
+		Client: cached, PodIndex: podOwnerIndex, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{}, Children: children.Reader{
+			Cached: cached, Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live...).Build(), Scheme: scheme,
+		},
 	}}
 }

@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
@@ -35,6 +31,9 @@ import (
 
 // podOwnerIndex finds the pods of a PostgreSQL by its name.
 const podOwnerIndex = "postgresql"
+
+// claims return the names of an instance's volume claims, whether it has them or not.
+var claims = []func(string, int) string{database.VolumeName, postgresql.WALVolumeName}
 
 // Registration returns what PostgreSQLs add to the manager.
 func Registration() registration.Kind {
@@ -55,7 +54,7 @@ func Registration() registration.Kind {
 }
 
 // setup adds the controller to the manager. What the manager grants to the instances, and so has to
-// have itself, is in package postgresql.
+// have itself, is in package database.
 //
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
@@ -73,18 +72,10 @@ func Registration() registration.Kind {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 func setup(ctx context.Context, in registration.Input) error {
 	manager := in.Manager
-	err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), watch.Index{
-		Object: &corev1.Pod{}, Name: podOwnerIndex, Values: func(object client.Object) []string {
-			if object.GetLabels()[api.LabelOwnerKind] != postgresql.Component {
-				return nil
-			}
-			return []string{object.GetLabels()[api.LabelOwner]}
-		},
-	})
-	if err != nil {
+	if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), databasecontroller.PodIndex(podOwnerIndex, postgresql.Component)); err != nil {
 		return err
 	}
-	prefetched := append(owned(), optionalapi.Definition())
+	prefetched := append(databasecontroller.Owned(), optionalapi.Definition())
 	if in.Rules != nil {
 		prefetched = append(prefetched, watch.Namespace())
 	}
@@ -114,9 +105,9 @@ func build(in registration.Input, monitors *optionalapi.API) (controller.Control
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(postgresql.Controller).
 		For(&databasev1.PostgreSQL{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume), changed)
-	for _, child := range owned() {
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfPod(postgresql.Component)), changed).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfVolume(postgresql.Component)), changed)
+	for _, child := range databasecontroller.Owned() {
 		if _, isVolume := child.(*corev1.PersistentVolumeClaim); !isVolume {
 			under = under.Owns(child, changed)
 		}
@@ -140,8 +131,10 @@ func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.R
 		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
-		Kind: kind{client: in.Manager.GetClient(), children: in.Children(), catalogue: in.PostgreSQLImages, instanceImage: in.InstanceImage,
-			monitors: monitors, monitorLabels: in.MonitorLabels, clock: in.Clock},
+		Kind: kind{client: in.Manager.GetClient(), reader: databasecontroller.Reader{
+			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: podOwnerIndex, Claims: claims,
+			Catalogue: in.PostgreSQLImages, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
+		}},
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*databasev1.PostgreSQL, postgresql.Observed]{
@@ -149,14 +142,6 @@ func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.R
 		}
 	}
 	return r
-}
-
-// owned returns empty objects of the kinds of children that are cached.
-func owned() []client.Object {
-	return []client.Object{
-		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{},
-		&rbacv1.Role{}, &rbacv1.RoleBinding{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
-	}
 }
 
 // usersOf returns requests for the PostgreSQLs that a Secret belongs to by its name. Only those of
@@ -176,22 +161,4 @@ func usersOf(cached client.Reader) handler.MapFunc {
 		}
 		return found
 	}
-}
-
-// ownerOfPod returns a request for the PostgreSQL that a pod's labels name.
-func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	if pod.GetLabels()[api.LabelOwnerKind] != postgresql.Component {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelOwner]}}}
-}
-
-// ownerOfVolume returns a request for the PostgreSQL that a claim is for. It has no owner reference
-// if it is retained.
-func ownerOfVolume(_ context.Context, claim client.Object) []reconcile.Request {
-	if claim.GetLabels()[api.LabelComponent] != postgresql.Component {
-		return nil
-	}
-	owner := types.NamespacedName{Namespace: claim.GetNamespace(), Name: claim.GetLabels()[api.LabelInstance]}
-	return []reconcile.Request{{NamespacedName: owner}}
 }

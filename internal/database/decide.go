@@ -1,4 +1,4 @@
-package postgresql
+package database
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
@@ -50,16 +49,17 @@ type Victim struct {
 	UID  types.UID
 }
 
-// lookAgain is how often is looked at what nothing tells of: the Lease while instances are removed,
+// LookAgain is how often is looked at what nothing tells of: the Lease while instances are removed,
 // and a refused eviction.
-const lookAgain = 2 * time.Second
+const LookAgain = 2 * time.Second
 
 // Decide decides what is done next. The first row that applies counts:
 //
 //	situation                                               what is done
 //	paused                                                  nothing
+//	hibernated                                              no pods
 //	there is no StatefulSet                                 as many pods as the spec says are made, or as
-//	                                                        there are volumes of an earlier PostgreSQL
+//	                                                        there are volumes of an earlier database
 //	fewer instances are wanted, and there is no primary     all of them elect one
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
@@ -70,62 +70,65 @@ const lookAgain = 2 * time.Second
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
 //	a pod is of an earlier template                         it waits for those that are not ready
 //	spec.switchoverAt was not carried out yet               see switchover
-func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
-	decided := Decision{Replicas: db.Spec.Replicas}
-	set := observed.statefulSet(db)
-	if set == nil || set.Spec.Replicas == nil {
-		return begin(db, observed, decided)
+func Decide(d *Database, observed State) Decision {
+	decided := Decision{Replicas: d.Replicas}
+	set := observed.StatefulSet(d)
+	if d.Hibernated && (set == nil || !d.Paused) {
+		return Decision{}
 	}
-	instances := observed.Instances(db)
-	if db.Spec.Paused {
+	if set == nil || set.Spec.Replicas == nil {
+		return begin(d, observed, decided)
+	}
+	instances := observed.Instances(d)
+	if d.Paused {
 		decided.Replicas = *set.Spec.Replicas
 		return decided
 	}
-	if *set.Spec.Replicas > db.Spec.Replicas {
-		return scaleIn(db, observed, instances, *set.Spec.Replicas)
+	if *set.Spec.Replicas > d.Replicas {
+		return scaleIn(d, observed, instances, *set.Spec.Replicas)
 	}
-	if *set.Spec.Replicas < db.Spec.Replicas || set.Status.ObservedGeneration < set.Generation || image(db, observed) == "" {
+	if *set.Spec.Replicas < d.Replicas || set.Status.ObservedGeneration < set.Generation || d.Image == "" {
 		return decided
 	}
-	return switchover(db, observed, instances, replace(db, set, instances, observed.Now))
+	return switchover(d, observed, instances, replace(d, set, instances, observed.Now))
 }
 
-// begin decides how many pods are made at first. Of the volumes that an earlier PostgreSQL of the
+// begin decides how many pods are made at first. Of the volumes that an earlier database of the
 // name has left, each one may have what the others lack. Until a record says which counts, all of
 // them have to answer, however few instances are wanted.
-func begin(db *databasev1.PostgreSQL, observed Observed, decided Decision) Decision {
-	if record, known := observed.record(db); known && record.System != "" {
+func begin(d *Database, observed State, decided Decision) Decision {
+	if record, known := observed.Record(d); known && record.System != "" {
 		return decided
 	}
 	for ordinal := range MaxReplicas {
-		if observed.claim(db, VolumeName(db.Name, ordinal)) != nil && ordinal >= int(decided.Replicas) {
+		if len(d.Volumes) > 0 && observed.Claim(d, VolumeName(d.Name, ordinal)) != nil && ordinal >= int(decided.Replicas) {
 			decided.Replicas = int32(ordinal) + 1 //nolint:gosec // it is at most MaxReplicas
-			decided.Pods = podNames(db.Name, decided.Replicas)
+			decided.Pods = PodNames(d.Name, decided.Replicas)
 		}
 	}
 	return decided
 }
 
 // scaleIn decides about instances that are to go: nothing that was acknowledged may be only there.
-func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance, present int32) Decision {
-	decided := Decision{Replicas: present, RequeueAfter: lookAgain}
-	record, known := observed.record(db)
+func scaleIn(d *Database, observed State, instances []Instance, present int32) Decision {
+	decided := Decision{Replicas: present, RequeueAfter: LookAgain}
+	record, known := observed.Record(d)
 	if !known {
 		decided.Waits = "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"
 		return decided
 	}
-	goes := func(pod string) bool { return ordinalOf(db.Name, pod) >= int(db.Spec.Replicas) }
-	holder, primary := record.Holder.Member.Name, primaryOf(instances)
+	goes := func(pod string) bool { return OrdinalOf(d.Name, pod) >= int(d.Replicas) }
+	holder, primary := record.Holder.Member.Name, PrimaryOf(instances)
 	if !record.Open || primary == nil || primary.Pod.Name != holder || !primary.IsReady() {
 		// Those that are to go may be needed to elect one.
-		decided.Waits, decided.Pods = "there is no primary", podNames(db.Name, present)
+		decided.Waits, decided.Pods = "there is no primary", PodNames(d.Name, present)
 		return decided
 	}
 	if goes(holder) {
 		// While it leads, those that stay have to be ones that it can hand over to.
-		decided.Pods = append(podNames(db.Name, db.Spec.Replicas), holder)
+		decided.Pods = append(PodNames(d.Name, d.Replicas), holder)
 		staying := slices.DeleteFunc(slices.Clone(instances), func(i Instance) bool { return goes(i.Pod.Name) })
-		if decided.SwitchTo = successor(db, staying, *primary); decided.SwitchTo == "" {
+		if decided.SwitchTo = successor(d, staying, *primary); decided.SwitchTo == "" {
 			decided.Waits = fmt.Sprintf("%s, which is to be removed, waits for a remaining replica that receives", holder)
 			return decided
 		}
@@ -141,12 +144,12 @@ func scaleIn(db *databasev1.PostgreSQL, observed Observed, instances []Instance,
 			}
 		}
 	}
-	return Decision{Replicas: db.Spec.Replicas}
+	return Decision{Replicas: d.Replicas}
 }
 
 // replace chooses the pod to replace next, if one is of an earlier template.
-func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Instance, now time.Time) Decision {
-	decided, ready, terminating := Decision{Replicas: db.Spec.Replicas}, 0, false
+func replace(d *Database, set *appsv1.StatefulSet, instances []Instance, now time.Time) Decision {
+	decided, ready, terminating := Decision{Replicas: d.Replicas}, 0, false
 	var broken, replica, primary *Instance
 	for i := range instances {
 		instance := &instances[i]
@@ -173,18 +176,18 @@ func replace(db *databasev1.PostgreSQL, set *appsv1.StatefulSet, instances []Ins
 	if victim == nil {
 		victim = primary
 	}
-	isAlone := db.Spec.Replicas == 1
-	closed, opens := rollout.Closed(db.Spec.Rollout.Window, now)
+	isAlone := d.Replicas == 1
+	closed, opens := rollout.Closed(d.Window, now)
 	switch {
 	case victim == nil:
 	case terminating:
 		decided.Waits = "a pod is being replaced"
 	case victim != broken && closed != "":
 		decided.Window, decided.RequeueAfter = closed, opens
-	case victim == broken || isAlone || ready == int(db.Spec.Replicas):
+	case victim == broken || isAlone || ready == int(d.Replicas):
 		decided.Evict = &Victim{Name: victim.Pod.Name, UID: victim.Pod.UID}
 	default:
-		decided.Waits = fmt.Sprintf("%s is replaced when all instances are ready: %d of %d are", victim.Pod.Name, ready, db.Spec.Replicas)
+		decided.Waits = fmt.Sprintf("%s is replaced when all instances are ready: %d of %d are", victim.Pod.Name, ready, d.Replicas)
 	}
 	return decided
 }

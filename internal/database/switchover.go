@@ -1,4 +1,4 @@
-package postgresql
+package database
 
 import (
 	"cmp"
@@ -28,18 +28,6 @@ type Switchover struct {
 	PreferredTerm, PreferredGeneration int64
 }
 
-// noted returns what the status says.
-func noted(db *databasev1.PostgreSQL) Switchover {
-	status := &db.Status
-	return Switchover{status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor, status.PreferredTerm, status.PreferredGeneration}
-}
-
-// note writes it into the status.
-func (s Switchover) note(status *databasev1.PostgreSQLStatus) {
-	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = s.At, s.From, s.For
-	status.PreferredTerm, status.PreferredGeneration = s.PreferredTerm, s.PreferredGeneration
-}
-
 // switchover lets the primary hand over, once for each spec.switchoverAt:
 //
 //	situation                                       what is done
@@ -55,31 +43,31 @@ func (s Switchover) note(status *databasev1.PostgreSQLStatus) {
 // Term and time are stored in the status before the primary is told, so that a crash between any
 // two writes does not cause a second handover. A request that arrives during a switchover is
 // carried out after it.
-func switchover(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
-	note := noted(db)
-	wanted, from, primary := db.Spec.SwitchoverAt, note.From, primaryOf(instances)
+func switchover(d *Database, observed State, instances []Instance, decided Decision) Decision {
+	note := d.Before.Switchover
+	wanted, from, primary := d.SwitchoverAt, note.From, PrimaryOf(instances)
 	switch {
 	case wanted.Equal(note.At) && from == 0:
-		return prefer(db, observed, instances, decided)
-	case from == 0 && (wanted == nil || db.Status.FirstReadyTime == nil):
+		return prefer(d, observed, instances, decided)
+	case from == 0 && (wanted == nil || !d.Before.WasReady):
 		note.At = wanted
 		decided.Switchover = &note
 	case primary == nil || decided.Evict != nil || decided.Waits != "":
 		// Another handover may do what is asked for: what that leaves is looked at again.
-		decided.Notice = waits(db, primary)
-	case from == 0 && successor(db, instances, *primary) == "":
-		decided.Notice = waits(db, primary)
+		decided.Notice = waits(d, primary)
+	case from == 0 && successor(d, instances, *primary) == "":
+		decided.Notice = waits(d, primary)
 	case from == 0:
 		note.From, note.For = termOf(primary), wanted
-		decided.Switchover, decided.RequeueAfter = &note, lookAgain
+		decided.Switchover, decided.RequeueAfter = &note, LookAgain
 	case termOf(primary) > from:
-		decided.Switchover, decided.RequeueAfter = carriedOut(db, *primary), lookAgain
-	case note.For == nil && successor(db, instances, *primary) != db.Spec.PreferredPrimary:
+		decided.Switchover, decided.RequeueAfter = carriedOut(d, *primary), LookAgain
+	case note.For == nil && successor(d, instances, *primary) != d.PreferredPrimary:
 		// It was never asked for what it could do: when it can again, that is tried again.
 		note.From, note.PreferredTerm = 0, 0
 		decided.Switchover = &note
 	default:
-		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(db, instances, *primary)
+		decided.SwitchFrom, decided.SwitchTo = primary.Report.Term, successor(d, instances, *primary)
 		decided.SwitchOnly = note.For == nil
 	}
 	return decided
@@ -93,13 +81,13 @@ func termOf(primary *Instance) int64 {
 // carriedOut returns what the status is to remember once another term has followed that of a
 // handover. An instance that leads then although another one is preferred goes on: it was asked
 // for, or the preferred one could not.
-func carriedOut(db *databasev1.PostgreSQL, primary Instance) *Switchover {
-	note := noted(db)
+func carriedOut(d *Database, primary Instance) *Switchover {
+	note := d.Before.Switchover
 	if note.For != nil {
 		note.At = note.For
 	}
-	if primary.Pod.Name != db.Spec.PreferredPrimary {
-		note.PreferredTerm, note.PreferredGeneration = termOf(&primary), db.Generation
+	if primary.Pod.Name != d.PreferredPrimary {
+		note.PreferredTerm, note.PreferredGeneration = termOf(&primary), d.Generation
 	}
 	note.From, note.For = 0, nil
 	return &note
@@ -107,12 +95,12 @@ func carriedOut(db *databasev1.PostgreSQL, primary Instance) *Switchover {
 
 // waits says what a new spec.switchoverAt waits for, unless what is under way says so anyway; "" if
 // there is none.
-func waits(db *databasev1.PostgreSQL, primary *Instance) string {
-	wanted := db.Spec.SwitchoverAt
+func waits(d *Database, primary *Instance) string {
+	wanted := d.SwitchoverAt
 	switch {
-	case wanted.Equal(db.Status.SwitchoverAt):
+	case wanted.Equal(d.Before.Switchover.At):
 		return ""
-	case db.Spec.Replicas == 1:
+	case d.Replicas == 1:
 		return "spec.switchoverAt waits: there is only one instance, and none to hand over to"
 	case primary == nil:
 		return "spec.switchoverAt waits: no instance takes writes"
@@ -122,13 +110,13 @@ func waits(db *databasev1.PostgreSQL, primary *Instance) string {
 
 // prefer begins a handover to spec.preferredPrimary, if all is well: once for each term in which
 // another instance leads, and again if the spec has changed since. Nothing is repeated by a clock.
-func prefer(db *databasev1.PostgreSQL, observed Observed, instances []Instance, decided Decision) Decision {
-	primary, note := primaryOf(instances), noted(db)
-	if db.Spec.PreferredPrimary == "" || primary == nil || primary.Pod.Name == db.Spec.PreferredPrimary || db.Status.FirstReadyTime == nil ||
-		decided.Evict != nil || decided.Waits != "" || successor(db, instances, *primary) != db.Spec.PreferredPrimary {
+func prefer(d *Database, observed State, instances []Instance, decided Decision) Decision {
+	primary, note := PrimaryOf(instances), d.Before.Switchover
+	if d.PreferredPrimary == "" || primary == nil || primary.Pod.Name == d.PreferredPrimary || !d.Before.WasReady ||
+		decided.Evict != nil || decided.Waits != "" || successor(d, instances, *primary) != d.PreferredPrimary {
 		return decided
 	}
-	if note.PreferredTerm >= termOf(primary) && note.PreferredGeneration == db.Generation {
+	if note.PreferredTerm >= termOf(primary) && note.PreferredGeneration == d.Generation {
 		return decided
 	}
 	for _, instance := range instances {
@@ -136,25 +124,25 @@ func prefer(db *databasev1.PostgreSQL, observed Observed, instances []Instance, 
 			return decided
 		}
 	}
-	if _, opens := rollout.Closed(db.Spec.Rollout.Window, observed.Now); opens > 0 {
+	if _, opens := rollout.Closed(d.Window, observed.Now); opens > 0 {
 		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, opens)
 		return decided
 	}
-	note.From, note.For, note.PreferredTerm, note.PreferredGeneration = termOf(primary), nil, termOf(primary), db.Generation
-	decided.Switchover, decided.RequeueAfter = &note, lookAgain
+	note.From, note.For, note.PreferredTerm, note.PreferredGeneration = termOf(primary), nil, termOf(primary), d.Generation
+	decided.Switchover, decided.RequeueAfter = &note, LookAgain
 	return decided
 }
 
 // successor returns the pod of a replica that could take over from the primary: the preferred one,
 // else one without a lag if there is one; "" if there is none.
-func successor(db *databasev1.PostgreSQL, instances []Instance, primary Instance) string {
+func successor(d *Database, instances []Instance, primary Instance) string {
 	found, hasLag := "", true
 	for _, instance := range instances {
 		report := instance.Report
 		if !instance.IsReady() || report.Role != contract.Replica || report.Term != primary.Report.Term || instance.Pod.DeletionTimestamp != nil {
 			continue
 		}
-		switch isPreferred := instance.Pod.Name == db.Spec.PreferredPrimary; {
+		switch isPreferred := instance.Pod.Name == d.PreferredPrimary; {
 		case isPreferred && report.Lag == "":
 			return instance.Pod.Name
 		case found == "" || hasLag && report.Lag == "":
@@ -164,26 +152,26 @@ func successor(db *databasev1.PostgreSQL, instances []Instance, primary Instance
 	return found
 }
 
-// switchesFor is how long a planned handover may take until it counts as a failover.
-const switchesFor = 15 * time.Second
+// SwitchesFor is how long a planned handover may take until it counts as a failover.
+const SwitchesFor = 15 * time.Second
 
-// handingOver: the primary's pod ends, or the primary was asked to hand over.
-func handingOver(s *subject) string {
+// HandingOver: the primary's pod ends, or the primary was asked to hand over.
+func (s *Subject) HandingOver() string {
 	switch {
-	case s.primary == nil && s.ends() != "" && s.isSwitching():
+	case s.Primary == nil && s.ends() != "" && s.isSwitching():
 		return s.ends() + " hands over, because its pod ends"
-	case s.primary == nil:
-		return summary.If(s.isSwitching(), "no instance takes writes while the primary changes: %s", s.states())
-	case s.decided.SwitchFrom != 0 && s.decided.Waits == "":
-		return fmt.Sprintf("%s hands over to %s on request", s.primary.Pod.Name, cmp.Or(s.decided.SwitchTo, "another instance"))
+	case s.Primary == nil:
+		return summary.If(s.isSwitching(), "no instance takes writes while the primary changes: %s", s.States())
+	case s.Decided.SwitchFrom != 0 && s.Decided.Waits == "":
+		return fmt.Sprintf("%s hands over to %s on request", s.Primary.Pod.Name, cmp.Or(s.Decided.SwitchTo, "another instance"))
 	}
 	return ""
 }
 
 // ends names the primary whose pod ends, while others are left; "" if there is none.
-func (s *subject) ends() string {
-	for _, instance := range s.instances {
-		if instance.Report.Role == contract.Primary && instance.Pod.DeletionTimestamp != nil && len(s.instances) > 1 {
+func (s *Subject) ends() string {
+	for _, instance := range s.Instances {
+		if instance.Report.Role == contract.Primary && instance.Pod.DeletionTimestamp != nil && len(s.Instances) > 1 {
 			return instance.Pod.Name
 		}
 	}
@@ -193,20 +181,20 @@ func (s *subject) ends() string {
 // isSwitching reports whether the primary is handing over, or a primary that is gone did so
 // recently. After longer it does not count: the pod of a primary whose node died stays Terminating
 // forever.
-func (s *subject) isSwitching() bool {
-	if s.ends() == "" && !wasSwitching(s.db) {
+func (s *Subject) isSwitching() bool {
+	if s.ends() == "" && !wasSwitching(s.Database) {
 		return false
 	}
-	writable := meta.FindStatusCondition(s.db.Status.Conditions, databasev1.ConditionWritable)
-	return writable == nil || writable.Status == metav1.ConditionTrue || s.observed.Now.Sub(writable.LastTransitionTime.Time) < switchesFor
+	writable := meta.FindStatusCondition(s.Database.Before.Conditions, databasev1.ConditionWritable)
+	return writable == nil || writable.Status == metav1.ConditionTrue || s.Observed.Now.Sub(writable.LastTransitionTime.Time) < SwitchesFor
 }
 
 // wasSwitching reports whether the status says that the primary is handing over, or that an
 // instance led that is to be removed, which hands over before that.
-func wasSwitching(db *databasev1.PostgreSQL) bool {
-	if led := ordinalOf(db.Name, cmp.Or(db.Status.Primary, db.Status.FormerPrimary)); led >= int(db.Spec.Replicas) {
+func wasSwitching(d *Database) bool {
+	if led := OrdinalOf(d.Name, cmp.Or(d.Before.Primary, d.Before.FormerPrimary)); led >= int(d.Replicas) {
 		return true
 	}
-	progressing := meta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionProgressing)
+	progressing := meta.FindStatusCondition(d.Before.Conditions, databasev1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == databasev1.ReasonSwitchingOver
 }

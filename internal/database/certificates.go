@@ -1,4 +1,4 @@
-package postgresql
+package database
 
 import (
 	"crypto/x509"
@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // The certificates of all instances are in one Secret, which only their pods mount. Its keys are
@@ -25,7 +23,7 @@ const (
 // Lifetimes of certificates.
 const (
 	// CertificateLifetime is for how long certificates are valid, and renewAfter when they are
-	// replaced. A database whose PostgreSQL is paused, or whose Mainstay was uninstalled, gets no
+	// replaced. A database whose object is paused, or whose Mainstay was uninstalled, gets no
 	// others: once they have expired, no instance connects to another. So they last much longer than
 	// they are used.
 	CertificateLifetime = 365 * 24 * time.Hour
@@ -121,18 +119,22 @@ func CertificateKeys(ordinal int, next bool) (certificate, key string) {
 	return fmt.Sprintf("%s%d.crt", prefix, ordinal), fmt.Sprintf("%s%d.key", prefix, ordinal)
 }
 
+// certificatePrefix is before the pod's name in the common name of an instance's certificate:
+// peers.CertificatePrefix, which a package that does no I/O does not import.
+const certificatePrefix = "mainstay:"
+
 // CommonName is that of an instance's certificate: what other instances let replicate.
-func CommonName(db *databasev1.PostgreSQL, ordinal int) string {
-	return postgres.CertificatePrefix + PodName(db.Name, ordinal)
+func (d *Database) CommonName(ordinal int) string {
+	return certificatePrefix + PodName(d.Name, ordinal)
 }
 
 // CertificateNames are the names for which the certificate of an instance is valid: its own, and
 // those of the Services by which clients reach it.
-func CertificateNames(db *databasev1.PostgreSQL, ordinal int) []string {
-	pod := PodName(db.Name, ordinal)
-	names := []string{pod, contract.Host(pod, db.Name, db.Namespace), "localhost"}
-	for _, service := range []string{contract.WriteServiceName(db.Name), db.Name + "-ro", db.Name + "-r"} {
-		names = append(names, service, service+"."+db.Namespace, service+"."+db.Namespace+".svc")
+func (d *Database) CertificateNames(ordinal int) []string {
+	pod := PodName(d.Name, ordinal)
+	names := []string{pod, contract.Host(pod, d.Name, d.Namespace), "localhost"}
+	for _, service := range []string{contract.WriteServiceName(d.Name), ReplicasName(d.Name), AllName(d.Name)} {
+		names = append(names, service, service+"."+d.Namespace, service+"."+d.Namespace+".svc")
 	}
 	return names
 }

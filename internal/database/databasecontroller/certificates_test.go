@@ -1,4 +1,4 @@
-package postgresqlcontroller
+package databasecontroller
 
 import (
 	"bytes"
@@ -7,22 +7,19 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
-	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
 
 // TestRotation: certificates are used ten minutes after their authority is trusted, and for no
 // moment are there instances that do not trust each other.
 func TestRotation(t *testing.T) {
-	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	db := &database.Database{Namespace: "shop", Name: "db"}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	at := func(stored map[string][]byte, after time.Duration) map[string][]byte {
 		t.Helper()
 		now = now.Add(after)
-		content, change, err := certificates(db, stored, now)
+		content, change, err := Certificates(db, stored, now)
 		if err != nil || !change.After(now) {
 			t.Fatalf("looked at again at %s: %v", change, err)
 		}
@@ -46,7 +43,7 @@ func TestRotation(t *testing.T) {
 		t.Error("the next certificates are not used")
 	}
 	broken := map[string][]byte{"ca.crt": used["ca.crt"], "0.crt": []byte("nothing")}
-	if mended := at(broken, 0); len(mended) != 2*postgresql.MaxReplicas+1 {
+	if mended := at(broken, 0); len(mended) != 2*database.MaxReplicas+1 {
 		t.Errorf("a Secret that was edited has %d keys", len(mended))
 	}
 }
@@ -55,12 +52,12 @@ func TestRotation(t *testing.T) {
 // key.
 func checkTrust(t *testing.T, content map[string][]byte, now time.Time) {
 	t.Helper()
-	trusted, err := pki.ParseBundle(content[postgresql.AuthorityKey])
+	trusted, err := pki.ParseBundle(content[database.AuthorityKey])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ordinal := range postgresql.MaxReplicas {
-		certificate, key := postgresql.CertificateKeys(ordinal, false)
+	for ordinal := range database.MaxReplicas {
+		certificate, key := database.CertificateKeys(ordinal, false)
 		pair, err := tls.X509KeyPair(content[certificate], content[key])
 		if err != nil {
 			t.Fatal(err)

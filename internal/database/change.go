@@ -1,4 +1,4 @@
-package postgresql
+package database
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 
 // changed returns the change of the primary that was just observed; nil if there is none. A primary
 // of an earlier term than the last one does not know yet that it no longer leads.
-func (s *subject) changed() *databasev1.PrimaryChange {
-	before, primary := &s.db.Status, s.primary
+func (s *Subject) changed() *databasev1.PrimaryChange {
+	before, primary := &s.Database.Before, s.Primary
 	from := cmp.Or(before.Primary, before.FormerPrimary)
 	if primary == nil || from == "" || from == primary.Pod.Name || termOf(primary) < before.Term ||
 		before.Primary != "" && termOf(primary) == before.Term {
@@ -27,13 +27,13 @@ func (s *subject) changed() *databasev1.PrimaryChange {
 	}
 	cause := election.Cause(primary.Report.Cause)
 	return &databasev1.PrimaryChange{
-		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.db, cause), Cause: s.cause(from, cause), Seconds: s.gap(),
+		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.Database, cause), Cause: s.cause(from, cause), Seconds: s.gap(),
 	}
 }
 
 // isPlanned reports whether the former primary handed over as requested. One that did not report
 // that it no longer leads has failed, whatever was requested.
-func isPlanned(db *databasev1.PostgreSQL, cause election.Cause) bool {
+func isPlanned(d *Database, cause election.Cause) bool {
 	switch cause {
 	case election.HandedOver:
 		return true
@@ -41,16 +41,16 @@ func isPlanned(db *databasev1.PostgreSQL, cause election.Cause) bool {
 		return false
 	case election.Released, election.Resigned:
 	}
-	return wasSwitching(db)
+	return wasSwitching(d)
 }
 
 // gap is for how many seconds there was no primary: as long as the new one noticed, or as the
 // status said, whichever is longer.
-func (s *subject) gap() int32 {
-	seconds := int32(min(max(s.primary.Report.Gap, 0), maxGap)) //nolint:gosec // it is small
-	was := meta.FindStatusCondition(s.db.Status.Conditions, databasev1.ConditionWritable)
+func (s *Subject) gap() int32 {
+	seconds := int32(min(max(s.Primary.Report.Gap, 0), maxGap)) //nolint:gosec // it is small
+	was := meta.FindStatusCondition(s.Database.Before.Conditions, databasev1.ConditionWritable)
 	if was != nil && was.Status == metav1.ConditionFalse {
-		since := s.observed.Now.Sub(was.LastTransitionTime.Time)
+		since := s.Observed.Now.Sub(was.LastTransitionTime.Time)
 		seconds = max(seconds, int32(min(max(since/time.Second, 1), maxGap)))
 	}
 	return seconds
@@ -76,28 +76,28 @@ var causes = map[election.Cause]string{
 // cause returns why the former primary no longer leads, by the best source: the user's request, the
 // manager's request, the state of its pod, the report of its program, and what the next leader
 // noticed.
-func (s *subject) cause(from string, noticed election.Cause) string {
+func (s *Subject) cause(from string, noticed election.Cause) string {
 	var former *Instance
-	for i := range s.instances {
-		if s.instances[i].Pod.Name == from {
-			former = &s.instances[i]
+	for i := range s.Instances {
+		if s.Instances[i].Pod.Name == from {
+			former = &s.Instances[i]
 		}
 	}
-	status := &s.db.Status
-	isAsked := status.SwitchoverFrom != 0 && noticed == election.HandedOver
+	switched := &s.Database.Before.Switchover
+	isAsked := switched.From != 0 && noticed == election.HandedOver
 	switch {
 	case noticed == election.Forced:
 		return causes[noticed]
-	case isAsked && status.SwitchoverFor != nil:
+	case isAsked && switched.For != nil:
 		return "spec.switchoverAt requested it"
 	case isAsked:
-		return "spec.preferredPrimary names " + s.primary.Pod.Name
-	case ordinalOf(s.db.Name, from) >= int(s.db.Spec.Replicas):
+		return "spec.preferredPrimary names " + s.Primary.Pod.Name
+	case OrdinalOf(s.Database.Name, from) >= int(s.Database.Replicas):
 		return "spec.replicas was lowered"
 	case former == nil || former.Pod.DeletionTimestamp != nil,
-		s.observed.Now.Sub(former.Pod.CreationTimestamp.Time) < madeLately:
+		s.Observed.Now.Sub(former.Pod.CreationTimestamp.Time) < madeLately:
 		return "its pod was deleted or evicted"
-	case former.Report.Lost != "" && former.Report.LostTerm < s.primary.Report.Term:
+	case former.Report.Lost != "" && former.Report.LostTerm < s.Primary.Report.Term:
 		return shortened(former.Report.Lost)
 	}
 	return cmp.Or(causes[noticed], "the reason is unknown")
@@ -112,10 +112,9 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// Tell returns the event for a change of the primary.
-func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
-	change := after.Status.PrimaryChange
-	if change == nil || equality.Semantic.DeepEqual(before.Status.PrimaryChange, change) {
+// Tell returns the event for the last change of the primary, if it was not told before.
+func Tell(before, change *databasev1.PrimaryChange) []conditions.Event {
+	if change == nil || equality.Semantic.DeepEqual(before, change) {
 		return nil
 	}
 	event := conditions.Event{

@@ -1,4 +1,4 @@
-package postgresql
+package database
 
 import (
 	"slices"
@@ -8,14 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
-	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Observed is everything that decisions about one PostgreSQL depend on, read once.
-type Observed struct {
+// State is what is observed of one database, whatever its kind, read once.
+type State struct {
 	// Children are the objects found under the names of children, of every kind; the Secrets and
 	// the Lease were read from the API server.
 	Children plan.Children
@@ -63,11 +62,11 @@ func (i Instance) IsReady() bool {
 
 // Instances returns the pods of the database by their number. What a pod says that can't be read
 // counts as nothing said.
-func (o Observed) Instances(db *databasev1.PostgreSQL) []Instance {
+func (o State) Instances(d *Database) []Instance {
 	var all []Instance
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		ordinal := ordinalOf(db.Name, pod.Name)
+		ordinal := OrdinalOf(d.Name, pod.Name)
 		if ordinal < 0 {
 			continue
 		}
@@ -81,9 +80,9 @@ func (o Observed) Instances(db *databasev1.PostgreSQL) []Instance {
 	return all
 }
 
-// primaryOf returns the instance that takes writes, that of the highest term if two say so for a
+// PrimaryOf returns the instance that takes writes, that of the highest term if two say so for a
 // moment; nil if there is none.
-func primaryOf(instances []Instance) *Instance {
+func PrimaryOf(instances []Instance) *Instance {
 	var found *Instance
 	for i := range instances {
 		if instances[i].Report.Role == contract.Primary && instances[i].Pod.DeletionTimestamp == nil &&
@@ -94,25 +93,26 @@ func primaryOf(instances []Instance) *Instance {
 	return found
 }
 
-// statefulSet returns the database's StatefulSet; nil if there is none.
-func (o Observed) statefulSet(db *databasev1.PostgreSQL) *appsv1.StatefulSet {
-	object, _ := o.Children.Get(Ref(db, "StatefulSet", db.Name))
+// StatefulSet returns the database's StatefulSet; nil if there is none.
+func (o State) StatefulSet(d *Database) *appsv1.StatefulSet {
+	object, _ := o.Children.Get(d.Ref("StatefulSet", d.Name))
 	set, _ := object.(*appsv1.StatefulSet)
 	return set
 }
 
-// claim returns a volume claim by its name; nil if there is none.
-func (o Observed) claim(db *databasev1.PostgreSQL, name string) *corev1.PersistentVolumeClaim {
-	object, _ := o.Children.Get(Ref(db, "PersistentVolumeClaim", name))
+// Claim returns a volume claim by its name; nil if there is none.
+func (o State) Claim(d *Database, name string) *corev1.PersistentVolumeClaim {
+	object, _ := o.Children.Get(d.Ref("PersistentVolumeClaim", name))
 	claim, _ := object.(*corev1.PersistentVolumeClaim)
 	return claim
 }
 
-// hasVolumes reports whether there is a claim with the name of any instance, whoever created it.
-func (o Observed) hasVolumes(db *databasev1.PostgreSQL) bool {
+// HasVolumes reports whether there is a claim with the name of any instance, whoever created it.
+// The functions return the names of claims.
+func (o State) HasVolumes(d *Database, volumes ...func(database string, ordinal int) string) bool {
 	for ordinal := range MaxReplicas {
-		for _, name := range []string{VolumeName(db.Name, ordinal), WALVolumeName(db.Name, ordinal)} {
-			found, known := o.Children[Ref(db, "PersistentVolumeClaim", name)]
+		for _, volume := range volumes {
+			found, known := o.Children[d.Ref("PersistentVolumeClaim", volume(d.Name, ordinal))]
 			if known && found.Object != nil && found.Ownership != plan.Absent {
 				return true
 			}
@@ -121,20 +121,12 @@ func (o Observed) hasVolumes(db *databasev1.PostgreSQL) bool {
 	return false
 }
 
-// record returns what the Lease says; false if there is none, or it can't be read.
-func (o Observed) record(db *databasev1.PostgreSQL) (election.Record, bool) {
-	found := o.Children[Ref(db, "Lease", db.Name)]
+// Record returns what the Lease says; false if there is none, or it can't be read.
+func (o State) Record(d *Database) (election.Record, bool) {
+	found := o.Children[d.Ref("Lease", d.Name)]
 	if found.Object == nil || found.Ownership == plan.Absent {
 		return election.Record{}, false
 	}
 	record, err := election.Decode(found.Object.GetAnnotations()[api.AnnotationRecord])
 	return record, err == nil
-}
-
-// image returns the server's image; "" if the installation has none for the version.
-func image(db *databasev1.PostgreSQL, observed Observed) string {
-	if db.Spec.Image != "" {
-		return db.Spec.Image
-	}
-	return observed.Catalogue[db.Spec.Version]
 }

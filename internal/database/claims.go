@@ -1,0 +1,88 @@
+package database
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// claims are those of all instances.
+func (d *Database) claims(count int32) []*corev1.PersistentVolumeClaim {
+	var all []*corev1.PersistentVolumeClaim
+	for ordinal := range int(count) {
+		for _, volume := range d.Volumes {
+			all = append(all, d.claimFor(volume, ordinal))
+		}
+	}
+	return all
+}
+
+// claimFor is a claim of an instance. It consents to be taken over by a later database of the
+// name, so that retained data are taken up again.
+func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolumeClaim {
+	meta := d.Meta(volume.Claim(d.Name, ordinal))
+	meta.Annotations = naming.Merged(meta.Annotations, d.consent())
+	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(volume.Class, volume.Size)}
+}
+
+// AddVolumes adds the claims of so many instances, and those that there are already of others: what
+// is no child would be deleted, and spec.deletionPolicy is about the deletion of the object. A
+// claim that no instance uses keeps its size.
+func (d *Database) AddVolumes(to *plan.Plan, observed State, used int) {
+	for ordinal := range MaxReplicas {
+		for _, volume := range d.Volumes {
+			claim := d.claimFor(volume, ordinal)
+			if ordinal >= used {
+				found := observed.Children[d.Ref("PersistentVolumeClaim", claim.Name)]
+				unused, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
+				if !isClaim || found.Ownership != plan.Ours || unused.DeletionTimestamp != nil {
+					continue
+				}
+				claim.Spec.Resources.Requests = unused.Spec.Resources.Requests
+			}
+			to.Children = append(to.Children, plan.Child{
+				Object: claim, Retain: d.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true,
+			})
+		}
+	}
+}
+
+// claimTemplates are those of the StatefulSet. They can't be changed: each keeps the size that it
+// was made with.
+func (d *Database) claimTemplates(live *appsv1.StatefulSet) []corev1.PersistentVolumeClaim {
+	var all []corev1.PersistentVolumeClaim
+	for _, volume := range d.Volumes {
+		made := corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: volume.Name, Annotations: d.consent()}, Spec: claimOf(volume.Class, volume.Size),
+		}
+		if live != nil {
+			for _, before := range live.Spec.VolumeClaimTemplates {
+				if before.Name == volume.Name {
+					made.Annotations = before.Annotations
+					made.Spec = claimOf(volume.Class, *before.Spec.Resources.Requests.Storage())
+				}
+			}
+		}
+		all = append(all, made)
+	}
+	return all
+}
+
+// consent allows the database to take over the claim that has it as annotations.
+func (d *Database) consent() map[string]string {
+	return map[string]string{api.AnnotationAdopt: d.Kind + "/" + d.Name}
+}
+
+func claimOf(class *string, size resource.Quantity) corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{
+		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		StorageClassName: class,
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+	}
+}

@@ -1,0 +1,58 @@
+package databasecontroller
+
+import (
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/pki"
+)
+
+// Certificates returns the content that the Secret is to have, given what it has, and when to look
+// again. What is issued and then not written is forgotten.
+func Certificates(d *database.Database, stored map[string][]byte, now time.Time) (map[string][]byte, time.Time, error) {
+	step, change := database.NextCertificateStep(stored, now)
+	switch step {
+	case database.IssueCertificates, database.PublishAuthority:
+		issued, err := issue(d, stored, now, step == database.PublishAuthority)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		_, change = database.NextCertificateStep(issued, now)
+		return issued, change, nil
+	case database.UseNext:
+		promoted := database.Promoted(stored)
+		_, change = database.NextCertificateStep(promoted, now)
+		return promoted, change, nil
+	case database.KeepCertificates:
+	}
+	return stored, change, nil
+}
+
+// issue returns the content with new certificates: as the next ones beside the present ones, or in
+// their place. Authorities that were trusted still are, until they expire.
+func issue(d *database.Database, stored map[string][]byte, now time.Time, next bool) (map[string][]byte, error) {
+	var requests []pki.Request
+	for ordinal := range database.MaxReplicas {
+		requests = append(requests, pki.Request{
+			CommonName: d.CommonName(ordinal), Names: d.CertificateNames(ordinal),
+			Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		})
+	}
+	authority, issued, err := pki.Issue(now, database.CertificateLifetime, requests...)
+	if err != nil {
+		return nil, fmt.Errorf("issuing the certificates of %s/%s: %w", d.Namespace, d.Name, err)
+	}
+	content := map[string][]byte{}
+	if next {
+		content = maps.Clone(stored)
+	}
+	for ordinal, one := range issued {
+		certificate, key := database.CertificateKeys(ordinal, next)
+		content[certificate], content[key] = one.Certificate, one.Key
+	}
+	content[database.AuthorityKey] = pki.UniteBundles(now, stored[database.AuthorityKey], pki.Encode([]*x509.Certificate{authority}))
+	return content, nil
+}

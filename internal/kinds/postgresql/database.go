@@ -1,0 +1,80 @@
+package postgresql
+
+import (
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+)
+
+// Decision is what is done in addition to writing children.
+type Decision = database.Decision
+
+// Observed is everything that decisions about one PostgreSQL depend on, read once.
+type Observed struct{ database.State }
+
+// Common describes a defaulted PostgreSQL by what databases of all kinds have.
+func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
+	spec := &db.Spec
+	return &database.Database{
+		Kind: "PostgreSQL", Noun: "database", Namespace: db.Namespace, Name: db.Name, Generation: db.Generation, Part: part(db),
+		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Paused: spec.Paused, Window: spec.Rollout.Window,
+		TopologySpread: spec.TopologySpread, PreferredPrimary: spec.PreferredPrimary, SwitchoverAt: spec.SwitchoverAt,
+		AcceptLoss:     spec.Failover.AcceptLoss,
+		DeletionPolicy: spec.DeletionPolicy, Volumes: volumesOf(db), Ports: []database.Port{{Name: contract.PortName, Number: serverPort}},
+		MetricsPort: metricsPort, Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
+	}
+}
+
+// part returns the database as part of its application.
+func part(db *databasev1.PostgreSQL) naming.Part {
+	return naming.Part{Name: db.Name, Component: Component, PartOf: db.Labels[api.LabelPartOf]}
+}
+
+// volumesOf are those of each instance: the data, and the log if that is not with them.
+func volumesOf(db *databasev1.PostgreSQL) []database.Volume {
+	spec := &db.Spec
+	all := []database.Volume{{Name: database.DataVolume, Field: "spec.storage", Size: spec.Storage, Class: spec.StorageClassName,
+		Claim: database.VolumeName, What: "the volume of "}}
+	if wal := spec.WALStorage; wal != nil {
+		all = append(all, database.Volume{Name: walVolume, Field: "spec.walStorage.size", Size: wal.Size, Class: wal.StorageClassName,
+			Claim: WALVolumeName, What: "the WAL volume of "})
+	}
+	return all
+}
+
+// before is what the status says.
+func before(status *databasev1.PostgreSQLStatus) database.Before {
+	return database.Before{
+		Primary: status.Primary, FormerPrimary: status.FormerPrimary, Term: status.Term, PrimaryChange: status.PrimaryChange,
+		Switchover: noted(status), WasReady: status.FirstReadyTime != nil, Conditions: status.Conditions,
+	}
+}
+
+// noted returns what the status says of handovers.
+func noted(status *databasev1.PostgreSQLStatus) database.Switchover {
+	return database.Switchover{
+		At: status.SwitchoverAt, From: status.SwitchoverFrom, For: status.SwitchoverFor,
+		PreferredTerm: status.PreferredTerm, PreferredGeneration: status.PreferredGeneration,
+	}
+}
+
+// remember writes into the status what it is to have of the primary.
+func remember(status *databasev1.PostgreSQLStatus, after database.Before) {
+	status.Primary, status.FormerPrimary, status.Term, status.PrimaryChange = after.Primary, after.FormerPrimary, after.Term, after.PrimaryChange
+	switched := after.Switchover
+	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = switched.At, switched.From, switched.For
+	status.PreferredTerm, status.PreferredGeneration = switched.PreferredTerm, switched.PreferredGeneration
+}
+
+// Decide decides what is done next.
+func Decide(db *databasev1.PostgreSQL, observed Observed) Decision {
+	return database.Decide(Common(db, observed), observed.State)
+}
+
+// Tell returns the event for a change of the primary.
+func Tell(before, after *databasev1.PostgreSQL) []conditions.Event {
+	return database.Tell(before.Status.PrimaryChange, after.Status.PrimaryChange)
+}
