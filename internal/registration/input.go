@@ -76,6 +76,17 @@ func (in Input) Components() []Component {
 	return components
 }
 
+// Bindables returns the enabled kinds to which applications can be bound.
+func (in Input) Bindables() component.Bindables {
+	var found component.Bindables
+	for _, k := range in.Kinds {
+		if k.Bindable != nil {
+			found = append(found, *k.Bindable)
+		}
+	}
+	return found
+}
+
 // ObjectKind is a kind of another project whose objects may be components of stacks.
 type ObjectKind struct {
 	schema.GroupVersionKind

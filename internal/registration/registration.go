@@ -56,6 +56,12 @@ type Kind struct {
 	Component *component.Traits
 	// Composed returns that with the kind's functions. New sets it if Component is set.
 	Composed func(Input) Component
+	// Bindable is the kind as one to which applications can be bound. New sets it if Component has a
+	// Binding.
+	Bindable *component.Bindable
+	// Binds reports whether it reads objects of the kinds to which applications can be bound, which
+	// are then cached.
+	Binds bool
 	// Composes reports whether it creates objects of the kinds that are components, which are then
 	// cached with their managed fields.
 	Composes bool
@@ -81,6 +87,10 @@ func New[T client.Object](kind Kind, admitted func(Input) admission.Kind[T]) Kin
 		kind.Composed = func(in Input) Component {
 			admits := admitted(in)
 			return Component{Kind: admits.Component(*traits), Object: admits.New(), Review: admits.ReviewComponent}
+		}
+		if traits.Binding != nil {
+			kind.Bindable = &component.Bindable{Binding: *traits.Binding, Kind: definition.Kind,
+				New: func() component.Object { return definition.New() }}
 		}
 	}
 	more := kind.Hooks

@@ -127,6 +127,17 @@ func components(on []registration.Kind) []watch.Need {
 	return needs
 }
 
+// bindables returns the need for all objects of the kinds to which applications can be bound.
+func bindables(on []registration.Kind) []watch.Need {
+	var needs []watch.Need
+	for _, k := range on {
+		if k.Bindable != nil {
+			needs = append(needs, watch.All(k.Object))
+		}
+	}
+	return needs
+}
+
 // cacheOptions returns what the shared cache keeps: what the enabled kinds need, what those that
 // use workloads and namespaces share, and the names of definitions.
 func cacheOptions(on []registration.Kind, objects []string) (map[client.Object]cache.ByObject, error) {
@@ -138,6 +149,9 @@ func cacheOptions(on []registration.Kind, objects []string) (map[client.Object]c
 		}
 		if k.Composes {
 			needs[k.Name] = append(slices.Clone(k.Needs), components(on)...)
+		}
+		if k.Binds {
+			needs[k.Name] = append(slices.Clone(needs[k.Name]), bindables(on)...)
 		}
 		if k.UsesWorkloads && (needs[workloadsName] == nil || k.PodTemplate != nil) {
 			needs[workloadsName] = observe.WorkloadNeeds(k.PodTemplate)

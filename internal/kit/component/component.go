@@ -32,8 +32,13 @@ type Traits struct {
 	Exposes []string
 	// TakesVariables reports whether the spec has env, a list of environment variables.
 	TakesVariables bool
-	// Outputs returns what an object of this name offers to the components that depend on it, once it
-	// is ready; nil if it offers nothing.
+	// TakesBindings reports whether the spec has bindings, a list of objects to bind to.
+	TakesBindings bool
+	// Binding is what an application that is bound to an object gets; nil if none can be bound.
+	Binding *Binding
+	// Outputs returns what an object of this name offers as environment variables to the components
+	// that depend on it, once it is ready; nil if it offers nothing. Components that take bindings get
+	// the Binding of a kind that has one instead.
 	Outputs func(name string) []Output
 }
 

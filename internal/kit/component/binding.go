@@ -1,0 +1,91 @@
+package component
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Binding is what a kind offers to the applications that are bound to one of its objects.
+type Binding struct {
+	// Variables returns the environment variables of an application, by the name of the object:
+	// values, and keys of Secrets.
+	Variables func(name string) []Output
+	// Authority returns the ConfigMap, and the key in it, with the authorities that sign the
+	// certificates of the object's servers.
+	Authority func(name string) (configMap, key string)
+	// AuthorityVariables are the names of the variables with the path of the file with them.
+	AuthorityVariables []string
+	// Condition is the type of the condition that is True once an application may start.
+	Condition string
+	// Revision returns a text that changes with the credentials, and reveals nothing of them; "" while
+	// it is not known.
+	Revision func(object Object) string
+}
+
+// Names returns the names of all variables of an application that is bound to an object of this
+// name, each with a prefix.
+func (b Binding) Names(name, prefix string) []string {
+	var names []string
+	for _, one := range b.Variables(name) {
+		names = append(names, prefix+one.Name)
+	}
+	for _, one := range b.AuthorityVariables {
+		names = append(names, prefix+one)
+	}
+	return names
+}
+
+// Bindable is a kind to whose objects applications can be bound, and that is on.
+type Bindable struct {
+	Binding
+	Kind schema.GroupVersionKind
+	// New returns an empty object.
+	New func() Object
+}
+
+// Unready returns why an application that is bound to an object may not start yet, as the end of a
+// sentence; "" if it may. object is nil if there is none.
+func (b Bindable) Unready(object Object) string {
+	if object == nil {
+		return "which does not exist"
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return "which is being deleted"
+	}
+	found := meta.FindStatusCondition(ConditionsOf(object), b.Condition)
+	switch {
+	case found == nil:
+		return fmt.Sprintf("whose condition %s is not reported yet", b.Condition)
+	case found.Status != metav1.ConditionTrue:
+		return fmt.Sprintf("whose condition %s is %s (%s)", b.Condition, found.Status, found.Reason)
+	case b.Revision(object) == "":
+		return "whose credentials are not known yet"
+	}
+	return ""
+}
+
+// Bindables are the kinds to which applications can be bound.
+type Bindables []Bindable
+
+// Get returns the kind of a name, such as PostgreSQL.
+func (b Bindables) Get(kind string) (Bindable, bool) {
+	at := slices.IndexFunc(b, func(one Bindable) bool { return one.Kind.Kind == kind })
+	if at < 0 {
+		return Bindable{}, false
+	}
+	return b[at], true
+}
+
+// Names returns the names of the kinds, sorted.
+func (b Bindables) Names() []string {
+	names := []string{}
+	for _, one := range b {
+		names = append(names, one.Kind.Kind)
+	}
+	slices.Sort(names)
+	return names
+}

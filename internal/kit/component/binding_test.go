@@ -1,0 +1,42 @@
+package component_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+)
+
+func TestUnready(t *testing.T) {
+	revision := "1"
+	kind := component.Bindable{Binding: component.Binding{Condition: "Writable", Revision: func(component.Object) string { return revision }},
+		Kind: databasev1.GroupVersion.WithKind("PostgreSQL")}
+	db := &databasev1.PostgreSQL{}
+	check := func(want string) {
+		t.Helper()
+		if got := kind.Unready(db); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := kind.Unready(nil); got != "which does not exist" {
+		t.Errorf("of nothing: %q", got)
+	}
+	check("whose condition Writable is not reported yet")
+	db.Status.Conditions = []metav1.Condition{{Type: "Writable", Status: metav1.ConditionFalse, Reason: "FailingOver"}}
+	check("whose condition Writable is False (FailingOver)")
+	db.Status.Conditions[0].Status = metav1.ConditionTrue
+	check("")
+	revision = ""
+	check("whose credentials are not known yet")
+	db.DeletionTimestamp = &metav1.Time{}
+	check("which is being deleted")
+	all := component.Bindables{kind}
+	if _, known := all.Get("PostgreSQL"); !known || all.Names()[0] != "PostgreSQL" {
+		t.Errorf("the kinds are %v", all.Names())
+	}
+	if _, known := all.Get("Cache"); known {
+		t.Error("Cache is known")
+	}
+}
