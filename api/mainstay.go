@@ -47,6 +47,10 @@ const (
 	// release of Mainstay replaces no pod by itself.
 	AnnotationTemplate = Domain + "/template"
 
+	// AnnotationBindings, on the pod template of a WebApp, is what its pods are bound to, with the
+	// revisions of the credentials: "PostgreSQL/db=REVISION,Cache/cache=REVISION".
+	AnnotationBindings = Domain + "/bindings"
+
 	// AnnotationRestartedAt copies spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 

@@ -56,7 +56,7 @@ var areas = []area{
 	{
 		name: "webapp", folders: []string{"internal/kinds/webapp", "api/apps"}, scenarios: []string{"webapp"},
 		files: []string{"webapp_test.go", "children_test.go", "ownership_test.go", "status_test.go", "refusal_test.go", "fields_test.go",
-			"monitors_test.go"},
+			"monitors_test.go", "bindings_test.go"},
 		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "never"},
 	},
 	{
@@ -84,7 +84,7 @@ var areas = []area{
 		name: "postgresql", folders: []string{"internal/kinds/postgresql", "api/database", "internal/postgres", "internal/database",
 			"internal/database/databasecontroller",
 			"internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
-		files: []string{"postgresql*_test.go"}, scenarios: []string{"postgresql"}, layers: []string{databasesLayer},
+		files: []string{"postgresql*_test.go", "bindings_test.go"}, scenarios: []string{"postgresql"}, layers: []string{databasesLayer},
 	},
 	{
 		name: "instances", folders: []string{"internal/instance", "internal/postgres", "cmd/mainstay-instance", "internal/postgres/server",

@@ -10,7 +10,6 @@ import (
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -443,16 +442,15 @@ func TestStackConnects(t *testing.T) {
 	var app msappsv1.WebApp
 	key := client.ObjectKey{Namespace: space, Name: "shop-web"}
 	s.Expect(cluster.Client.Get(t.Context(), key, &app)).To(gomega.Succeed())
-	s.Expect(app.Spec.Env).To(gomega.ContainElement(corev1.EnvVar{Name: "DB_URI", ValueFrom: &corev1.EnvVarSource{
-		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-db-app"}, Key: "uri"}}}))
-	s.Expect(app.Spec.Env).To(gomega.HaveLen(6))
+	s.Expect(app.Spec.Bindings).To(gomega.Equal([]msappsv1.Binding{{Kind: "PostgreSQL", Name: "shop-db"}}))
+	s.Expect(app.Spec.Env).To(gomega.BeEmpty())
 	s.Expect(app.Spec.Ingress).To(gomega.BeNil(), "clients are let in before it is ready")
 	s.ready("web")
 	s.Eventually(func() (*msappsv1.Ingress, error) {
 		err := cluster.Client.Get(t.Context(), key, &app)
 		return app.Spec.Ingress, err
 	}).Should(gomega.HaveField("Host", "a.example.com"))
-	s.Expect(app.Spec.Env).To(gomega.HaveLen(6))
+	s.Expect(app.Spec.Bindings).To(gomega.HaveLen(1))
 }
 
 // TestStackKindOff: what is of a kind that is off stays, and is not known.

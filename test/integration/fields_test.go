@@ -18,7 +18,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -61,6 +64,9 @@ var specEffects = map[string]effect{
 	"servicePort":                   {"servicePort: 81", "Service", "spec.ports.0.port", "81"},
 	"resources":                     {"resources: {limits: {cpu: 2}}", "Deployment", appPath + "resources.limits.cpu", `"2"`},
 	"env":                           {"env: [{name: A, value: b}]", "Deployment", appPath + "env.0.value", `"b"`},
+	"bindings[].kind":               {"bindings: [{kind: PostgreSQL, name: db}]", "Deployment", "spec.template.metadata.annotations.mainstay~dev/bindings", `"PostgreSQL/db=1"`},
+	"bindings[].name":               {"bindings: [{kind: PostgreSQL, name: db}]", "Deployment", appPath + "env.0.valueFrom.secretKeyRef.name", `"db-app"`},
+	"bindings[].prefix":             {"bindings: [{kind: PostgreSQL, name: db, prefix: A_}]", "Deployment", appPath + "env.0.name", `"A_DATABASE_URL"`},
 	"envFrom":                       {"envFrom: [{secretRef: {name: x}}]", "Deployment", appPath + "envFrom.0.secretRef.name", `"x"`},
 	"command":                       {"command: [/x]", "Deployment", appPath + "command.0", `"/x"`},
 	"args":                          {"args: [x]", "Deployment", appPath + "args.0", `"x"`},
@@ -273,7 +279,12 @@ func checkEffect(t *testing.T, space string, test effect) {
 // none.
 func effectOn(app *msappsv1.WebApp, test effect) (string, client.Object) {
 	webapp.Default(app)
-	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true, HasMonitorAPI: true})
+	bindings := webapp.Bind(app, component.Bindables{{Kind: databasev1.GroupVersion.WithKind("PostgreSQL"), Binding: *postgresql.Binding()}})
+	for i := range bindings {
+		bindings[i].Object = &databasev1.PostgreSQL{Status: databasev1.PostgreSQLStatus{CredentialsRevision: "1",
+			Conditions: []metav1.Condition{{Type: databasev1.ConditionWritable, Status: metav1.ConditionTrue}}}}
+	}
+	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true, HasMonitorAPI: true, Bindings: bindings})
 	switch test.kind {
 	case withheld:
 		return strconv.FormatBool(desired.Withhold), nil

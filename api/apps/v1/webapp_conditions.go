@@ -68,6 +68,9 @@ const (
 	// ReasonServiceAccountNotFound: the ServiceAccount in spec.serviceAccountName does not exist. The
 	// Deployment is not created or changed until it does.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonWaitingForBinding: an object of spec.bindings can't be used yet. An application that has
+	// never started waits for it; one that runs goes on without the new binding until then.
+	ReasonWaitingForBinding = "WaitingForBinding"
 	// ReasonIngressClassNotFound (Degraded): the class in spec.ingress.className does not exist, so
 	// that no controller serves the Ingress. The pods work.
 	ReasonIngressClassNotFound = "IngressClassNotFound"

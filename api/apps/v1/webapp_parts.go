@@ -35,6 +35,26 @@ type Metadata struct {
 	Annotations Annotations `json:"annotations,omitempty"`
 }
 
+// Binding connects an application to an object of its namespace.
+type Binding struct {
+	// Kind of the object, such as PostgreSQL. It must be enabled in the installation.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z][A-Za-z0-9]*$')",message="must be the name of a kind, for example PostgreSQL"
+	Kind string `json:"kind"`
+	// Name of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-', starting with a letter"
+	Name string `json:"name"`
+	// Prefix of the names of the variables: ORDERS_ makes ORDERS_DATABASE_URL. Default: none. Two
+	// bindings that would give the same variable need different ones.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z_][A-Za-z0-9_]*)?$')",message="must be letters, digits and '_', and not start with a digit, for example ORDERS_"
+	Prefix string `json:"prefix,omitempty"`
+}
+
 // Container is an init container or a side-car.
 type Container struct {
 	// Name of the container, unique within the pod.

@@ -365,6 +365,10 @@ type PostgreSQLStatus struct {
 	// Lag is how far the replica that is furthest behind is: absent, Seconds or Minutes.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// CredentialsRevision changes with the content of the Secret NAME-app, and reveals nothing of it.
+	// What is bound to the database is restarted when it changes.
+	// +optional
+	CredentialsRevision string `json:"credentialsRevision,omitempty"`
 	// Selector selects the pods; the scale subresource uses it.
 	// +optional
 	Selector string `json:"selector,omitempty"`

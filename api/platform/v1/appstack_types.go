@@ -122,17 +122,18 @@ type Component struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 
 	// Outputs are what an object of the type object offers to the components that depend on it: each
-	// is an environment variable COMPONENT_NAME of a webApp. Other types have outputs of their own.
+	// is an environment variable COMPONENT_NAME of a webApp. Of other types, a webApp gets a binding.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	Outputs []Output `json:"outputs,omitempty"`
 
-	// Inject gives a webApp environment variables with what the components that it depends on offer.
-	// Of a postgresql named db they are DB_URI, DB_HOST, DB_PORT, DB_USERNAME, DB_PASSWORD and
-	// DB_DBNAME, from its Secret. A variable of the same name in the component's own spec takes
-	// precedence.
+	// Inject gives a webApp what the components that it depends on offer: of a postgresql a binding
+	// (spec.bindings of the WebApp, which makes DATABASE_URL and others), unless its own spec has one;
+	// of an object the environment variables of its outputs. Of several databases each binding has the
+	// name of its component as its prefix: ORDERS_DB_DATABASE_URL of a component orders-db. Variables
+	// in the component's own env take precedence.
 	// +optional
 	// +default=true
 	Inject *bool `json:"inject,omitempty"`

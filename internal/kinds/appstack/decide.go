@@ -134,7 +134,8 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 	if len(step.WaitsFor) > 0 {
 		step.Action = Wait
 	}
-	with := Additions{IsExposed: isExposed, Variables: variables(stack, c, step.Existing, observed)}
+	with := additions(stack, c, step.Existing, observed)
+	with.IsExposed = isExposed
 	step.Object, _ = Object(stack, c, kind, with) // what can't be read, admission refuses
 	if step.Object == nil {
 		step.Action = Wait

@@ -112,7 +112,7 @@ func checkOutputs(c *platformv1.Component, at *field.Path) field.ErrorList {
 
 // checkVariables refuses two outputs of what a component depends on that make one variable.
 func checkVariables(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds, at *field.Path) field.ErrorList {
-	from := map[string]string{}
+	from := boundVariables(stack, c, kinds)
 	var problems field.ErrorList
 	for i, name := range c.DependsOn {
 		for _, variable := range slices.Sorted(maps.Keys(offered(stack, name, observedNothing(kinds)))) {

@@ -36,7 +36,7 @@ func offered(stack *platformv1.AppStack, name string, observed Observed) map[str
 		for _, one := range c.Outputs {
 			all[variableName(name, one.Name)] = offerOf(one, observed.existing(ref))
 		}
-		if kind.Outputs == nil {
+		if kind.Outputs == nil || kind.Binding != nil { // what takes variables takes bindings, too
 			continue
 		}
 		for _, output := range kind.Outputs(ref.Name) {
@@ -65,10 +65,18 @@ func offerOf(one platformv1.Output, object component.Object) offer {
 	return offer{Output: component.Output{Name: one.Name, Value: value}, isUnknown: !has}
 }
 
-// Variables returns the environment variables that a component gets from those that it depends on,
-// once all of them are ready, as far as they are known before.
-func Variables(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) map[string]component.Output {
-	return variables(stack, c, nil, observedNothing(kinds))
+// Whole returns the additions to a component's object once all that it depends on is ready, as far
+// as they are known before.
+func Whole(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) Additions {
+	with := additions(stack, c, nil, observedNothing(kinds))
+	with.IsExposed = true
+	return with
+}
+
+// additions returns the variables and bindings that a component gets now. Bindings are there from
+// the beginning: what they are added to waits for them by itself.
+func additions(stack *platformv1.AppStack, c *platformv1.Component, existing component.Object, observed Observed) Additions {
+	return Additions{Variables: variables(stack, c, existing, observed), Bindings: injected(stack, c, observed.Kinds)}
 }
 
 // observedNothing returns what is observed where nothing exists.

@@ -69,7 +69,7 @@ func TestInject(t *testing.T) {
 func setVariables(w world, t *testing.T) {
 	t.Helper()
 	c := &w.stack.Spec.Components[1]
-	object, err := Object(w.stack, c, kinds[0], Additions{Variables: Variables(w.stack, c, kinds)})
+	object, err := Object(w.stack, c, kinds[0], Whole(w.stack, c, kinds))
 	if err != nil {
 		t.Fatal(err)
 	}

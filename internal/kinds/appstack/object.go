@@ -33,6 +33,8 @@ type Additions struct {
 	IsExposed bool
 	// Variables are environment variables, by their names.
 	Variables map[string]component.Output
+	// Bindings are added to those of the component.
+	Bindings []binding
 }
 
 // Object returns the object of a component as it should be. The spec must have passed read.
@@ -55,6 +57,9 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 	}
 	if kind.TakesVariables {
 		inject(spec, with.Variables)
+	}
+	if kind.TakesBindings {
+		bind(spec, with.Bindings)
 	}
 	object := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": spec}, object); err != nil {

@@ -107,7 +107,9 @@ func changedFields(step Step, before *platformv1.AppStack, observed Observed) st
 				continue
 			}
 			isExposed := isReady(step.Existing) && len(step.HiddenBy) == 0 || isExposedAlready(step.Existing, kind)
-			was, err := Object(before, c, kind, Additions{IsExposed: isExposed, Variables: variables(before, c, step.Existing, observed)})
+			with := additions(before, c, step.Existing, observed)
+			with.IsExposed = isExposed
+			was, err := Object(before, c, kind, with)
 			if err == nil {
 				return changes(was, step.Object, true)
 			}

@@ -19,6 +19,9 @@ const MaxComponents = 100
 // Validate returns what is wrong with the spec of a defaulted AppStack, given the kinds that are
 // on. An empty list means valid.
 func Validate(stack *platformv1.AppStack, kinds component.Kinds) field.ErrorList {
+	if len(stack.Spec.Components) <= MaxComponents {
+		stack = WithBindings(stack, kinds)
+	}
 	spec, at := &stack.Spec, field.NewPath("spec")
 	problems := checkNames(stack)
 	for i := range spec.Components[:min(len(spec.Components), MaxComponents)] {

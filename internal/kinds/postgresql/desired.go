@@ -11,7 +11,6 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -69,12 +68,6 @@ const (
 	applicationRole     = "app"
 	applicationDatabase = "app"
 )
-
-// Outputs returns what a database offers to the components of a stack that depend on it: the keys
-// of the Secret with which an application connects.
-func Outputs(name string) []component.Output {
-	return database.Outputs(name, "uri", "host", "port", corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey, "dbname")
-}
 
 // application is what a client needs to connect. It is made once: what users change in it counts.
 func application(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {

@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"cmp"
 	"time"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -27,6 +28,8 @@ func Status(
 		Selector:           d.Selector(),
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
+		// A Secret that can't be read now, or is being made again, is no change.
+		CredentialsRevision: cmp.Or(credentialsRevision(db, observed), db.Status.CredentialsRevision),
 	}
 	remember(&status, about.Remember())
 	if about.Primary != nil {

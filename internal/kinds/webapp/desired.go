@@ -30,8 +30,8 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if app.Spec.NetworkPolicy != nil {
 		add(desiredNetworkPolicy(app, observed))
 	}
-	if observed.ServiceAccountMissing && !app.Spec.Suspend {
-		// New pods could not be created; the running ones stay.
+	if observed.ServiceAccountMissing && !app.Spec.Suspend || waitsForBindings(app, observed) {
+		// New pods could not be created, or used; the running ones stay.
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
 		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true,

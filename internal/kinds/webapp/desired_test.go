@@ -100,7 +100,9 @@ func situations() map[string]situation {
 			app:      func(app *msappsv1.WebApp) { everything(app); app.Spec.Suspend = true },
 			observed: Observed{HasRouteAPI: true, HasMonitorAPI: true, ServiceAccountMissing: true},
 		},
-		"paused": {app: spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })},
+		"bindings":         {app: bindings(oneBinding), observed: binding(Observed{}, store("True", "1"))},
+		"bindings-waiting": {app: bindings(oneBinding), observed: binding(Observed{}, nil)},
+		"paused":           {app: spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })},
 	}
 }
 

@@ -29,6 +29,7 @@ func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 		msappsv1.SpreadRequired, msappsv1.SpreadDisabled)...)
 	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), msappsv1.StrategyRollingUpdate,
 		msappsv1.StrategyRecreate)...)
+	problems = append(problems, validateBindings(spec, path)...)
 	if spec.Metrics != nil {
 		problems = append(problems, validateMetrics(spec, path.Child("metrics"))...)
 	}

@@ -154,6 +154,7 @@ var metricsCases = map[string]formCase{
 func TestValidateForm(t *testing.T) {
 	all := maps.Clone(formCases)
 	maps.Copy(all, metricsCases)
+	maps.Copy(all, bindingCases)
 	for name, test := range all {
 		t.Run(name, func(t *testing.T) {
 			problems := Validate(admitted(spec(test.bad)))

@@ -43,6 +43,8 @@ type Observed struct {
 	Now time.Time
 	// ServiceAccountMissing reports that the ServiceAccount of spec.serviceAccountName does not exist.
 	ServiceAccountMissing bool
+	// Bindings are those of the spec whose kinds are on, in its order.
+	Bindings []Bound
 }
 
 // Evidence returns what is known of the pods of a defaulted app.

@@ -21,14 +21,15 @@ import (
 func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	spec := &app.Spec
 	pods := selector(app, observed)
+	bindings, _ := effectiveBindings(app, observed)
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: naming.Merged(plain(spec.Labels), plain(spec.PodMetadata.Labels), part(app).Labels(), pods, part(app).Owner()),
 		},
 		Spec: corev1.PodSpec{
 			InitContainers:                initContainers(spec),
-			Containers:                    []corev1.Container{appContainer(spec)},
-			Volumes:                       volumes(spec),
+			Containers:                    []corev1.Container{appContainer(spec, bindings)},
+			Volumes:                       append(volumes(spec), bindingVolumes(bindings)...),
 			ServiceAccountName:            cmp.Or(spec.ServiceAccountName, app.Name),
 			ImagePullSecrets:              spec.ImagePullSecrets,
 			SecurityContext:               podSecurity(spec.SecurityProfile, spec.PodSecurityContext),
@@ -46,6 +47,9 @@ func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec
 		template.Spec.AutomountServiceAccountToken = new(false)
 	}
 	annotations := naming.Merged(spec.Annotations, spec.PodMetadata.Annotations)
+	if len(bindings) > 0 {
+		annotations[api.AnnotationBindings] = boundAnnotation(bindings)
+	}
 	if spec.RestartedAt != nil {
 		annotations[api.AnnotationRestartedAt] = spec.RestartedAt.UTC().Format(time.RFC3339)
 	}
@@ -55,7 +59,7 @@ func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec
 	return template
 }
 
-func appContainer(spec *msappsv1.WebAppSpec) corev1.Container {
+func appContainer(spec *msappsv1.WebAppSpec, bindings []effective) corev1.Container {
 	security := containerSecurity(spec.SecurityProfile, spec.SecurityContext)
 	return corev1.Container{
 		Name:            ContainerName,
@@ -64,10 +68,10 @@ func appContainer(spec *msappsv1.WebAppSpec) corev1.Container {
 		Command:         spec.Command,
 		Args:            spec.Args,
 		Ports:           []corev1.ContainerPort{{Name: portName, ContainerPort: spec.Port, Protocol: corev1.ProtocolTCP}},
-		Env:             spec.Env,
+		Env:             append(bindingVariables(spec, bindings), spec.Env...),
 		EnvFrom:         spec.EnvFrom,
 		Resources:       spec.Resources,
-		VolumeMounts:    withTmp(security, spec.VolumeMounts),
+		VolumeMounts:    withBindings(withTmp(security, spec.VolumeMounts), bindings),
 		ReadinessProbe:  cmp.Or(spec.Probes.Readiness, defaultReadiness(spec.Port)),
 		LivenessProbe:   spec.Probes.Liveness,
 		StartupProbe:    spec.Probes.Startup,

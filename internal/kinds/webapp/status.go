@@ -91,6 +91,7 @@ type objectSummary struct {
 //	suspended, and pods are left                        UnderWay  Suspending
 //	suspended, and none is                              Waiting   Suspended
 //	the ServiceAccount of the spec does not exist       Failed    ServiceAccountNotFound
+//	a binding is not usable, and no pod runs            Waiting   WaitingForBinding
 //	there is no Deployment yet, or one was just changed UnderWay  Deploying
 //	a user scaled the Deployment to zero                Waiting   ScaledToZero
 //	a user paused the Deployment                        Waiting   DeploymentPaused
@@ -102,6 +103,7 @@ type objectSummary struct {
 //	pods are being replaced                             UnderWay  Deploying
 //	pods are being added, removed or started            UnderWay  Scaling
 //	another child was just written                      UnderWay  Deploying
+//	a binding that was added is not usable              Waiting   WaitingForBinding
 //	the Gateway API is missing                          Waiting   RouteAPIMissing
 //	the HTTPRoute is not accepted                       Waiting   RouteNotAccepted
 //	none of these                                       Working   Available
@@ -109,7 +111,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	deployment := seen(app, observed, result)
 	switch {
 	case result.Failure != nil:
-		return objectSummary{Summary: summary.OfFailure(inSpec(app, *result.Failure))}
+		return objectSummary{Summary: summary.OfFailure(inSpec(app, observed, *result.Failure))}
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
 	case len(result.Withheld) > 0:
@@ -123,6 +125,8 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
+	case waitsForBindings(app, observed):
+		return waiting(app, observed)
 	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(app, deployment, result)),
 			rolling: true}
@@ -134,12 +138,21 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s is being updated", result.Changes[0].Ref.Kind,
 			result.Changes[0].Ref.Name), rolling: true}
 	}
+	if pendingBindings(app, observed) != "" {
+		return waiting(app, observed)
+	}
 	if found := summarizeRoute(app, observed); found != nil {
 		return *found
 	}
 	return objectSummary{Summary: summary.Of(summary.Working, msappsv1.ReasonAvailable,
 		"%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas,
 			1))}
+}
+
+// waiting is the summary of an app that waits for what it is bound to.
+func waiting(app *msappsv1.WebApp, observed Observed) objectSummary {
+	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonWaitingForBinding, "spec.bindings: waiting for %s",
+		pendingBindings(app, observed))}
 }
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {

@@ -17,6 +17,9 @@ var refusedDeployment = regexp.MustCompile(`^.*Deployment\.apps "[^"]*" is inval
 // helperPath is the path of an init container or a side-car in a Deployment.
 var helperPath = regexp.MustCompile(`spec\.template\.spec\.initContainers\[([0-9]+)\]`)
 
+// variablePath is the path of a variable of the app's container in a Deployment.
+var variablePath = regexp.MustCompile(`spec\.template\.spec\.containers\[0\]\.env\[([0-9]+)\]`)
+
 // specPaths are the paths in a Deployment, and in the WebApp that it is made from; the first that
 // matches counts.
 var specPaths = strings.NewReplacer(
@@ -34,7 +37,7 @@ var specPaths = strings.NewReplacer(
 
 // inSpec returns a failure in the words of the app's spec: the API server names the fields of the
 // Deployment that it refuses.
-func inSpec(app *msappsv1.WebApp, failure plan.Failure) plan.Failure {
+func inSpec(app *msappsv1.WebApp, observed Observed, failure plan.Failure) plan.Failure {
 	at := refusedDeployment.FindStringIndex(failure.Message)
 	if failure.Reason != api.ReasonInvalidSpec || at == nil {
 		return failure
@@ -45,6 +48,15 @@ func inSpec(app *msappsv1.WebApp, failure plan.Failure) plan.Failure {
 			return fmt.Sprintf("spec.sidecars[%d]", index-first)
 		}
 		return fmt.Sprintf("spec.initContainers[%d]", index)
+	})
+	bindings, _ := effectiveBindings(app, observed)
+	before := len(bindingVariables(&app.Spec, bindings))
+	text = variablePath.ReplaceAllStringFunc(text, func(found string) string {
+		index, _ := strconv.Atoi(variablePath.FindStringSubmatch(found)[1])
+		if index < before {
+			return "spec.bindings"
+		}
+		return fmt.Sprintf("spec.env[%d]", index-before)
 	})
 	failure.Message = specPaths.Replace(text)
 	return failure

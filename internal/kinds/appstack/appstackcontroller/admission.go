@@ -32,9 +32,9 @@ func admitted(in registration.Input) admission.Kind[*platformv1.AppStack] {
 		Default:  appstack.Default,
 		Validate: func(stack *platformv1.AppStack) field.ErrorList { return appstack.Validate(stack, kinds) },
 		Review: func(ctx context.Context, stack *platformv1.AppStack, before **platformv1.AppStack) (admission.Review, error) {
-			r := reviewer{in: in, components: components, kinds: kinds, stack: stack, budget: &crds.Budget{}}
+			r := reviewer{in: in, components: components, kinds: kinds, stack: appstack.WithBindings(stack, kinds), budget: &crds.Budget{}}
 			if before != nil {
-				r.before = *before
+				r.before = appstack.WithBindings(*before, kinds)
 			}
 			return r.review(ctx)
 		},
@@ -159,7 +159,7 @@ func withOthers(problems, others field.ErrorList) field.ErrorList {
 
 // whole returns what a component gets once all that it depends on is ready.
 func (r reviewer) whole(stack *platformv1.AppStack, c *platformv1.Component) appstack.Additions {
-	return appstack.Additions{IsExposed: true, Variables: appstack.Variables(stack, c, r.kinds)}
+	return appstack.Whole(stack, c, r.kinds)
 }
 
 // former returns the object of a component as the stored stack has it; nil if it has none.

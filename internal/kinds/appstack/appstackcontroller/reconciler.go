@@ -33,10 +33,12 @@ var (
 	_ reconciler.Finalizing[*platformv1.AppStack, appstack.Observed, appstack.Decision] = kind{}
 )
 
-// Admit fills in defaults and validates.
+// Admit fills in defaults, validates, and adds what bindings say to the dependencies.
 func (k kind) Admit(stack *platformv1.AppStack) error {
 	appstack.Default(stack)
-	return errclass.InvalidSpec(appstack.Validate(stack, k.kinds))
+	problems := appstack.Validate(stack, k.kinds)
+	*stack = *appstack.WithBindings(stack, k.kinds)
+	return errclass.InvalidSpec(problems)
 }
 
 // Observe reads the components.

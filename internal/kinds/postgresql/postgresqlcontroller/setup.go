@@ -40,7 +40,7 @@ func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name: postgresql.Controller,
 		Component: &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true,
-			DataAfter: postgresql.DataAfter, Outputs: postgresql.Outputs},
+			DataAfter: postgresql.DataAfter, Binding: postgresql.Binding()},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       scaleHooks,

@@ -21,13 +21,16 @@ import (
 
 // admitted returns how WebApps are admitted.
 func admitted(in registration.Input) admission.Kind[*msappsv1.WebApp] {
+	bindables := in.Bindables()
 	return admission.Kind[*msappsv1.WebApp]{
-		Kind:       msappsv1.GroupVersion.WithKind("WebApp"),
-		Resource:   resource,
-		Scope:      admissionregistrationv1.NamespacedScope,
-		New:        func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
-		Default:    webapp.Default,
-		Validate:   webapp.Validate,
+		Kind:     msappsv1.GroupVersion.WithKind("WebApp"),
+		Resource: resource,
+		Scope:    admissionregistrationv1.NamespacedScope,
+		New:      func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
+		Default:  webapp.Default,
+		Validate: func(app *msappsv1.WebApp) field.ErrorList {
+			return append(webapp.Validate(app), webapp.ValidateBindings(app, bindables)...)
+		},
 		Warn:       webapp.Warn,
 		IsSameSpec: func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     govern,

@@ -49,6 +49,9 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	if observed.ServiceAccountMissing, err = k.isServiceAccountMissing(ctx, app); err != nil {
 		return observed, err
 	}
+	if observed.Bindings, err = k.observeBindings(ctx, app); err != nil {
+		return observed, err
+	}
 	observed.IngressClassMissing = k.isIngressClassMissing(ctx, webapp.WaitsForAddress(app, observed))
 	if observed.Pods, err = k.observePods(ctx, app); err != nil {
 		return observed, err
@@ -117,6 +120,27 @@ func (k kind) isServiceAccountMissing(ctx context.Context, app *msappsv1.WebApp)
 		return false, fmt.Errorf("reading ServiceAccount %s: %w", key, err)
 	}
 	return false, nil
+}
+
+// observeBindings reads the objects of the bindings from the cache. The rights for that are those
+// of their kinds, which are on.
+func (k kind) observeBindings(ctx context.Context, app *msappsv1.WebApp) ([]webapp.Bound, error) {
+	bindings := webapp.Bind(app, k.bindables)
+	for i := range bindings {
+		object, isObject := bindings[i].To.New().(client.Object)
+		if !isObject {
+			return nil, fmt.Errorf("%T can't be read", bindings[i].To.New())
+		}
+		key := client.ObjectKey{Namespace: app.Namespace, Name: bindings[i].Name}
+		err := k.cached.Get(ctx, key, object)
+		switch {
+		case err == nil:
+			bindings[i].Object = object
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading %s %s: %w", bindings[i].Kind, key, err)
+		}
+	}
+	return bindings, nil
 }
 
 // isIngressClassMissing reports whether the class of an Ingress does not exist. It reads it from

@@ -10,6 +10,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -28,15 +29,17 @@ type kind struct {
 	monitorLabels map[string]string
 	// rules reads the policies that govern a namespace; nil without policies.
 	rules policy.Source
-	clock clock.PassiveClock
+	// bindables are the kinds to which apps can be bound.
+	bindables component.Bindables
+	clock     clock.PassiveClock
 }
 
 var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed, struct{}] = kind{}
 
 // Admit fills in defaults and validates.
-func (kind) Admit(app *msappsv1.WebApp) error {
+func (k kind) Admit(app *msappsv1.WebApp) error {
 	webapp.Default(app)
-	return errclass.InvalidSpec(webapp.Validate(app))
+	return errclass.InvalidSpec(append(webapp.Validate(app), webapp.ValidateBindings(app, k.bindables)...))
 }
 
 // Decide returns nothing: what is to be done follows from the desired state.

@@ -43,6 +43,8 @@ const (
 	serviceAccountIndex = "spec.serviceAccountName"
 	// podOwnerIndex finds the pods of a WebApp by its name.
 	podOwnerIndex = "webapp"
+	// bindingsIndex finds WebApps by what they are bound to.
+	bindingsIndex = "spec.bindings"
 )
 
 // httpRouteKind is the optional Gateway API kind that WebApps can use.
@@ -57,7 +59,7 @@ var serviceMonitorKind = monitoring.GroupVersion.WithKind("ServiceMonitor")
 // Registration returns what WebApps add to the manager.
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
-		Component: &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, TakesVariables: true,
+		Component: &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, TakesVariables: true, TakesBindings: true,
 			Exposes: []string{"ingress", "route"}},
 		Name:        webapp.Controller,
 		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme},
@@ -66,6 +68,7 @@ func Registration() registration.Kind {
 		Needs:       needs(),
 		Awaited:     []string{httpRouteCRD, monitoring.ServiceMonitorCRD},
 		Governed:    governedApps,
+		Binds:       true,
 		Converter: conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
 			conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1)),
 	}, admitted)
@@ -183,7 +186,7 @@ func newReconciler(in registration.Input, routes, monitors *optionalapi.API) rec
 		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
 		Kind: kind{cached: in.Manager.GetClient(), live: in.Manager.GetAPIReader(), children: in.Children(), routes: routes,
-			monitors: monitors, monitorLabels: in.MonitorLabels, rules: in.Rules, clock: in.Clock},
+			monitors: monitors, monitorLabels: in.MonitorLabels, rules: in.Rules, bindables: in.Bindables(), clock: in.Clock},
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
@@ -212,6 +215,11 @@ func build(in registration.Input, r reconcile.Reconciler, uses []optionalapi.Chi
 	for _, child := range owned() {
 		under = under.Owns(child, changed)
 	}
+	for _, kind := range in.Bindables() {
+		if object, isObject := kind.New().(client.Object); isObject {
+			under = under.Watches(object, handler.EnqueueRequestsFromMapFunc(boundTo(cached, kind.Kind.Kind)), changed)
+		}
+	}
 	if in.Rules != nil {
 		under = policyreader.Watch(under, cached, &msappsv1.WebAppList{})
 	}
@@ -230,6 +238,13 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 				return []string{name}
 			}
 			return nil
+		}},
+		watch.Index{Object: &msappsv1.WebApp{}, Name: bindingsIndex, Values: func(object client.Object) []string {
+			var keys []string
+			for _, one := range object.(*msappsv1.WebApp).Spec.Bindings {
+				keys = append(keys, webapp.BindingKey(one.Kind, one.Name))
+			}
+			return keys
 		}},
 		watch.Index{Object: &corev1.Pod{}, Name: podOwnerIndex, Values: func(object client.Object) []string {
 			if object.GetLabels()[api.LabelOwnerKind] != webapp.Component {
@@ -254,5 +269,13 @@ func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, account client.Object) []reconcile.Request {
 		return watch.Requests(ctx, reader, &msappsv1.WebAppList{}, client.InNamespace(account.GetNamespace()),
 			client.MatchingFields{serviceAccountIndex: account.GetName()})
+	}
+}
+
+// boundTo returns requests for the WebApps that are bound to an object of a kind.
+func boundTo(reader client.Reader, kind string) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		return watch.Requests(ctx, reader, &msappsv1.WebAppList{}, client.InNamespace(object.GetNamespace()),
+			client.MatchingFields{bindingsIndex: webapp.BindingKey(kind, object.GetName())})
 	}
 }

@@ -1,0 +1,289 @@
+package webapp
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+const (
+	// bindingsVolume is the volume with the authorities of what the app is bound to, at bindingsPath.
+	bindingsVolume = "bindings"
+	bindingsPath   = "/etc/mainstay/bindings"
+	// authorityFile is the name of a file with authorities.
+	authorityFile = "ca.crt"
+)
+
+// Lengths and forms of spec.bindings, as in the schema.
+const maxBindings, maxBindingText = 16, 63
+
+var (
+	bindingKind   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	bindingName   = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+	bindingPrefix = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)?$`)
+)
+
+// Bound is a binding of the spec, and what was observed of its object.
+type Bound struct {
+	msappsv1.Binding
+	// To is the kind of the object.
+	To component.Bindable
+	// Object is nil if there is none.
+	Object component.Object
+}
+
+// key identifies the object.
+func (b Bound) key() string { return BindingKey(b.Kind, b.Name) }
+
+// authority is the path of the file with the authorities, below bindingsPath.
+func (b Bound) authority() string {
+	return path.Join(strings.ToLower(b.Kind), b.Name, authorityFile)
+}
+
+// effective is a binding that pods have.
+type effective struct {
+	Bound
+	revision string
+}
+
+// effectiveBindings returns the bindings that pods get now, and the others as pending:
+//
+//	its object      the Deployment     result
+//	may be used     -                  effective, with the present revision of the credentials
+//	may not         has the binding    effective, with the revision that the Deployment has
+//	may not         has it not         pending
+//
+// So a database that fails, or is gone, changes nothing for pods that have started with it.
+func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective, pending []Bound) {
+	has := boundRevisions(app, observed)
+	for _, bound := range observed.Bindings {
+		former, isBound := has[bound.key()]
+		switch {
+		case bound.To.Unready(bound.Object) == "":
+			now = append(now, effective{bound, bound.To.Revision(bound.Object)})
+		case isBound:
+			now = append(now, effective{bound, former})
+		default:
+			pending = append(pending, bound)
+		}
+	}
+	return now, pending
+}
+
+// maxBound is the length of the longest annotation with bindings that counts. A longer one is none
+// of ours, and is put back.
+const maxBound = maxBindings * 4 * maxBindingText
+
+// boundRevisions returns what the Deployment's pods are bound to, with the revisions of the
+// credentials.
+func boundRevisions(app *msappsv1.WebApp, observed Observed) map[string]string {
+	revisions := map[string]string{}
+	deployment := observed.deployment(app)
+	if deployment == nil {
+		return revisions
+	}
+	text := deployment.Spec.Template.Annotations[api.AnnotationBindings]
+	if len(text) > maxBound {
+		return revisions
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		if key, revision, found := strings.Cut(one, "="); found {
+			revisions[key] = revision
+		}
+	}
+	return revisions
+}
+
+// boundAnnotation returns the text that boundRevisions reads; "" without bindings.
+func boundAnnotation(now []effective) string {
+	var all []string
+	for _, one := range now {
+		all = append(all, one.key()+"="+one.revision)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// waitsForBindings reports whether no pod may be started, because it would lack a binding. One that
+// is added to an app that runs keeps no pod from running:
+//
+//	a binding is pending    the Deployment              result
+//	no                      -                           false
+//	yes                     does not exist              true
+//	yes                     has 0 pods, not suspended   true: it is about to start
+//	yes                     anything else               false
+func waitsForBindings(app *msappsv1.WebApp, observed Observed) bool {
+	_, pending := effectiveBindings(app, observed)
+	if len(pending) == 0 {
+		return false
+	}
+	deployment := observed.deployment(app)
+	return deployment == nil || !app.Spec.Suspend && ptr.Deref(deployment.Spec.Replicas, 1) == 0
+}
+
+// pendingBindings says what is waited for; "" for nothing.
+func pendingBindings(app *msappsv1.WebApp, observed Observed) string {
+	var all []string
+	_, pending := effectiveBindings(app, observed)
+	for _, bound := range pending {
+		all = append(all, fmt.Sprintf("%s %s, %s", bound.Kind, bound.Name, bound.To.Unready(bound.Object)))
+	}
+	return conditions.FirstFew(all, "; ")
+}
+
+// bindingVariables returns the environment variables of bindings, but those of which the spec has
+// one itself. They come before the spec's, which can refer to them: $(PGHOST).
+func bindingVariables(spec *msappsv1.WebAppSpec, now []effective) []corev1.EnvVar {
+	own := map[string]bool{}
+	for _, variable := range spec.Env {
+		own[variable.Name] = true
+	}
+	var all []corev1.EnvVar
+	add := func(variable corev1.EnvVar) {
+		if !own[variable.Name] {
+			all = append(all, variable)
+		}
+	}
+	for _, one := range now {
+		for _, output := range one.To.Variables(one.Name) {
+			variable := corev1.EnvVar{Name: one.Prefix + output.Name, Value: output.Value}
+			if output.Secret != "" {
+				variable.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: output.Secret}, Key: output.Key,
+				}}
+			}
+			add(variable)
+		}
+		for _, name := range one.To.AuthorityVariables {
+			add(corev1.EnvVar{Name: one.Prefix + name, Value: path.Join(bindingsPath, one.authority())})
+		}
+	}
+	return all
+}
+
+// bindingVolumes returns the volume with the authorities of bindings; none without any.
+func bindingVolumes(now []effective) []corev1.Volume {
+	var sources []corev1.VolumeProjection
+	seen := map[string]bool{}
+	for _, one := range now {
+		if seen[one.key()] {
+			continue
+		}
+		seen[one.key()] = true
+		name, key := one.To.Authority(one.Name)
+		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: []corev1.KeyToPath{{Key: key, Path: one.authority()}},
+		}})
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	return []corev1.Volume{{Name: bindingsVolume, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: sources},
+	}}}
+}
+
+// withBindings returns the mounts of the app's container with that of the authorities, if there are
+// any.
+func withBindings(mounts []corev1.VolumeMount, now []effective) []corev1.VolumeMount {
+	if len(now) == 0 {
+		return mounts
+	}
+	return append(slices.Clone(mounts), corev1.VolumeMount{Name: bindingsVolume, MountPath: bindingsPath, ReadOnly: true})
+}
+
+// validateBindings repeats the schema's rules about bindings, and keeps their volume and its path
+// free.
+func validateBindings(spec *msappsv1.WebAppSpec, at *field.Path) field.ErrorList {
+	list, problems := at.Child("bindings"), field.ErrorList(nil)
+	if len(spec.Bindings) == 0 {
+		return nil
+	}
+	if len(spec.Bindings) > maxBindings {
+		return field.ErrorList{field.TooMany(list, len(spec.Bindings), maxBindings)}
+	}
+	check := func(value string, form *regexp.Regexp, at *field.Path, message string) {
+		switch {
+		case len(value) > maxBindingText:
+			problems = append(problems, field.TooLong(at, "", maxBindingText))
+		case !form.MatchString(value):
+			problems = append(problems, field.Invalid(at, value, message))
+		}
+	}
+	for i, one := range spec.Bindings {
+		check(one.Kind, bindingKind, list.Index(i).Child("kind"), "must be the name of a kind, for example PostgreSQL")
+		check(one.Name, bindingName, list.Index(i).Child("name"),
+			"must be a DNS label: lower-case letters, digits and '-', starting with a letter")
+		check(one.Prefix, bindingPrefix, list.Index(i).Child("prefix"),
+			"must be letters, digits and '_', and not start with a digit, for example ORDERS_")
+	}
+	for i, volume := range spec.Volumes {
+		if volume.Name == bindingsVolume {
+			problems = append(problems, field.Invalid(at.Child("volumes").Index(i).Child("name"), volume.Name,
+				"must have another name: this is the volume with the files of spec.bindings"))
+		}
+	}
+	for i, mount := range spec.VolumeMounts {
+		if mounted := path.Clean(mount.MountPath); isWithin(mounted, bindingsPath) || isWithin(bindingsPath, mounted) {
+			problems = append(problems, field.Invalid(at.Child("volumeMounts").Index(i).Child("mountPath"), mount.MountPath,
+				"must not be at, above or below "+bindingsPath+", where the files of spec.bindings are"))
+		}
+	}
+	return problems
+}
+
+// isWithin reports whether a path is a folder, or below it.
+func isWithin(inner, folder string) bool {
+	return inner == folder || strings.HasPrefix(inner, folder+"/")
+}
+
+// ValidateBindings checks bindings against the kinds that are on: that each is of one of them, and
+// that no two give the same variable.
+func ValidateBindings(app *msappsv1.WebApp, kinds component.Bindables) field.ErrorList {
+	var problems field.ErrorList
+	from := map[string]int{}
+	for i, one := range app.Spec.Bindings[:min(len(app.Spec.Bindings), maxBindings)] {
+		at := field.NewPath("spec", "bindings").Index(i)
+		kind, known := kinds.Get(one.Kind)
+		if !known {
+			problems = append(problems, field.NotSupported(at.Child("kind"), cmp.Or(one.Kind, "none"), kinds.Names()))
+			continue
+		}
+		for _, name := range kind.Names(one.Name, one.Prefix) {
+			if other, taken := from[name]; taken {
+				problems = append(problems, field.Invalid(at.Child("prefix"), one.Prefix, fmt.Sprintf(
+					"must differ from that of spec.bindings[%d]: both give the variable %s", other, name)))
+				break
+			}
+			from[name] = i
+		}
+	}
+	return problems
+}
+
+// Bind returns the bindings of an app with their kinds, without their objects. Those of unknown
+// kinds are left out: ValidateBindings refuses them.
+func Bind(app *msappsv1.WebApp, kinds component.Bindables) []Bound {
+	var all []Bound
+	for _, one := range app.Spec.Bindings {
+		if kind, known := kinds.Get(one.Kind); known {
+			all = append(all, Bound{Binding: one, To: kind})
+		}
+	}
+	return all
+}
+
+// BindingKey identifies the object of a binding: "PostgreSQL/db".
+func BindingKey(kind, name string) string { return kind + "/" + name }

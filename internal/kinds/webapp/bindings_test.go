@@ -1,0 +1,259 @@
+package webapp
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// stores is a kind to whose objects the apps of the tests are bound. A WebApp stands in for its
+// objects: of it the tests need conditions, and the phase as the revision of the credentials.
+var stores = component.Bindables{{
+	Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Store"},
+	New:  func() component.Object { return &msappsv1.WebApp{} },
+	Binding: component.Binding{
+		Variables: func(name string) []component.Output {
+			return []component.Output{{Name: "STORE_URL", Secret: name + "-app", Key: "uri"}, {Name: "STORE_MODE", Value: "strict"}}
+		},
+		Authority:          func(name string) (string, string) { return name + "-ca", "ca.pem" },
+		AuthorityVariables: []string{"STORE_CA"},
+		Condition:          "Writable",
+		Revision:           func(object component.Object) string { return object.(*msappsv1.WebApp).GetPhase() },
+	},
+}}
+
+// store returns an object to bind to; status is that of its condition Writable, "" for none.
+func store(status metav1.ConditionStatus, revision string) *msappsv1.WebApp {
+	object := &msappsv1.WebApp{}
+	object.SetPhase(revision)
+	if status != "" {
+		object.Status.Conditions = []metav1.Condition{{Type: "Writable", Status: status, Reason: "FailingOver"}}
+	}
+	return object
+}
+
+func bindings(all ...msappsv1.Binding) func(*msappsv1.WebApp) {
+	return spec(func(s *msappsv1.WebAppSpec) { s.Bindings = all })
+}
+
+var oneBinding = msappsv1.Binding{Kind: "Store", Name: "main"}
+
+// binding returns what is observed of an app with one binding, to an object; nil if there is none.
+func binding(observed Observed, object component.Object) Observed {
+	observed.Bindings = []Bound{{Binding: oneBinding, To: stores[0], Object: object}}
+	return observed
+}
+
+// boundAt returns a Deployment whose pods are bound with a revision.
+func boundAt(revision string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"mainstay.dev/bindings": "Store/main=" + revision}
+	}
+}
+
+// templateOf returns the pod template of an app's desired Deployment; nil if that is kept as it is.
+func templateOf(app *msappsv1.WebApp, observed Observed) *corev1.PodTemplateSpec {
+	for _, child := range Desired(app, observed).Children {
+		if deployment, is := child.Object.(*appsv1.Deployment); is {
+			return &deployment.Spec.Template
+		}
+	}
+	return nil
+}
+
+// TestBindingsInEffect walks the tables of effectiveBindings and waitsForBindings.
+func TestBindingsInEffect(t *testing.T) {
+	const waits = "waits"
+	suspended := spec(func(s *msappsv1.WebAppSpec) { s.Suspend = true })
+	stopped := func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }
+	going := store("True", "1")
+	going.DeletionTimestamp = &metav1.Time{}
+	for name, test := range map[string]struct {
+		observed Observed
+		change   func(*msappsv1.WebApp)
+		want     string
+	}{
+		"new, and there is none":         {observed: binding(Observed{}, nil), want: waits},
+		"new, and not reported":          {observed: binding(Observed{}, store("", "1")), want: waits},
+		"new, and not writable":          {observed: binding(Observed{}, store("False", "1")), want: waits},
+		"new, and unknown":               {observed: binding(Observed{}, store("Unknown", "1")), want: waits},
+		"new, without a revision":        {observed: binding(Observed{}, store("True", "")), want: waits},
+		"new, and being deleted":         {observed: binding(Observed{}, going), want: waits},
+		"new, and writable":              {observed: binding(Observed{}, store("True", "1")), want: "Store/main=1"},
+		"new and suspended":              {observed: binding(Observed{}, nil), change: suspended, want: waits},
+		"running, and writable":          {observed: binding(running(boundAt("1")), store("True", "1")), want: "Store/main=1"},
+		"running, and rotated":           {observed: binding(running(boundAt("1")), store("True", "2")), want: "Store/main=2"},
+		"running, and failing over":      {observed: binding(running(boundAt("1")), store("False", "2")), want: "Store/main=1"},
+		"running, and gone":              {observed: binding(running(boundAt("1")), nil), want: "Store/main=1"},
+		"running, and being deleted":     {observed: binding(running(boundAt("1")), going), want: "Store/main=1"},
+		"added, and there is none":       {observed: binding(running(), nil), want: ""},
+		"added, and writable":            {observed: binding(running(), store("True", "1")), want: "Store/main=1"},
+		"added while stopped":            {observed: binding(running(stopped), nil), want: waits},
+		"added while suspended":          {observed: binding(running(stopped), nil), change: suspended, want: ""},
+		"resumed, and gone":              {observed: binding(running(stopped, boundAt("1")), nil), want: "Store/main=1"},
+		"removed":                        {observed: running(boundAt("1")), want: ""},
+		"an annotation that is too long": {observed: binding(running(boundAt(strings.Repeat("x", maxBound))), nil), want: ""},
+	} {
+		app := admitted(bindings(oneBinding))
+		if test.change != nil {
+			test.change(app)
+		}
+		got := waits
+		if template := templateOf(app, test.observed); template != nil {
+			got = template.Annotations["mainstay.dev/bindings"]
+		} else if keep := Desired(app, test.observed).Keep; !slices.Contains(keep, Ref(app, "Deployment")) {
+			got = "deletes"
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestBindingVariables: the spec's own take precedence, and no value is in the template.
+func TestBindingVariables(t *testing.T) {
+	app := admitted(bindings(oneBinding), spec(func(s *msappsv1.WebAppSpec) {
+		s.Env = []corev1.EnvVar{{Name: "STORE_MODE", Value: "lax"}, {Name: "ADDRESS", Value: "$(STORE_URL)"}}
+	}))
+	var got []string
+	for _, variable := range templateOf(app, binding(Observed{}, store("True", "1"))).Spec.Containers[0].Env {
+		text := variable.Name + "=" + variable.Value
+		if variable.ValueFrom != nil {
+			text = variable.Name + "<" + variable.ValueFrom.SecretKeyRef.Name + "." + variable.ValueFrom.SecretKeyRef.Key
+		}
+		got = append(got, text)
+	}
+	const want = "STORE_URL<main-app.uri STORE_CA=/etc/mainstay/bindings/store/main/ca.crt STORE_MODE=lax ADDRESS=$(STORE_URL)"
+	if text := strings.Join(got, " "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// TestBindingsPassPodSecurity: the file of a binding needs nothing that the Restricted profile
+// forbids.
+func TestBindingsPassPodSecurity(t *testing.T) {
+	app := admitted(bindings(oneBinding), spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = msappsv1.SecurityRestricted }))
+	subject := Wanted(app, binding(Observed{}, store("True", "1")))
+	if found := subject.Unrestricted(); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
+var bindingCases = map[string]formCase{
+	"a binding without a kind":   {bound("", "db", ""), bound("Store", "db", ""), "spec.bindings[0].kind"},
+	"a kind of another form":     {bound("store", "db", ""), bound("Store2", "db", ""), "spec.bindings[0].kind"},
+	"a long kind":                {bound("S"+strings.Repeat("a", 63), "db", ""), bound("Store", "db", ""), "spec.bindings[0].kind"},
+	"a name that is no label":    {bound("Store", "a/b", ""), bound("Store", "a-b", ""), "spec.bindings[0].name"},
+	"a binding without a name":   {bound("Store", "", ""), bound("Store", "a", ""), "spec.bindings[0].name"},
+	"a prefix that is none":      {bound("Store", "db", "1_"), bound("Store", "db", "_1"), "spec.bindings[0].prefix"},
+	"a prefix with a line break": {bound("Store", "db", "A\n"), bound("Store", "db", "A"), "spec.bindings[0].prefix"},
+	"the volume of the bindings": {volumeNamed("bindings"), volumeNamed("binding"), "spec.volumes[0].name"},
+	"a mount at their path":      {mountAt("/etc/mainstay/bindings/"), mountAt("/etc/mainstay/bindings2"), "spec.volumeMounts[0].mountPath"},
+	"a mount above it":           {mountAt("/etc"), mountAt("/etc/app"), "spec.volumeMounts[0].mountPath"},
+	"a mount below it":           {mountAt("/etc/mainstay/bindings/a"), mountAt("/etc/mainstay/a"), "spec.volumeMounts[0].mountPath"},
+	"seventeen bindings":         {many(17), many(16), "spec.bindings"},
+}
+
+func bound(kind, name, prefix string) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) {
+		s.Bindings = []msappsv1.Binding{{Kind: kind, Name: name, Prefix: prefix}}
+	}
+}
+
+func many(count int) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) { s.Bindings = slices.Repeat([]msappsv1.Binding{oneBinding}, count) }
+}
+
+func volumeNamed(name string) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) {
+		s.Bindings = []msappsv1.Binding{oneBinding}
+		s.Volumes = []msappsv1.Volume{{Name: name, EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	}
+}
+
+func mountAt(path string) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) {
+		volumeNamed("files")(s)
+		s.VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: path}}
+	}
+}
+
+// TestValidateBindings: what depends on the kinds that are on.
+func TestValidateBindings(t *testing.T) {
+	second := msappsv1.Binding{Kind: "Store", Name: "other"}
+	prefixed := second
+	prefixed.Prefix = "OTHER_"
+	for want, app := range map[string]*msappsv1.WebApp{
+		"": admitted(bindings(oneBinding, prefixed)),
+		`spec.bindings[1].prefix: Invalid value: "": must differ from that of spec.bindings[0]: both give the variable STORE_URL`: admitted(
+			bindings(oneBinding, second)),
+		`spec.bindings[0].kind: Unsupported value: "Shop": supported values: "Store"`: admitted(bindings(msappsv1.Binding{Kind: "Shop", Name: "a"})),
+	} {
+		got := ""
+		if problems := ValidateBindings(app, stores); len(problems) > 0 {
+			got = problems.ToAggregate().Error()
+		}
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestARefusedVariable: the API server counts the variables of bindings, too.
+func TestARefusedVariable(t *testing.T) {
+	app := admitted(bindings(oneBinding))
+	for index, want := range map[string]string{"0": "spec.bindings.name: no", "3": "spec.env[0].name: no"} {
+		failure := plan.Failure{Reason: "InvalidSpec",
+			Message: `Deployment.apps "shop" is invalid: spec.template.spec.containers[0].env[` + index + `].name: no`}
+		if got := inSpec(app, binding(Observed{}, store("True", "1")), failure).Message; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// bindingStatus are the rows of the table of summarize about bindings.
+var bindingStatus = map[string]statusCase{
+	"a new app waits": {
+		app: bindings(oneBinding), observed: binding(Observed{}, store("False", "1")), phase: "Pending",
+		message:    "spec.bindings: waiting for Store main, whose condition Writable is False (FailingOver)",
+		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
+	"a new app waits for what does not exist": {
+		app: bindings(oneBinding), observed: binding(Observed{}, nil), phase: "Pending",
+		message:    "waiting for Store main, which does not exist",
+		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
+	"an app that runs waits for a new binding": {
+		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main",
+		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
+	"a database that goes changes nothing": {
+		app: bindings(oneBinding), observed: binding(running(boundAt("1")), nil), phase: "Running", message: "2 of 2 replicas",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
+}
+
+func TestStatusOfBindings(t *testing.T) { checkStatus(t, bindingStatus) }
+
+// TestBindingNames: a kind's variables are the same in templates and in checks.
+func TestBindingNames(t *testing.T) {
+	app := admitted(bindings(oneBinding))
+	names := map[string]bool{}
+	for _, variable := range templateOf(app, binding(Observed{}, store("True", "1"))).Spec.Containers[0].Env {
+		names[variable.Name] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(names)), slices.Sorted(slices.Values(stores[0].Names("main", ""))); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
