@@ -38,6 +38,9 @@ func (d *Database) Access() (*corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleB
 		rule("", "configmaps", []string{contract.SettingsName(d.Name)}, "get", "list", "watch"),
 		rule("", "pods", pods, "patch"),
 	}}
+	if len(d.InstanceSecrets) > 0 {
+		role.Rules = append(role.Rules, rule("", "secrets", d.InstanceSecrets, "get"))
+	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: d.Meta(name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},

@@ -39,6 +39,9 @@ type Database struct {
 	Ports []Port
 	// MetricsPort is that of the metrics.
 	MetricsPort int32
+	// InstanceSecrets are the names of the Secrets that instances read from the API server, beside
+	// those that are mounted.
+	InstanceSecrets []string
 	// Image is the server's; "" if the installation has none for the version. ContainerName is its
 	// container.
 	Image, ContainerName string

@@ -149,6 +149,8 @@ type Instance struct {
 	hasOld bool
 	// provided is true once the application has its role and database.
 	provided bool
+	// provisions is the revision of the databases and users that were made last.
+	provisions string
 	// dropsAt is when old data are removed at the earliest.
 	dropsAt time.Time
 }
@@ -209,6 +211,11 @@ func (i *Instance) Stop(ctx context.Context) { i.post(ctx, func() { i.core.Inten
 
 // Provided tells the instance that the application has its role and database.
 func (i *Instance) Provided(ctx context.Context) { i.post(ctx, func() { i.provided = true }) }
+
+// ProvisionsMade tells the instance that the databases and users of that revision exist.
+func (i *Instance) ProvisionsMade(ctx context.Context, revision string) {
+	i.post(ctx, func() { i.provisions = revision })
+}
 
 // RecordChanged tells the instance that the Lease was seen to have another version.
 func (i *Instance) RecordChanged(ctx context.Context, version string) {

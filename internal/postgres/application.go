@@ -27,23 +27,34 @@ const (
 // Check returns an error that says which of the three can't be used, and why. It does not contain
 // the password.
 func (a Application) Check() error {
-	if err := checkName(a.User, "public", "none"); err != nil {
+	if err := CheckUser(a.User); err != nil {
 		return fmt.Errorf("username: Invalid value: %.80q: %w", a.User, err)
 	}
-	if err := checkName(a.Database, "template0", "template1"); err != nil {
+	if err := CheckDatabase(a.Database); err != nil {
 		return fmt.Errorf("dbname: Invalid value: %.80q: %w", a.Database, err)
 	}
+	return CheckPassword(a.Password)
+}
+
+// CheckPassword returns why a password can't be used; nil if it can. The error does not contain it.
+func CheckPassword(password string) error {
 	switch {
-	case a.Password == "":
+	case password == "":
 		return errors.New("password: Required value")
-	case len(a.Password) > maxPasswordBytes:
+	case len(password) > maxPasswordBytes:
 		return fmt.Errorf("password: Too long: may not be more than %d bytes", maxPasswordBytes)
-	case strings.ContainsFunc(a.Password, func(r rune) bool { return r < ' ' || r > '~' }):
+	case strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' }):
 		// Others are normalised before they are hashed, by each client in its own way.
 		return errors.New("password: must have letters, digits and signs of ASCII only, and no line break at its end")
 	}
 	return nil
 }
+
+// CheckUser returns why a role of this name can't be made for a user; nil if it can.
+func CheckUser(name string) error { return checkName(name, "public", "none") }
+
+// CheckDatabase returns why a database of this name can't be made; nil if it can.
+func CheckDatabase(name string) error { return checkName(name, "template0", "template1") }
 
 func checkName(name string, reserved ...string) error {
 	switch {

@@ -33,8 +33,8 @@ func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good f
 	return answer
 }
 
-// count reads a watch until n objects were good at some time. An API server that has much to do ends
-// watches; another one begins with all objects as they are then.
+// count reads a watch until n objects were good at some time. An API server that has much to do
+// ends watches; another one begins with all objects as they are then.
 func count(ctx context.Context, watching client.WithWatch, list client.ObjectList, stream watch.Interface, n int,
 	good func(client.Object) bool) error {
 	found := map[types.NamespacedName]bool{}

@@ -35,6 +35,11 @@ const (
 	ReasonAvailable = "Available"
 	// ReasonCreating (Ready, Progressing): the database is made for the first time.
 	ReasonCreating = "Creating"
+	// ReasonProvisioning (Ready, Progressing): the primary makes or changes databases and users.
+	ReasonProvisioning = "Provisioning"
+	// ReasonSecretNotUsable (Ready): a Secret of spec.users is missing, lacks the key, or has a
+	// password that can't be used. The user stays as it is.
+	ReasonSecretNotUsable = "SecretNotUsable"
 	// ReasonUpdating (Ready, Progressing): children are written, or instances are replaced one after
 	// the other.
 	ReasonUpdating = "Updating"

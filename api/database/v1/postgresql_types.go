@@ -114,6 +114,23 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxProperties=200
 	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
 
+	// Databases of the server, beside the database app of the Secret NAME-app, which is always there.
+	// One that leaves the list stays in the server, unless its reclaim is Delete.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Databases []Database `json:"databases,omitempty"`
+
+	// Users of the server, beside the user app of the Secret NAME-app, which is always there. Each has
+	// a Secret with which it connects. One that leaves the list can't log in any more, and its Secret
+	// is deleted; the role stays, because it may own something.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Users []User `json:"users,omitempty"`
+
 	// Durability is what a commit waits for. With Required it waits until enough instances have
 	// flushed it that no failover loses it, and waits as long as there are too few. With Preferred
 	// it does the same, but goes on alone when the others are gone; then only this primary may lead

@@ -51,7 +51,7 @@ type Reader struct {
 // the object with the names of its children; object is that of the API.
 func (r Reader) Observe(ctx context.Context, object plan.Object, described *database.Database) (database.State, error) {
 	observed := database.State{
-		Catalogue: r.Catalogue, InstanceImage: r.InstanceImage, Password: password(), MetricsPassword: password(),
+		Catalogue: r.Catalogue, InstanceImage: r.InstanceImage, Password: Password(), MetricsPassword: Password(),
 		HasMonitorAPI: r.Monitors.Available(), MonitorLabels: r.MonitorLabels, Now: r.Clock.Now(),
 	}
 	possible := r.cachedChildren(described.Name)
@@ -154,8 +154,8 @@ func (r Reader) observePods(ctx context.Context, described *database.Database) (
 	return pods.Items, nil
 }
 
-// password returns a new password of 256 random bits, which needs no escaping in a URL.
-func password() string {
+// Password returns a new password of 256 random bits, which needs no escaping in a URL.
+func Password() string {
 	const length = 32
 	random := make([]byte, length)
 	_, _ = rand.Read(random) // It never fails: crypto/rand ends the program instead.

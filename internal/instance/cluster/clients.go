@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// clients are those of the four kinds that an instance uses. The typed clients of client-go would
+// clients are those of the five kinds that an instance uses. The typed clients of client-go would
 // bring the types of all of Kubernetes, which are a third of the program.
 type clients struct {
 	leases    *gentype.ClientWithList[*coordinationv1.Lease, *coordinationv1.LeaseList]
 	endpoints *gentype.Client[*discoveryv1.EndpointSlice]
 	pods      *gentype.Client[*corev1.Pod]
 	settings  *gentype.ClientWithList[*corev1.ConfigMap, *corev1.ConfigMapList]
+	secrets   *gentype.Client[*corev1.Secret]
 }
 
 // newClients returns clients for objects of a namespace. They connect to nothing yet.
@@ -28,7 +29,8 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 	known := runtime.NewScheme()
 	known.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 	known.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{})
-	known.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	known.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.Secret{}, &corev1.ConfigMap{},
+		&corev1.ConfigMapList{})
 	var byGroup []rest.Interface
 	versions := []schema.GroupVersion{coordinationv1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion, corev1.SchemeGroupVersion}
 	for _, version := range versions {
@@ -46,7 +48,8 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 			func() *coordinationv1.LeaseList { return &coordinationv1.LeaseList{} }),
 		endpoints: gentype.NewClient("endpointslices", byGroup[1], parameters, namespace,
 			func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} }),
-		pods: gentype.NewClient("pods", byGroup[2], parameters, namespace, func() *corev1.Pod { return &corev1.Pod{} }),
+		pods:    gentype.NewClient("pods", byGroup[2], parameters, namespace, func() *corev1.Pod { return &corev1.Pod{} }),
+		secrets: gentype.NewClient("secrets", byGroup[2], parameters, namespace, func() *corev1.Secret { return &corev1.Secret{} }),
 		settings: gentype.NewClientWithList("configmaps", byGroup[2], parameters, namespace,
 			func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} }),
 	}, nil

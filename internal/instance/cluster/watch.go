@@ -95,3 +95,12 @@ func (c *Cluster) follow(name string, kind runtime.Object, of lister, met toolsc
 	})
 	return controller
 }
+
+// Provisions reads what databases and users the primary makes: the content of the Secret, once.
+func (c *Cluster) Provisions(ctx context.Context) ([]byte, error) {
+	found, err := c.secrets.Get(ctx, contract.ProvisionsName(c.Database), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the databases and users: %w", err)
+	}
+	return found.Data[contract.ProvisionsKey], nil
+}

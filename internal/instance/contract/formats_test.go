@@ -11,7 +11,7 @@ import (
 func wholeSettings() Settings {
 	return Settings{
 		Pods: []string{"db-0", "db-1"}, Version: "17", Durability: "Preferred", FailoverAfter: "11s", AcceptLoss: 3, SwitchFrom: 4, SwitchTo: "db-1",
-		SwitchOnly: true, Parameters: map[string]string{"work_mem": "8MB"},
+		SwitchOnly: true, Parameters: map[string]string{"work_mem": "8MB"}, Provisions: "0123456789abcdef",
 	}
 }
 
@@ -20,6 +20,7 @@ func wholeReport() Report {
 		Role: Primary, State: "Leading", Term: 3, Timeline: 4, Quorum: "1/2", Cause: "Silent", Gap: 12, Lost: "the server died", LostTerm: 2,
 		Incarnation: "a2b3c4d5e6", Lag: "Seconds", Percent: 40, Full: 45, FullLog: 50, Provided: true, PendingRestart: true,
 		Problem: "the disk is full", System: "7123", Foreign: "has the data of PostgreSQL 16, and needs those of PostgreSQL 17",
+		Provisions: "0123456789abcdef",
 	}
 }
 

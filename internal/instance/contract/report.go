@@ -56,6 +56,8 @@ type Report struct {
 	FullLog int `json:"fullLog,omitempty"`
 	// Provided is true for a primary that has made the application's role and database.
 	Provided bool `json:"provided,omitempty"`
+	// Provisions is the revision of the databases and users that a primary has made.
+	Provisions string `json:"provisions,omitempty"`
 	// PendingRestart is true if a parameter takes effect only after a restart of the server.
 	PendingRestart bool `json:"pendingRestart,omitempty"`
 	// Problem is what keeps the server from reaching its desired state.

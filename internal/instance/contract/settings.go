@@ -40,6 +40,9 @@ type Settings struct {
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`
+	// Provisions is the revision of the Secret with the databases and users that the primary makes;
+	// empty is none.
+	Provisions string `json:"provisions,omitempty"`
 }
 
 // The limits of settings.

@@ -18,6 +18,7 @@ import (
 // provider is what an application needs of the server.
 type provider interface {
 	Provide(ctx context.Context, application postgres.Application) error
+	ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error
 	Complain(problem string)
 }
 
@@ -37,12 +38,25 @@ type application struct {
 	server    provider
 	// provided is called when everything exists; may be nil.
 	provided func(ctx context.Context)
-	log      logr.Logger
+	// provisions are what else the primary makes; nil if nothing does.
+	provisions *declared
+	log        logr.Logger
 
-	// done is what was provided in the term, and said what was logged last.
-	done postgres.Application
-	term uint64
-	said string
+	// done and doneProvisions are what was provided in the term, and said what was logged last.
+	done           postgres.Application
+	doneProvisions string
+	term           uint64
+	said           string
+}
+
+// declared is where the primary finds the databases and users of the spec.
+type declared struct {
+	// revision returns what the settings say; "" if there are none.
+	revision func() string
+	// read reads the content of the Secret.
+	read func(ctx context.Context) ([]byte, error)
+	// made is called when all of a revision exist.
+	made func(ctx context.Context, revision string)
 }
 
 // run does so until the context ends. Nothing waits for it.
@@ -71,23 +85,55 @@ func (a *application) once(ctx context.Context) error {
 		a.term = 0
 		return nil
 	}
+	if report.Term != a.term {
+		a.done, a.doneProvisions, a.term = postgres.Application{}, "", report.Term
+	}
 	wanted, err := readApplication(a.directory)
 	if err != nil {
 		return fmt.Errorf("the Secret of the application: %w", err)
 	}
-	if wanted == (postgres.Application{}) || wanted == a.done && report.Term == a.term {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, provideTime)
 	defer cancel()
-	if err := a.server.Provide(ctx, wanted); err != nil {
+	if wanted != (postgres.Application{}) && wanted != a.done {
+		if err := a.server.Provide(ctx, wanted); err != nil {
+			return err
+		}
+		a.done = wanted
+		if a.provided != nil {
+			a.provided(ctx)
+		}
+		a.log.Info("the application has its role and its database", "role", wanted.User, "database", wanted.Database)
+	}
+	return a.provideDeclared(ctx)
+}
+
+// provideDeclared makes the databases and users of the spec, if they have changed. The Secret is
+// written before the settings: one that is not of their revision is newer, and they follow.
+func (a *application) provideDeclared(ctx context.Context) error {
+	if a.provisions == nil || a.done == (postgres.Application{}) {
+		return nil // Databases without an owner belong to the application.
+	}
+	wanted := a.provisions.revision()
+	if wanted == "" || wanted == a.doneProvisions {
+		return nil
+	}
+	content, err := a.provisions.read(ctx)
+	if err != nil {
 		return err
 	}
-	a.done, a.term = wanted, report.Term
-	if a.provided != nil {
-		a.provided(ctx)
+	if contract.ProvisionsRevision(content) != wanted {
+		return nil
 	}
-	a.log.Info("the application has its role and its database", "role", wanted.User, "database", wanted.Database)
+	provisions, err := contract.ParseProvisions(content)
+	if err != nil {
+		return err
+	}
+	if err := a.server.ProvideDeclared(ctx, a.done, provisions); err != nil {
+		return err
+	}
+	a.doneProvisions = wanted
+	a.provisions.made(ctx, wanted)
+	a.log.Info("the databases and users of the spec exist", "databases", len(provisions.Databases), "users", len(provisions.Users))
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 type serverOf struct {
 	report    contract.Report
 	provided  []postgres.Application
+	declared  []contract.Provisions
 	complaint string
 	err       error
 }
@@ -30,6 +31,11 @@ func (s *serverOf) Status() instance.Status { return instance.Status{Report: s.r
 
 func (s *serverOf) Provide(_ context.Context, application postgres.Application) error {
 	s.provided = append(s.provided, application)
+	return s.err
+}
+
+func (s *serverOf) ProvideDeclared(_ context.Context, _ postgres.Application, provisions contract.Provisions) error {
+	s.declared = append(s.declared, provisions)
 	return s.err
 }
 
@@ -92,6 +98,43 @@ func TestApplication(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestDeclared: a primary makes the databases and users of the revision that the settings say, once
+// in each term; a Secret of another revision is waited for.
+func TestDeclared(t *testing.T) {
+	directory := t.TempDir()
+	write(t, directory, map[string]string{"username": "app", "password": "one", "dbname": "db"})
+	server := &serverOf{report: contract.Report{Role: contract.Primary, Term: 1}}
+	first := contract.Provisions{Users: []contract.User{{Name: "shop"}}}.Encode()
+	second := contract.Provisions{Users: []contract.User{{Name: "other"}}}.Encode()
+	revision, content, made := "", first, ""
+	a := &application{directory: directory, of: server, server: server, log: logr.Discard(), provisions: &declared{
+		revision: func() string { return revision }, read: func(context.Context) ([]byte, error) { return content, nil },
+		made: func(_ context.Context, revision string) { made = revision },
+	}}
+	for _, step := range []struct {
+		name   string
+		change func()
+		count  int
+		made   string
+	}{
+		{"nothing is declared", func() {}, 0, ""},
+		{"a first revision", func() { revision = contract.ProvisionsRevision(first) }, 1, contract.ProvisionsRevision(first)},
+		{"nothing new", func() {}, 1, contract.ProvisionsRevision(first)},
+		{
+			"the Secret is older than the settings", func() { revision = contract.ProvisionsRevision(second) }, 1,
+			contract.ProvisionsRevision(first),
+		},
+		{"the Secret follows", func() { content = second }, 2, contract.ProvisionsRevision(second)},
+		{"another term", func() { server.report.Term = 2 }, 3, contract.ProvisionsRevision(second)},
+		{"a replica", func() { server.report = contract.Report{Role: contract.Replica, Term: 3} }, 3, contract.ProvisionsRevision(second)},
+	} {
+		step.change()
+		if err := a.once(t.Context()); err != nil || len(server.declared) != step.count || made != step.made {
+			t.Errorf("%s: got %v, made %d times, last %s", step.name, err, len(server.declared), made)
+		}
+	}
 }
 
 // TestReadApplication: all is read from one state of a mounted Secret, and what is too long or half

@@ -73,6 +73,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	}
 	parts.instance.Store(i)
 	parts.needed.Store(neededReceivers(settings))
+	parts.provisions.Store(&settings.Provisions)
 	return runAll(asked, o, i, access, parts)
 }
 
@@ -134,7 +135,10 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		group.Go(func() error { return serveMetrics(ctx, scraped, parts.certificates.Own, handler) })
 	}
 	group.Go(func() error {
-		return (&application{directory: o.application, of: i, server: parts.engine, provided: i.Provided, log: parts.log}).run(ctx)
+		wanted := &declared{revision: func() string { return *parts.provisions.Load() }, read: access.Provisions, made: i.ProvisionsMade}
+		return (&application{
+			directory: o.application, of: i, server: parts.engine, provided: i.Provided, provisions: wanted, log: parts.log,
+		}).run(ctx)
 	})
 	group.Go(func() error {
 		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {
@@ -174,6 +178,7 @@ func configure(ctx context.Context, i *instance.Instance, pod string, data map[s
 	if err == nil {
 		i.Configure(ctx, configOf(settings, pod))
 		parts.needed.Store(neededReceivers(settings))
+		parts.provisions.Store(&settings.Provisions)
 		parts.keep(data[contract.SettingsKey])
 		return
 	}
@@ -274,6 +279,8 @@ type parts struct {
 	events events
 	// needed is how many replicas have to receive.
 	needed atomic.Int64
+	// provisions is the revision of the databases and users that the primary makes.
+	provisions atomic.Pointer[string]
 }
 
 // measured returns what the metrics of an instance are made of.

@@ -13,7 +13,14 @@ import (
 type Decision = database.Decision
 
 // Observed is everything that decisions about one PostgreSQL depend on, read once.
-type Observed struct{ database.State }
+type Observed struct {
+	database.State
+	// Users are what was read about the passwords of spec.users, by their names.
+	Users map[string]ObservedUser
+	// Provisions is the content that the Secret with the databases and users is to have; nil if there
+	// is nothing to make or to change.
+	Provisions []byte
+}
 
 // Common describes a defaulted PostgreSQL by what databases of all kinds have.
 func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
@@ -24,7 +31,8 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 		TopologySpread: spec.TopologySpread, PreferredPrimary: spec.PreferredPrimary, SwitchoverAt: spec.SwitchoverAt,
 		AcceptLoss:     spec.Failover.AcceptLoss,
 		DeletionPolicy: spec.DeletionPolicy, Volumes: volumesOf(db), Ports: []database.Port{{Name: contract.PortName, Number: serverPort}},
-		MetricsPort: metricsPort, Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
+		MetricsPort: metricsPort, InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
+		Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
 	}
 }
 

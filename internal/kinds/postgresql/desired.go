@@ -25,6 +25,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add(plan.Child{Object: d.Authority(observed.State)})
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: d.MetricsSecret(observed.State), Uncached: true, CreateOnce: true})
+	addProvisions(&wanted, db, observed)
 	add(plan.Child{Object: settings(db, observed, decided)})
 	account, role, binding := d.Access()
 	add(plan.Child{Object: account})
@@ -96,7 +97,7 @@ func settings(db *databasev1.PostgreSQL, observed Observed, decided Decision) *c
 		Version:    db.Spec.Version,
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		Parameters: parameters(db),
+		Parameters: parameters(db), Provisions: contract.ProvisionsRevision(observed.Provisions),
 	}, decided)
 }
 

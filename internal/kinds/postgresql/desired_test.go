@@ -191,7 +191,8 @@ func TestWithoutImage(t *testing.T) {
 // TestToldSettings: the instances accept the settings, and only the remaining ones are named.
 func TestToldSettings(t *testing.T) {
 	db := newDatabase(replicas(2))
-	told, err := contract.ParseSettings(settings(db, empty(), Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"}).Data[contract.SettingsKey])
+	decided := Decision{Replicas: 3, SwitchFrom: 4, SwitchTo: "db-1"}
+	told, err := contract.ParseSettings(settings(db, empty(), decided).Data[contract.SettingsKey])
 	if err != nil || !slices.Equal(told.Pods, []string{"db-0", "db-1"}) || told.SwitchFrom != 4 || told.SwitchTo != "db-1" ||
 		told.Durability != "Preferred" || told.FailoverAfter != "11s" {
 		t.Errorf("got %+v, %v", told, err)

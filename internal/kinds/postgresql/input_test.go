@@ -20,6 +20,7 @@ const (
 	wantVersion  = `must be one of "12", "13", "14", "15", "16", "17" and "18", for example "17"`
 	wantImage    = "must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/postgresql:17.11"
 	wantReplicas = "must be from 1 to 5"
+	wantName     = "must be letters, digits, _ and -, beginning with a letter or _; at most 63 characters"
 	wantStorage  = "must be a quantity of at least 512Mi, for example 10Gi"
 	wantLog      = "must be a quantity of at least 512Mi, for example 5Gi"
 	wantAfter    = "must be from 5s to 5m, in whole seconds, for example 11s"
@@ -60,6 +61,20 @@ var mistakes = []mistake{
 	{`replicas: 1.5`, "spec.replicas", `spec.replicas in body must be of type int32`},
 	{`replicas: three`, "spec.replicas", `Invalid value: "string": spec.replicas in body must be of type integer: "string"`},
 	{`replicas: 99999999999`, "spec.replicas", `Invalid value: 99999999999: `},
+	// Databases and users.
+	{`users: [{name: 'a"b'}]`, "spec.users[0].name", `Invalid value: "a\"b": ` + wantName},
+	{`users: [{name: "a\nb"}]`, "spec.users[0].name", `Invalid value: "a\nb": ` + wantName},
+	{`users: [{name: ` + strings.Repeat("a", 64) + `}]`, "spec.users[0].name", "Too long: may not be more than 63 bytes"},
+	{`users: [{name: postgres}]`, "spec.users[0].name", `Invalid value: "postgres": is the server's or Mainstay's own: choose another name`},
+	{`users: [{name: a}, {name: a}]`, "spec.users[1]", `Duplicate value: {"name":"a"}`},
+	{`users: [{name: a, roles: [nobody]}]`, "spec.users[0].roles[0]", `Invalid value: "nobody": must be app, one of spec.users, or one of`},
+	{`users: [{name: a, connectionLimit: -1}]`, "spec.users[0].connectionLimit", "should be greater than or equal to 0"},
+	{`users: [{name: a_b}]`, "spec.users[0].secretName", "Required value: db-a_b is no name of a Secret"},
+	{`databases: [{name: template1}]`, "spec.databases[0].name", `Invalid value: "template1": is the server's or Mainstay's own: choose another name`},
+	{`databases: [{name: a, owner: b}]`, "spec.databases[0].owner", `Invalid value: "b": must be app or one of spec.users`},
+	{`databases: [{name: app, reclaim: Delete}]`, "spec.databases[0].reclaim", `the database app is always there: it can't be dropped`},
+	{`databases: [{name: a, extensions: ["x;y"]}]`, "spec.databases[0].extensions[0]", `Invalid value: "x;y": must be the name of an extension`},
+	{`databases: [{name: a, reclaim: Drop}]`, "spec.databases[0].reclaim", `Unsupported value: "Drop"`},
 	// Storage.
 	{`storage: 10 GB`, "spec.storage", `Invalid value: "10 GB": ` + wantStorage},
 	{`storage: large`, "spec.storage", `Invalid value: "large": ` + wantStorage},

@@ -33,5 +33,12 @@ func Ref(db *databasev1.PostgreSQL, kind, name string) plan.Ref {
 // Secrets returns the names of the Secrets of a PostgreSQL whose content the manager reads. It does
 // not read those of spec.imagePullSecrets.
 func Secrets(db *databasev1.PostgreSQL) []string {
-	return []string{database.CertificatesName(db.Name), database.ApplicationName(db.Name), database.MetricsName(db.Name)}
+	names := ownSecrets(db)
+	for _, user := range db.Spec.Users {
+		names = append(names, UserSecretName(db, user))
+		if user.PasswordSecret != nil {
+			names = append(names, user.PasswordSecret.Name)
+		}
+	}
+	return names
 }

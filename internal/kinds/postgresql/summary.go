@@ -28,6 +28,8 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Starting),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).NotReady),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceProblem, (*subject).Complaining),
+	summary.When(summary.Degraded, databasev1.ReasonSecretNotUsable, unusable),
+	summary.When(summary.UnderWay, databasev1.ReasonProvisioning, provisioning),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Written),
 	summary.When(summary.Waiting, databasev1.ReasonOutsideWindow, (*subject).OutsideWindow),
 	summary.When(summary.Working, databasev1.ReasonAvailable, (*subject).Available),

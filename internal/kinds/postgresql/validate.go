@@ -43,6 +43,8 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems := checkServer(spec, at)
 	problems = append(problems, checkStorage(spec, at)...)
 	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
+	problems = append(problems, checkUsers(db, at.Child("users"))...)
+	problems = append(problems, checkDatabases(db, at.Child("databases"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if pods := database.PodNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
 		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), shown(spec.PreferredPrimary), pods))

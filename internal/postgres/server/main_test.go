@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
@@ -71,6 +72,8 @@ type Call struct {
 	Parameters map[string]string
 	// Application is what is provided.
 	Application postgres.Application
+	// Provisions are what else is provided.
+	Provisions contract.Provisions
 }
 
 // Answer is what became of it.
@@ -187,6 +190,8 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		}
 	case "provide":
 		err = i.engine.Provide(ctx, call.Application)
+	case "declared":
+		err = i.engine.ProvideDeclared(ctx, call.Application, call.Provisions)
 	case "statistics":
 		var answers bool
 		if answer.Statistics, answers, err = i.engine.Statistics(ctx); answers && err != nil {

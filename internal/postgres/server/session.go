@@ -24,11 +24,16 @@ func (e *Engine) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // connectNoticing opens a session and passes on what the server warns of.
 func (e *Engine) connectNoticing(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
+	return e.connectTo(ctx, "postgres", notice)
+}
+
+// connectTo opens a session in a database.
+func (e *Engine) connectTo(ctx context.Context, database string, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig("host=localhost user=postgres dbname=postgres sslmode=disable")
 	if err != nil {
 		return nil, fmt.Errorf("describing a session: %w", err)
 	}
-	config.Host, config.Port = e.Run, uint16(e.Port)
+	config.Host, config.Port, config.Database = e.Run, uint16(e.Port), database
 	config.OnNotice = notice
 	config.Fallbacks, config.ConnectTimeout = nil, connectTimeout
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol

@@ -22,5 +22,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.Observed, error) {
 	state, err := k.reader.Observe(ctx, db, postgresql.Common(db, postgresql.Observed{}))
-	return postgresql.Observed{State: state}, err
+	observed := postgresql.Observed{State: state}
+	if err != nil {
+		return observed, err
+	}
+	return observed, k.observeProvisions(ctx, db, &observed)
 }

@@ -1,0 +1,87 @@
+package v1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Database is a database of the server.
+//
+// +kubebuilder:validation:XValidation:rule="self.name != 'app' || !has(self.owner) || self.owner == 'app'",message="the database app belongs to the user app: leave owner out",fieldPath=".owner"
+// +kubebuilder:validation:XValidation:rule="self.name != 'app' || !has(self.reclaim) || self.reclaim == 'Retain'",message="the database app is always there: it can't be dropped",fieldPath=".reclaim"
+type Database struct {
+	// Name of the database: letters, digits, _ and -, beginning with a letter or _; at most 63. The
+	// database app is always there; it is listed only for its extensions and schemas.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][-A-Za-z0-9_]{0,62}$')",message="must be letters, digits, _ and -, beginning with a letter or _; at most 63 characters"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres', 'template0', 'template1']) && !self.startsWith('pg_') && !self.startsWith('mainstay_')",message="is the server's or Mainstay's own: choose another name"
+	Name string `json:"name"`
+
+	// Owner is the user that the database belongs to: one of spec.users, or app. Default: app.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Owner string `json:"owner,omitempty"`
+
+	// Extensions that the database has, by their names, such as pg_trgm. The server's image must have
+	// them. One that leaves the list stays in the database.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z_][-a-z0-9_]{0,62}$')",message="must be the name of an extension, such as pg_trgm"
+	Extensions []string `json:"extensions,omitempty"`
+
+	// Schemas that the database has; they are made for its owner. One that leaves the list stays in
+	// the database.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z_][-A-Za-z0-9_]{0,62}$')",message="must be letters, digits, _ and -, beginning with a letter or _; at most 63 characters"
+	Schemas []string `json:"schemas,omitempty"`
+
+	// Reclaim is what becomes of the database when it leaves the list. Retain (the default) leaves it
+	// in the server. Delete drops it, with all that it holds, and ends its connections.
+	// +optional
+	// +kubebuilder:validation:Enum=Retain;Delete
+	Reclaim DeletionPolicy `json:"reclaim,omitempty"`
+}
+
+// User is a role of the server that logs in with a password. It is never a superuser.
+type User struct {
+	// Name of the user: letters, digits, _ and -, beginning with a letter or _; at most 63. The user
+	// app is always there, by the Secret NAME-app.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][-A-Za-z0-9_]{0,62}$')",message="must be letters, digits, _ and -, beginning with a letter or _; at most 63 characters"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['app', 'postgres', 'public', 'none']) && !self.startsWith('pg_') && !self.startsWith('mainstay_')",message="is the server's or Mainstay's own: choose another name"
+	Name string `json:"name"`
+
+	// PasswordSecret is the key of a Secret of this namespace with the password: 1 to 256 characters
+	// of ASCII. While it can't be read, the user stays as it is. Default: a password is made, and is
+	// in the Secret that secretName names; what you write there counts.
+	// +optional
+	PasswordSecret *corev1.SecretKeySelector `json:"passwordSecret,omitempty"`
+
+	// Roles that the user is a member of, exactly these: others of spec.users, app, and
+	// pg_read_all_data, pg_write_all_data, pg_monitor, pg_read_all_settings, pg_read_all_stats,
+	// pg_stat_scan_tables, pg_signal_backend, pg_checkpoint and pg_maintain, where the version has
+	// them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	Roles []string `json:"roles,omitempty"`
+
+	// ConnectionLimit is how many connections the user may have at once. Default: any number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	ConnectionLimit *int32 `json:"connectionLimit,omitempty"`
+
+	// SecretName is the name of the Secret with which the user connects: host, port, dbname, username,
+	// password, uri, jdbc-uri, pgpass and ca.crt. dbname is the first database of spec.databases that
+	// the user owns, else app. Default: the name of the PostgreSQL, a - and that of the user; it is
+	// required where that is no name of a Secret.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+}

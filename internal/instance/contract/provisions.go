@@ -1,0 +1,93 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+)
+
+// ProvisionsKey is the key of the Secret ProvisionsName under which the primary finds the
+// Provisions, as JSON.
+const ProvisionsKey = "provisions.json"
+
+// ProvisionsName is the name of the Secret with the databases and users that the primary makes. The
+// settings say its revision; only then it is read.
+func ProvisionsName(database string) string { return database + "-provisions" }
+
+// Provisions are what the primary makes and changes in the server: databases and users of the
+// spec. They have no password, but what the server keeps in place of one.
+type Provisions struct {
+	Databases []Database `json:"databases,omitempty"`
+	Users     []User     `json:"users,omitempty"`
+	// DropDatabases are databases that were in the spec with reclaim Delete, and no longer are.
+	DropDatabases []string `json:"dropDatabases,omitempty"`
+	// FormerUsers were in the spec and no longer are: they must not log in.
+	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
+}
+
+// Database is a database of the server.
+type Database struct {
+	Name string `json:"name"`
+	// Owner is a user; "" is the application's of the Secret DATABASE-app.
+	Owner      string   `json:"owner,omitempty"`
+	Extensions []string `json:"extensions,omitempty"`
+	Schemas    []string `json:"schemas,omitempty"`
+	// Delete is true if it is dropped when it leaves the spec.
+	Delete bool `json:"delete,omitempty"`
+}
+
+// User is a role that can log in.
+type User struct {
+	Name string `json:"name"`
+	// Verifier is what the server keeps in place of the password (RFC 7677).
+	Verifier string `json:"verifier"`
+	// Roles are exactly those that the user is a member of.
+	Roles []string `json:"roles,omitempty"`
+	// ConnectionLimit is how many connections it may have at once; -1 is any number.
+	ConnectionLimit int32 `json:"connectionLimit"`
+	// Secret is the name of the Secret with which the user connects.
+	Secret string `json:"secret"`
+}
+
+// FormerUser is a user that is no longer in the spec.
+type FormerUser struct {
+	Name   string `json:"name"`
+	Secret string `json:"secret"`
+}
+
+// maxProvisionsBytes is more than the highest number of databases and users takes.
+const maxProvisionsBytes = 512 << 10
+
+// ParseProvisions reads the content of ProvisionsKey.
+func ParseProvisions(text []byte) (Provisions, error) {
+	var provisions Provisions
+	if err := bounded.Unmarshal(text, maxProvisionsBytes, &provisions); err != nil {
+		return Provisions{}, fmt.Errorf("%s: %w", ProvisionsKey, err)
+	}
+	return provisions, nil
+}
+
+// IsEmpty reports whether there is nothing to make or to change.
+func (p Provisions) IsEmpty() bool {
+	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers) == 0
+}
+
+// Encode returns the content of ProvisionsKey.
+func (p Provisions) Encode() []byte {
+	text, _ := json.Marshal(p) // It consists of strings and numbers.
+	return text
+}
+
+// ProvisionsRevision returns the revision of a content of ProvisionsKey; "" of none. It reveals
+// nothing: the verifiers have random salts.
+func ProvisionsRevision(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	const bytes = 8
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:bytes])
+}

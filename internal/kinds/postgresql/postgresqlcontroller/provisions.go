@@ -1,0 +1,130 @@
+package postgresqlcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// observeProvisions reads the passwords of users, and derives what the primary is to make.
+func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, observed *postgresql.Observed) error {
+	listed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: contract.ProvisionsName(db.Name)}}
+	if err := k.reader.Children.FindLive(ctx, db, listed, observed.Children); err != nil {
+		return err
+	}
+	stored := secretOf(db, *observed, listed.Name)[contract.ProvisionsKey]
+	if len(stored)+len(db.Spec.Users)+len(db.Spec.Databases) == 0 {
+		return nil
+	}
+	// A content that can't be read is written anew. What was to be dropped or locked by it is
+	// forgotten, and stays.
+	before, _ := contract.ParseProvisions(stored)
+	if err := k.readUserSecrets(ctx, db, before, observed); err != nil {
+		return err
+	}
+	observed.Users = map[string]postgresql.ObservedUser{}
+	for _, user := range db.Spec.Users {
+		one, err := k.observeUser(ctx, db, *observed, user, before)
+		if err != nil {
+			return err
+		}
+		observed.Users[user.Name] = one
+	}
+	next := postgresql.NextProvisions(db, before, postgresql.HasMade(db, *observed, contract.ProvisionsRevision(stored)), observed.Users,
+		func(name string) bool { return secretOf(db, *observed, name) != nil })
+	if !next.IsEmpty() {
+		observed.Provisions = next.Encode()
+	}
+	return nil
+}
+
+// readUserSecrets reads the Secrets of users, and of those that are no longer in the spec.
+func (k kind) readUserSecrets(
+	ctx context.Context, db *databasev1.PostgreSQL, before contract.Provisions, observed *postgresql.Observed,
+) error {
+	var names []string
+	for _, user := range db.Spec.Users {
+		names = append(names, postgresql.UserSecretName(db, user))
+	}
+	for _, user := range before.Users {
+		names = append(names, user.Secret)
+	}
+	for _, user := range before.FormerUsers {
+		names = append(names, user.Secret)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := k.reader.Children.FindLive(ctx, db, secret, observed.Children); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// secretOf returns the data of a Secret of the PostgreSQL; nil if it is not there, or of another
+// owner.
+func secretOf(db *databasev1.PostgreSQL, observed postgresql.Observed, name string) map[string][]byte {
+	return databasecontroller.SecretOf(observed.State, postgresql.Common(db, observed), name)
+}
+
+// observeUser reads the password of a user, and makes what the server keeps in place of it: that
+// of before, if it is of the same password.
+func (k kind) observeUser(
+	ctx context.Context, db *databasev1.PostgreSQL, observed postgresql.Observed, user databasev1.User, before contract.Provisions,
+) (postgresql.ObservedUser, error) {
+	given, problem, err := k.passwordOf(ctx, db, observed, user)
+	if err != nil || problem != "" {
+		return postgresql.ObservedUser{Problem: problem}, err
+	}
+	if given == "" {
+		given = databasecontroller.Password()
+	}
+	at := slices.IndexFunc(before.Users, func(one contract.User) bool { return one.Name == user.Name })
+	if at >= 0 && postgres.Verifies(before.Users[at].Verifier, given) {
+		return postgresql.ObservedUser{Password: given, Verifier: before.Users[at].Verifier}, nil
+	}
+	verifier, err := postgres.Verifier(given)
+	return postgresql.ObservedUser{Password: given, Verifier: verifier}, err //nolint:wrapcheck // it says what it was doing
+}
+
+// passwordOf returns the password of the Secret that has it; "" if one is to be made.
+func (k kind) passwordOf(
+	ctx context.Context, db *databasev1.PostgreSQL, observed postgresql.Observed, user databasev1.User,
+) (given, problem string, err error) {
+	name, key := postgresql.UserSecretName(db, user), corev1.BasicAuthPasswordKey
+	data := secretOf(db, observed, name)
+	if from := user.PasswordSecret; from != nil {
+		name, key = from.Name, from.Key
+		var secret corev1.Secret
+		err := k.reader.Children.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: name}, &secret)
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", fmt.Sprintf("the Secret %s is not there", name), nil
+		case err != nil:
+			return "", "", fmt.Errorf("reading the Secret %s: %w", name, err)
+		}
+		if _, hasKey := secret.Data[key]; !hasKey {
+			return "", fmt.Sprintf("the Secret %s has no key %s", name, key), nil
+		}
+		data = secret.Data
+	} else if _, hasKey := data[key]; !hasKey {
+		return "", "", nil
+	}
+	given = string(data[key])
+	if err := postgres.CheckPassword(given); err != nil {
+		return "", fmt.Sprintf("the key %s of the Secret %s: %s", key, name, err), nil
+	}
+	return given, "", nil
+}

@@ -1,0 +1,148 @@
+package postgresql
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// ObservedUser is what was read about the password of a user.
+type ObservedUser struct {
+	// Password is that of the Secret that has it, or a new random one if none has.
+	Password string
+	// Verifier is what the server keeps in place of it.
+	Verifier string
+	// Problem says why the password can't be used; then the two above are empty.
+	Problem string
+}
+
+// NextProvisions returns what the primary is to make, given what it was to make before, whether it
+// has made that, and which Secrets of former users are still there:
+//
+//	a user of the spec          as the spec says; as before while its password can't be used
+//	a former user               stays listed until it can't log in any more and its Secret is gone
+//	a former database           is dropped if its reclaim was Delete; listed until that is done
+func NextProvisions(
+	db *databasev1.PostgreSQL, before contract.Provisions, isMade bool, users map[string]ObservedUser, hasSecret func(name string) bool,
+) contract.Provisions {
+	var next contract.Provisions
+	for _, user := range db.Spec.Users {
+		if one, usable := nextUser(db, before, user, users[user.Name]); usable {
+			next.Users = append(next.Users, one)
+		}
+	}
+	former := slices.Clone(before.FormerUsers)
+	for _, user := range before.Users {
+		former = append(former, contract.FormerUser{Name: user.Name, Secret: user.Secret})
+	}
+	for i, user := range former {
+		isLocked := isMade && i < len(before.FormerUsers)
+		if !isUser(db, user.Name) && (!isLocked || hasSecret(user.Secret)) {
+			next.FormerUsers = append(next.FormerUsers, user)
+		}
+	}
+	isListed := map[string]bool{}
+	for _, database := range db.Spec.Databases {
+		isListed[database.Name] = true
+		owner := database.Owner
+		if owner == applicationRole {
+			owner = ""
+		}
+		next.Databases = append(next.Databases, contract.Database{
+			Name: database.Name, Owner: owner, Extensions: database.Extensions, Schemas: database.Schemas,
+			Delete: database.Reclaim == databasev1.DeletionDelete,
+		})
+	}
+	for _, database := range before.Databases {
+		if database.Delete && !isListed[database.Name] {
+			next.DropDatabases = append(next.DropDatabases, database.Name)
+		}
+	}
+	for _, name := range before.DropDatabases {
+		if !isMade && !isListed[name] {
+			next.DropDatabases = append(next.DropDatabases, name)
+		}
+	}
+	return next
+}
+
+// nextUser returns a user as the primary is to make it; false if there is no password to make it
+// with.
+func nextUser(
+	db *databasev1.PostgreSQL, before contract.Provisions, user databasev1.User, observed ObservedUser,
+) (contract.User, bool) {
+	next := contract.User{
+		Name: user.Name, Verifier: observed.Verifier, Roles: user.Roles, ConnectionLimit: -1, Secret: UserSecretName(db, user),
+	}
+	if user.ConnectionLimit != nil {
+		next.ConnectionLimit = *user.ConnectionLimit
+	}
+	if observed.Problem != "" {
+		at := slices.IndexFunc(before.Users, func(one contract.User) bool { return one.Name == user.Name })
+		if at < 0 {
+			return contract.User{}, false
+		}
+		next.Verifier = before.Users[at].Verifier
+	}
+	return next, true
+}
+
+// addProvisions adds the Secrets of users, and the one that the primary reads. Those come first: a
+// password that no Secret has must not become a user's.
+func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) {
+	var needs []plan.Ref
+	for _, user := range db.Spec.Users {
+		ref := Ref(db, "Secret", UserSecretName(db, user))
+		if observed.Users[user.Name].Problem != "" {
+			wanted.Keep = append(wanted.Keep, ref)
+			continue
+		}
+		wanted.Children = append(wanted.Children, plan.Child{Object: userSecret(db, observed, user), Uncached: true})
+		needs = append(needs, ref)
+	}
+	if len(observed.Provisions) == 0 {
+		return
+	}
+	wanted.Children = append(wanted.Children, plan.Child{
+		Object: &corev1.Secret{
+			ObjectMeta: Common(db, observed).Meta(contract.ProvisionsName(db.Name)), Type: corev1.SecretTypeOpaque,
+			Data: map[string][]byte{contract.ProvisionsKey: observed.Provisions},
+		},
+		Uncached: true, Needs: needs,
+	})
+}
+
+// unusable says which passwords can't be used, and why.
+func unusable(s *subject) string {
+	var said []string
+	for _, user := range s.db.Spec.Users {
+		if problem := s.observed.Users[user.Name].Problem; problem != "" {
+			said = append(said, fmt.Sprintf("user %s: %s", user.Name, problem))
+		}
+	}
+	return summary.If(len(said) > 0, "the user stays as it is: %s", conditions.FirstFew(said, "; "))
+}
+
+// provisioning: the primary has not made what the spec says yet.
+func provisioning(s *subject) string {
+	wanted := contract.ProvisionsRevision(s.observed.Provisions)
+	if wanted == "" || s.Primary == nil || s.Primary.Report.Provisions == wanted {
+		return ""
+	}
+	return fmt.Sprintf("%s makes the databases and users of the spec. An instance that an earlier Mainstay started does so after a restart: "+
+		"set spec.restartedAt", s.Primary.Pod.Name)
+}
+
+// HasMade reports whether the primary has made what that revision says.
+func HasMade(db *databasev1.PostgreSQL, observed Observed, revision string) bool {
+	primary := database.PrimaryOf(observed.Instances(Common(db, observed)))
+	return revision != "" && primary != nil && primary.Report.Provisions == revision
+}

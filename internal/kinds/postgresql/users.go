@@ -1,0 +1,229 @@
+package postgresql
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// The most items that the schema takes.
+const (
+	maxDatabases = 100
+	maxUsers     = 100
+	maxItems     = 32 // roles of a user, extensions and schemas of a database
+)
+
+// Forms of names, as in the schema. They need no quoting in any client.
+var (
+	nameForm      = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9_]{0,62}$`)
+	extensionForm = regexp.MustCompile(`^[a-z_][-a-z0-9_]{0,62}$`)
+)
+
+const nameAccepted = "must be letters, digits, _ and -, beginning with a letter or _; at most 63 characters"
+
+// predefined are the roles of the server that a user may be a member of: none of them leads to
+// files or programs of the pod (https://www.postgresql.org/docs/current/predefined-roles.html).
+var predefined = []string{
+	"pg_read_all_data", "pg_write_all_data", "pg_monitor", "pg_read_all_settings", "pg_read_all_stats", "pg_stat_scan_tables",
+	"pg_signal_backend", "pg_checkpoint", "pg_maintain",
+}
+
+// UserSecretName returns the name of the Secret with which a user connects.
+func UserSecretName(db *databasev1.PostgreSQL, user databasev1.User) string {
+	return cmp.Or(user.SecretName, db.Name+"-"+user.Name)
+}
+
+// ownSecrets are those that no user may have.
+func ownSecrets(db *databasev1.PostgreSQL) []string {
+	return []string{
+		database.CertificatesName(db.Name), database.ApplicationName(db.Name), database.MetricsName(db.Name), contract.ProvisionsName(db.Name),
+	}
+}
+
+// checkUsers returns what is wrong with the users.
+func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
+	users := db.Spec.Users
+	if len(users) > maxUsers {
+		return field.ErrorList{field.TooMany(at, len(users), maxUsers)}
+	}
+	var problems field.ErrorList
+	names, secrets := map[string]bool{}, map[string]bool{}
+	for _, own := range ownSecrets(db) {
+		secrets[own] = true
+	}
+	for i, user := range users {
+		at := at.Index(i)
+		problems = append(problems, checkUserName(user.Name, at.Child("name"))...)
+		if names[user.Name] {
+			problems = append(problems, field.Duplicate(at.Child("name"), shown(user.Name)))
+		}
+		names[user.Name] = true
+		secret := UserSecretName(db, user)
+		switch {
+		case len(validation.IsDNS1123Subdomain(secret)) == 0 && !secrets[secret]:
+		case len(validation.IsDNS1123Subdomain(secret)) == 0:
+			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret), "is the name of another Secret of this PostgreSQL"))
+		case user.SecretName == "":
+			problems = append(problems, field.Required(at.Child("secretName"), fmt.Sprintf("%s is no name of a Secret", shown(secret))))
+		default:
+			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret),
+				"must be the name of a Secret: lower-case letters, digits, - and ."))
+		}
+		secrets[secret] = true
+		problems = append(problems, checkPasswordSecret(user.PasswordSecret, at.Child("passwordSecret"))...)
+		if limit := user.ConnectionLimit; limit != nil && (*limit < 0 || *limit > maxConnectionLimit) {
+			problems = append(problems, field.Invalid(at.Child("connectionLimit"), *limit, "must be from 0 to 10000"))
+		}
+		problems = append(problems, checkRoles(db, user, at.Child("roles"))...)
+	}
+	return problems
+}
+
+const maxConnectionLimit = 10_000
+
+func checkUserName(name string, at *field.Path) field.ErrorList {
+	if !nameForm.MatchString(name) {
+		return field.ErrorList{field.Invalid(at, shown(name), nameAccepted)}
+	}
+	if name == applicationRole {
+		return field.ErrorList{field.Invalid(at, name, "is always there, by the Secret NAME-app: choose another name")}
+	}
+	if err := postgres.CheckUser(name); err != nil {
+		return field.ErrorList{field.Invalid(at, name, err.Error())}
+	}
+	return nil
+}
+
+func checkPasswordSecret(from *corev1.SecretKeySelector, at *field.Path) field.ErrorList {
+	if from == nil {
+		return nil
+	}
+	var problems field.ErrorList
+	if len(validation.IsDNS1123Subdomain(from.Name)) > 0 {
+		problems = append(problems, field.Invalid(at.Child("name"), shown(from.Name), "must be the name of a Secret"))
+	}
+	if len(validation.IsConfigMapKey(from.Key)) > 0 {
+		problems = append(problems, field.Invalid(at.Child("key"), shown(from.Key), "must be a key of a Secret, for example password"))
+	}
+	return problems
+}
+
+// checkRoles returns what is wrong with the roles of a user.
+func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, at *field.Path) field.ErrorList {
+	if len(user.Roles) > maxItems {
+		return field.ErrorList{field.TooMany(at, len(user.Roles), maxItems)}
+	}
+	var problems field.ErrorList
+	for i, role := range user.Roles {
+		switch {
+		case role == user.Name:
+			problems = append(problems, field.Invalid(at.Index(i), shown(role), "a user can't be a member of itself"))
+		case slices.Contains(user.Roles[:i], role):
+			problems = append(problems, field.Duplicate(at.Index(i), shown(role)))
+		case role != applicationRole && !slices.Contains(predefined, role) && !isUser(db, role):
+			problems = append(problems, field.Invalid(at.Index(i), shown(role),
+				"must be app, one of spec.users, or one of "+strings.Join(predefined, ", ")))
+		}
+	}
+	return problems
+}
+
+func isUser(db *databasev1.PostgreSQL, name string) bool {
+	return slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool { return user.Name == name })
+}
+
+// checkDatabases returns what is wrong with the databases.
+func checkDatabases(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
+	if len(db.Spec.Databases) > maxDatabases {
+		return field.ErrorList{field.TooMany(at, len(db.Spec.Databases), maxDatabases)}
+	}
+	var problems field.ErrorList
+	names := map[string]bool{}
+	for i, database := range db.Spec.Databases {
+		at := at.Index(i)
+		if !nameForm.MatchString(database.Name) {
+			problems = append(problems, field.Invalid(at.Child("name"), shown(database.Name), nameAccepted))
+		} else if err := postgres.CheckDatabase(database.Name); err != nil {
+			problems = append(problems, field.Invalid(at.Child("name"), database.Name, err.Error()))
+		}
+		if names[database.Name] {
+			problems = append(problems, field.Duplicate(at.Child("name"), shown(database.Name)))
+		}
+		names[database.Name] = true
+		owner := cmp.Or(database.Owner, applicationRole)
+		switch {
+		case owner != applicationRole && database.Name == applicationDatabase:
+			problems = append(problems, field.Invalid(at.Child("owner"), shown(owner), "the database app belongs to the user app: leave owner out"))
+		case owner != applicationRole && !isUser(db, owner):
+			problems = append(problems, field.Invalid(at.Child("owner"), shown(owner), "must be app or one of spec.users"))
+		}
+		if database.Name == applicationDatabase && database.Reclaim == databasev1.DeletionDelete {
+			problems = append(problems, field.Invalid(at.Child("reclaim"), database.Reclaim,
+				"the database app is always there: it can't be dropped"))
+		}
+		problems = append(problems, checkNames(database.Extensions, extensionForm, at.Child("extensions"))...)
+		problems = append(problems, checkNames(database.Schemas, nameForm, at.Child("schemas"))...)
+	}
+	return problems
+}
+
+// checkNames returns what is wrong with the names of extensions or schemas.
+func checkNames(names []string, form *regexp.Regexp, at *field.Path) field.ErrorList {
+	if len(names) > maxItems {
+		return field.ErrorList{field.TooMany(at, len(names), maxItems)}
+	}
+	var problems field.ErrorList
+	for i, name := range names {
+		switch {
+		case !form.MatchString(name):
+			problems = append(problems, field.Invalid(at.Index(i), shown(name), nameAccepted))
+		case strings.HasPrefix(name, "pg_") && form == nameForm || name == "information_schema":
+			problems = append(problems, field.Invalid(at.Index(i), name, "is the server's own: choose another name"))
+		case slices.Contains(names[:i], name):
+			problems = append(problems, field.Duplicate(at.Index(i), name))
+		}
+	}
+	return problems
+}
+
+// userSecret is what a user needs to connect. It follows the password, wherever that comes from:
+// the one in the Secret itself counts, unless another Secret has it.
+func userSecret(db *databasev1.PostgreSQL, observed Observed, user databasev1.User) *corev1.Secret {
+	password := observed.Users[user.Name].Password
+	host, port := contract.WriteServiceName(db.Name)+"."+db.Namespace+".svc", strconv.Itoa(serverPort)
+	name := applicationDatabase
+	if at := slices.IndexFunc(db.Spec.Databases, func(one databasev1.Database) bool { return one.Owner == user.Name }); at >= 0 {
+		name = db.Spec.Databases[at].Name
+	}
+	address := host + ":" + port
+	uri := url.URL{Scheme: "postgresql", User: url.UserPassword(user.Name, password), Host: address, Path: "/" + name, RawQuery: "sslmode=require"}
+	jdbc := url.URL{Scheme: "postgresql", Host: address, Path: "/" + name, RawQuery: url.Values{
+		"user": {user.Name}, "password": {password}, "sslmode": {"require"},
+	}.Encode()}
+	escaped := strings.NewReplacer(`\`, `\\`, `:`, `\:`)
+	pgpass := strings.Join([]string{host, port, name, user.Name, escaped.Replace(password)}, ":") + "\n"
+	secret := &corev1.Secret{
+		ObjectMeta: Common(db, observed).Meta(UserSecretName(db, user)), Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{},
+	}
+	for key, value := range map[string]string{
+		corev1.BasicAuthUsernameKey: user.Name, corev1.BasicAuthPasswordKey: password, "dbname": name, "host": host, "port": port,
+		"uri": uri.String(), "jdbc-uri": "jdbc:" + jdbc.String(), "pgpass": pgpass,
+		database.AuthorityKey: string(observed.Certificates[database.AuthorityKey]),
+	} {
+		secret.Data[key] = []byte(value)
+	}
+	return secret
+}

@@ -1,0 +1,249 @@
+package postgresql
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// withUsers is a shop's user and database, and a reader.
+func withUsers(spec *databasev1.PostgreSQLSpec) {
+	spec.Users = []databasev1.User{
+		{Name: "shop", ConnectionLimit: new(int32(20))}, {Name: "Reader", SecretName: "reader", Roles: []string{"shop", "pg_read_all_data"}},
+	}
+	spec.Databases = []databasev1.Database{{Name: "orders", Owner: "shop", Extensions: []string{"citext"}}, {Name: "app", Schemas: []string{"sales"}}}
+}
+
+// TestUsersAreChecked: what the schema does not see, or did not.
+func TestUsersAreChecked(t *testing.T) {
+	user := func(name string, change func(*databasev1.User)) func(*databasev1.PostgreSQLSpec) {
+		return func(spec *databasev1.PostgreSQLSpec) {
+			withUsers(spec)
+			one := databasev1.User{Name: name}
+			if change != nil {
+				change(&one)
+			}
+			spec.Users = append(spec.Users, one)
+		}
+	}
+	database := func(one databasev1.Database) func(*databasev1.PostgreSQLSpec) {
+		return func(spec *databasev1.PostgreSQLSpec) {
+			withUsers(spec)
+			spec.Databases = append(spec.Databases, one)
+		}
+	}
+	for want, change := range map[string]func(*databasev1.PostgreSQLSpec){
+		"": withUsers,
+		`spec.users[2].name: Invalid value: "a\"b": must be letters`: user(`a"b`, func(u *databasev1.User) {
+			u.SecretName = "s"
+		}),
+		`spec.users[2].name: Invalid value: "a\nb": must be letters`: user("a\nb", func(u *databasev1.User) {
+			u.SecretName = "s"
+		}),
+		`spec.users[2].name: Invalid value: "postgres": is the server's or Mainstay's own`: user("postgres", nil),
+		`spec.users[2].name: Invalid value: "pg_x": is the server's or Mainstay's own`: user("pg_x", func(u *databasev1.User) {
+			u.SecretName = "s"
+		}),
+		`spec.users[2].name: Invalid value: "app": is always there`: user("app", func(u *databasev1.User) {
+			u.SecretName = "s"
+		}),
+		`spec.users[2].name: Duplicate value: "shop"`: user("shop", func(u *databasev1.User) {
+			u.SecretName = "s"
+		}),
+		`spec.users[2].secretName: Invalid value: "db-shop": is the name of another Secret`: user("b", func(u *databasev1.User) {
+			u.SecretName = "db-shop"
+		}),
+		`spec.users[2].secretName: Invalid value: "db-app": is the name of another Secret`: user("b", func(u *databasev1.User) {
+			u.SecretName = "db-app"
+		}),
+		`spec.users[2].secretName: Required value: db-b_c is no name of a Secret`: user("b_c", nil),
+		`spec.users[2].secretName: Invalid value: "B c": must be the name of a Secret`: user("b", func(u *databasev1.User) {
+			u.SecretName = "B c"
+		}),
+		`spec.users[2].connectionLimit: Invalid value: -1: must be from 0 to 10000`: user("b", func(u *databasev1.User) {
+			u.ConnectionLimit = new(int32(-1))
+		}),
+		`spec.users[2].roles[0]: Invalid value: "pg_write_server_files": must be app, one of`: user("b", func(u *databasev1.User) {
+			u.Roles = []string{"pg_write_server_files"}
+		}),
+		`spec.users[2].roles[0]: Invalid value: "b": a user can't be a member of itself`: user("b", func(u *databasev1.User) {
+			u.Roles = []string{"b"}
+		}),
+		`spec.users[2].passwordSecret.key: Invalid value: "": must be a key of a Secret`: user("b", func(u *databasev1.User) {
+			u.PasswordSecret = &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}
+		}),
+		`spec.databases[2].name: Invalid value: "template0": is the server's or Mainstay's own`: database(databasev1.Database{Name: "template0"}),
+		`spec.databases[2].name: Invalid value: "1a": must be letters`:                          database(databasev1.Database{Name: "1a"}),
+		`spec.databases[2].name: Duplicate value: "orders"`:                                     database(databasev1.Database{Name: "orders"}),
+		`spec.databases[2].owner: Invalid value: "nobody": must be app or one of spec.users`:    database(databasev1.Database{Name: "b", Owner: "nobody"}),
+		`spec.databases[2].extensions[0]: Invalid value: "a;b": must be letters`:                database(databasev1.Database{Name: "b", Extensions: []string{"a;b"}}),
+		`spec.databases[2].schemas[0]: Invalid value: "pg_temp": is the server's own`:           database(databasev1.Database{Name: "b", Schemas: []string{"pg_temp"}}),
+		`spec.databases[1].owner: Invalid value: "shop": the database app belongs to the user app`: func(spec *databasev1.PostgreSQLSpec) {
+			withUsers(spec)
+			spec.Databases[1].Owner = "shop"
+		},
+		`spec.databases[1].reclaim: Invalid value: "Delete": the database app is always there`: func(spec *databasev1.PostgreSQLSpec) {
+			withUsers(spec)
+			spec.Databases[1].Reclaim = databasev1.DeletionDelete
+		},
+		`spec.users: Too many: 101: must have at most 100 items`: func(spec *databasev1.PostgreSQLSpec) {
+			spec.Users = make([]databasev1.User, 101)
+		},
+		`spec.databases: Too many: 101: must have at most 100 items`: func(spec *databasev1.PostgreSQLSpec) {
+			spec.Databases = make([]databasev1.Database, 101)
+		},
+	} {
+		got := ""
+		if problems := Validate(newDatabase(change)); len(problems) > 0 {
+			got = problems.ToAggregate().Error()
+		}
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// observedUsers are the users of withUsers with passwords.
+func observedUsers() map[string]ObservedUser {
+	return map[string]ObservedUser{
+		"shop": {Password: `p:a\b`, Verifier: "v1"}, "Reader": {Password: "other", Verifier: "v2"},
+	}
+}
+
+// TestNextProvisions: what the primary is to make, from one spec to the next.
+func TestNextProvisions(t *testing.T) {
+	db, none := newDatabase(withUsers), func(string) bool { return false }
+	first := NextProvisions(db, contract.Provisions{}, false, observedUsers(), none)
+	want := contract.Provisions{
+		Users: []contract.User{
+			{Name: "shop", Verifier: "v1", ConnectionLimit: 20, Secret: "db-shop"},
+			{Name: "Reader", Verifier: "v2", ConnectionLimit: -1, Roles: []string{"shop", "pg_read_all_data"}, Secret: "reader"},
+		},
+		Databases: []contract.Database{
+			{Name: "orders", Owner: "shop", Extensions: []string{"citext"}}, {Name: "app", Schemas: []string{"sales"}},
+		},
+	}
+	if !reflect.DeepEqual(first, want) {
+		t.Errorf("got %+v, want %+v", first, want)
+	}
+
+	// A password that can't be used changes nothing of a user, and makes none.
+	users := observedUsers()
+	users["shop"] = ObservedUser{Problem: "gone"}
+	if kept := NextProvisions(db, first, true, users, none); kept.Users[0].Verifier != "v1" {
+		t.Errorf("got %+v", kept.Users)
+	}
+	if kept := NextProvisions(db, contract.Provisions{}, true, users, none); len(kept.Users) != 1 || kept.Users[0].Name != "Reader" {
+		t.Errorf("got %+v", kept.Users)
+	}
+
+	// Databases are dropped only if that was their reclaim, and all is remembered until it is done.
+	first.Databases[0].Delete = true
+	first.Databases = append(first.Databases, contract.Database{Name: "kept"})
+	empty := newDatabase()
+	left := NextProvisions(empty, first, true, nil, none)
+	want = contract.Provisions{
+		FormerUsers:   []contract.FormerUser{{Name: "shop", Secret: "db-shop"}, {Name: "Reader", Secret: "reader"}},
+		DropDatabases: []string{"orders"},
+	}
+	if !reflect.DeepEqual(left, want) {
+		t.Errorf("got %+v, want %+v", left, want)
+	}
+	if again := NextProvisions(empty, left, false, nil, none); !reflect.DeepEqual(again, want) {
+		t.Errorf("before it is done: got %+v, want %+v", again, want)
+	}
+	hasReader := func(name string) bool { return name == "reader" }
+	again := NextProvisions(empty, left, true, nil, hasReader)
+	if !reflect.DeepEqual(again.FormerUsers, want.FormerUsers[1:]) || again.DropDatabases != nil {
+		t.Errorf("with a Secret left: got %+v", again)
+	}
+	if again := NextProvisions(empty, left, true, nil, none); !again.IsEmpty() {
+		t.Errorf("when it is done: got %+v", again)
+	}
+	if again := NextProvisions(db, left, false, observedUsers(), none); len(again.FormerUsers)+len(again.DropDatabases) > 0 {
+		t.Errorf("back in the spec: got %+v", again)
+	}
+}
+
+// TestUserSecret: every form of address leads to the first database that the user owns.
+func TestUserSecret(t *testing.T) {
+	db := newDatabase(withUsers)
+	observed := empty()
+	observed.Users = observedUsers()
+	secret := userSecret(db, observed, db.Spec.Users[0])
+	for key, want := range map[string]string{
+		"username": "shop", "password": `p:a\b`, "host": "db-rw.shop.svc", "port": "5432", "dbname": "orders", "ca.crt": "authority",
+		"uri":      `postgresql://shop:p%3Aa%5Cb@db-rw.shop.svc:5432/orders?sslmode=require`,
+		"jdbc-uri": `jdbc:postgresql://db-rw.shop.svc:5432/orders?password=p%3Aa%5Cb&sslmode=require&user=shop`,
+		"pgpass":   "db-rw.shop.svc:5432:orders:shop:p\\:a\\\\b\n",
+	} {
+		if got := string(secret.Data[key]); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+	if reader := userSecret(db, observed, db.Spec.Users[1]); reader.Name != "reader" || string(reader.Data["dbname"]) != "app" {
+		t.Errorf("got %s with %s", reader.Name, reader.Data["dbname"])
+	}
+}
+
+// TestProvisionsInOrder: a user's Secret comes before what the primary reads, and that before the
+// settings with its revision; a Secret whose password can't be used is left alone.
+func TestProvisionsInOrder(t *testing.T) {
+	db := newDatabase(withUsers)
+	observed := running(db, 1)
+	observed.Users = observedUsers()
+	observed.Users["Reader"] = ObservedUser{Problem: "the Secret reader has no key password"}
+	observed.Provisions = NextProvisions(db, contract.Provisions{}, false, observed.Users, func(string) bool { return false }).Encode()
+	wanted := Desired(db, observed, Decide(db, observed))
+	at := func(name string) int {
+		return slices.IndexFunc(wanted.Children, func(child plan.Child) bool { return child.Object.GetName() == name })
+	}
+	if order := []int{at("db-shop"), at("db-provisions"), at("db-config")}; order[0] < 0 || !slices.IsSorted(order) {
+		t.Errorf("they are at %v", order)
+	}
+	if at("reader") >= 0 || !slices.Contains(wanted.Keep, Ref(db, "Secret", "reader")) {
+		t.Error("the Secret without a usable password is not left alone")
+	}
+	config := wanted.Children[at("db-config")].Object.(*corev1.ConfigMap) //nolint:forcetypeassert // by its name
+	parsed, err := contract.ParseSettings(config.Data[contract.SettingsKey])
+	if err != nil || parsed.Provisions != contract.ProvisionsRevision(observed.Provisions) {
+		t.Errorf("the settings say %q, %v", parsed.Provisions, err)
+	}
+}
+
+// TestProvisioningIsReported: Ready waits until the primary has made what the spec says.
+func TestProvisioningIsReported(t *testing.T) {
+	db := newDatabase(withUsers)
+	observed := running(db, 1)
+	observed.Users, observed.Provisions = observedUsers(), []byte(`{"users":[]}`)
+	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true})
+	ready := func() (string, string) {
+		status, _ := Status(db, observed, Decide(db, observed), plan.Result{})
+		for _, one := range status.Conditions {
+			if one.Type == databasev1.ConditionReady {
+				return string(one.Status), one.Reason
+			}
+		}
+		return "", ""
+	}
+	if status, reason := ready(); status != "False" || reason != databasev1.ReasonProvisioning {
+		t.Errorf("before: got %s, %s", status, reason)
+	}
+	observed.Pods[0] = newPod("db-0", contract.Report{
+		Role: contract.Primary, State: "Leading", Term: 4, Provided: true, Provisions: contract.ProvisionsRevision(observed.Provisions),
+	})
+	if status, reason := ready(); status != "True" || reason != databasev1.ReasonAvailable {
+		t.Errorf("after: got %s, %s", status, reason)
+	}
+	observed.Users["shop"] = ObservedUser{Problem: "the Secret x is not there"}
+	if status, reason := ready(); status != "False" || reason != databasev1.ReasonSecretNotUsable {
+		t.Errorf("without a password: got %s, %s", status, reason)
+	}
+}

@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// ProvideDeclared makes and changes databases and users, so that they are as provisions say. What
+// they do not name is left as it is. It may be called again at any time, also after it was
+// interrupted. One that can't be made does not keep the others from being made; the error names
+// each. It runs beside the operations.
+func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if e.server().State != election.Leading {
+		return ErrNoLeader
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	session, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if _, err := session.Exec(ctx, quietly); err != nil {
+		return fmt.Errorf("preparing a session: %w", err)
+	}
+	made := provisioning{engine: e, session: session, application: application, major: l.major}
+	return made.all(ctx, provisions)
+}
+
+// provisioning makes databases and users with a session of the superuser's.
+type provisioning struct {
+	engine      *Engine
+	session     *pgx.Conn
+	application postgres.Application
+	major       int
+}
+
+func (s provisioning) all(ctx context.Context, provisions contract.Provisions) error {
+	var problems []string
+	try := func(what, name string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s %.80q: %s", what, name, err))
+		}
+	}
+	// Users come first, because they own databases; and all of them before what they are members of.
+	for _, user := range provisions.Users {
+		try("user", user.Name, s.user(ctx, user))
+	}
+	for _, user := range provisions.Users {
+		try("user", user.Name, s.memberships(ctx, user))
+	}
+	for _, former := range provisions.FormerUsers {
+		try("former user", former.Name, s.lock(ctx, former.Name))
+	}
+	for _, database := range provisions.Databases {
+		try("database", database.Name, s.database(ctx, database))
+	}
+	for _, name := range provisions.DropDatabases {
+		try("database", name, s.drop(ctx, name))
+	}
+	return joined(problems)
+}
+
+// user makes a role that may log in, or changes it.
+func (s provisioning) user(ctx context.Context, user contract.User) error {
+	if err := postgres.CheckUser(user.Name); err != nil {
+		return err
+	}
+	var isSuper, canLogIn bool
+	var kept string
+	var limit int32
+	err := s.session.QueryRow(ctx, "SELECT rolsuper, rolcanlogin, rolconnlimit, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1",
+		user.Name).Scan(&isSuper, &canLogIn, &limit, &kept)
+	isNew := errors.Is(err, pgx.ErrNoRows)
+	switch {
+	case err != nil && !isNew:
+		return err
+	case isSuper:
+		return errors.New("is a superuser: choose another name")
+	case !isNew && canLogIn && kept == user.Verifier && limit == user.ConnectionLimit:
+		return nil
+	}
+	statement := "ALTER ROLE " + postgres.QuoteName(user.Name) + " LOGIN"
+	if isNew {
+		statement = "CREATE ROLE " + postgres.QuoteName(user.Name) + " LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
+	}
+	_, err = s.session.Exec(ctx, fmt.Sprintf("%s CONNECTION LIMIT %d PASSWORD %s", statement, user.ConnectionLimit, quote(user.Verifier)))
+	return err
+}
+
+// memberships makes a user a member of exactly its roles.
+func (s provisioning) memberships(ctx context.Context, user contract.User) error {
+	rows, err := s.session.Query(ctx, "SELECT role.rolname FROM pg_auth_members m JOIN pg_roles role ON role.oid = m.roleid"+
+		" JOIN pg_roles member ON member.oid = m.member WHERE member.rolname = $1", user.Name)
+	if err != nil {
+		return err
+	}
+	has, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	name := postgres.QuoteName(user.Name)
+	for _, role := range user.Roles {
+		if slices.Contains(has, role) {
+			continue
+		}
+		if _, err := s.session.Exec(ctx, "GRANT "+postgres.QuoteName(role)+" TO "+name); err != nil {
+			return err
+		}
+	}
+	for _, role := range has {
+		if slices.Contains(user.Roles, role) {
+			continue
+		}
+		if _, err := s.session.Exec(ctx, "REVOKE "+postgres.QuoteName(role)+" FROM "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock keeps a role from logging in, and ends its sessions. The role stays: it may own something.
+func (s provisioning) lock(ctx context.Context, name string) error {
+	if err := postgres.CheckUser(name); err != nil || name == s.application.User {
+		return err
+	}
+	var canLogIn bool
+	err := s.session.QueryRow(ctx, "SELECT rolcanlogin FROM pg_roles WHERE rolname = $1 AND NOT rolsuper", name).Scan(&canLogIn)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !canLogIn {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL"); err != nil {
+		return err
+	}
+	_, err = s.session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", name)
+	return err
+}
+
+// database makes a database with its extensions and schemas.
+func (s provisioning) database(ctx context.Context, database contract.Database) error {
+	if err := postgres.CheckDatabase(database.Name); err != nil {
+		return err
+	}
+	owner := database.Owner
+	if owner == "" {
+		owner = s.application.User
+	}
+	var has string
+	err := s.session.QueryRow(ctx, "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = $1", database.Name).Scan(&has)
+	name := postgres.QuoteName(database.Name)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		_, err = s.session.Exec(ctx, "CREATE DATABASE "+name+" OWNER "+postgres.QuoteName(owner)+" TEMPLATE template0 ENCODING 'UTF8'")
+	case err == nil && has != owner:
+		_, err = s.session.Exec(ctx, "ALTER DATABASE "+name+" OWNER TO "+postgres.QuoteName(owner))
+	}
+	if err != nil || len(database.Extensions)+len(database.Schemas) == 0 {
+		return err
+	}
+	return s.inside(ctx, database, owner)
+}
+
+// inside makes the extensions and schemas of a database, in a session of its own.
+func (s provisioning) inside(ctx context.Context, database contract.Database, owner string) error {
+	session, err := s.engine.connectTo(ctx, database.Name, nil)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	if _, err := session.Exec(ctx, quietly); err != nil {
+		return fmt.Errorf("preparing a session: %w", err)
+	}
+	var problems []string
+	for _, extension := range database.Extensions {
+		if err := makeExtension(ctx, session, extension); err != nil {
+			problems = append(problems, fmt.Sprintf("extension %.80q: %s", extension, err))
+		}
+	}
+	for _, schema := range database.Schemas {
+		var exists bool
+		err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists)
+		if err == nil && !exists {
+			_, err = session.Exec(ctx, "CREATE SCHEMA "+postgres.QuoteName(schema)+" AUTHORIZATION "+postgres.QuoteName(owner))
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("schema %.80q: %s", schema, err))
+		}
+	}
+	return joined(problems)
+}
+
+// makeExtension makes an extension where users expect it: in the schema public, unless it names
+// another one itself.
+func makeExtension(ctx context.Context, session *pgx.Conn, extension string) error {
+	var exists, isAvailable bool
+	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = $1),"+
+		" EXISTS (SELECT FROM pg_available_extensions WHERE name = $1)", extension).Scan(&exists, &isAvailable)
+	switch {
+	case err != nil || exists:
+		return err
+	case !isAvailable:
+		return errors.New("the image of the server has no such extension: use an image with it, or remove it from the spec")
+	}
+	return pgx.BeginFunc(ctx, session, func(transaction pgx.Tx) error {
+		if _, err := transaction.Exec(ctx, "SET LOCAL search_path = public"); err != nil {
+			return err
+		}
+		_, err := transaction.Exec(ctx, "CREATE EXTENSION "+postgres.QuoteName(extension)+" CASCADE")
+		return err
+	})
+}
+
+// drop drops a database that its user has declared to be dropped.
+func (s provisioning) drop(ctx context.Context, name string) error {
+	if err := postgres.CheckDatabase(name); err != nil || name == s.application.Database {
+		return err
+	}
+	const withForce = 13 // the first version that ends the sessions of the database itself
+	statement := "DROP DATABASE IF EXISTS " + postgres.QuoteName(name)
+	if s.major >= withForce {
+		statement += " WITH (FORCE)"
+	}
+	_, err := s.session.Exec(ctx, statement)
+	return err
+}
+
+// joined returns one error of several problems, in one line; nil if there are none.
+func joined(problems []string) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
+}

@@ -1,0 +1,144 @@
+//go:build instances
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// verifierOf returns what the server keeps in place of a password.
+func verifierOf(t *testing.T, password string) string {
+	t.Helper()
+	made, err := postgres.Verifier(password)
+	check(t, err)
+	return made
+}
+
+// value returns the one value that a query in a database returns, as text.
+func (i *instance) value(t *testing.T, database, query string) string {
+	t.Helper()
+	session, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=postgres dbname=%s", i.socket, testPort,
+		connectionValue(database)))
+	check(t, err)
+	defer disconnect(session)
+	var found string
+	check(t, session.QueryRow(t.Context(), query).Scan(&found))
+	return found
+}
+
+// TestProvideDeclared: databases and users are made, changed, locked and dropped as declared, and
+// what is not named stays; one that can't be made does not keep the others from being made.
+func TestProvideDeclared(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	own := filepath.Join(filepath.Dir(a.run), "certificates")
+	a.sets(map[string]string{"log_statement": "all", "log_min_duration_statement": "0"})
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	_, err := a.session().Exec(t.Context(), "CREATE DATABASE theirs")
+	check(t, err)
+	provisions := contract.Provisions{
+		Users: []contract.User{
+			{Name: "Shop-1", Verifier: verifierOf(t, "one"), ConnectionLimit: 7, Roles: []string{"reader", "pg_monitor"}},
+			{Name: "reader", Verifier: verifierOf(t, "two"), ConnectionLimit: -1},
+		},
+		Databases: []contract.Database{
+			{Name: "Orders", Owner: "Shop-1", Extensions: []string{"no_such", "citext"}, Schemas: []string{"sales"}, Delete: true},
+			{Name: "app", Schemas: []string{"more"}},
+		},
+	}
+	_, err = a.try(Call{Do: "declared", Application: app, Provisions: provisions})
+	if err == nil || !strings.Contains(err.Error(), `database "Orders": extension "no_such": the image of the server has no such extension`) {
+		t.Errorf("an extension that is not there: got %v", err)
+	}
+	for query, want := range map[string]string{
+		"SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'sales'":                                                             "Shop-1",
+		"SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'citext'":                                  "public",
+		"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'Orders'":                                                               "Shop-1",
+		"SELECT rolconnlimit || ' ' || rolsuper || ' ' || rolcreaterole FROM pg_roles WHERE rolname = 'Shop-1'":                                  "7 false false",
+		"SELECT string_agg(roleid::regrole::text, ' ' ORDER BY roleid::regrole::text) FROM pg_auth_members WHERE member = '\"Shop-1\"'::regrole": "pg_monitor reader",
+		"SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE NOT datistemplate":                                              "Orders app postgres theirs",
+	} {
+		if got := a.value(t, "Orders", query); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	logsIn := func(user, password, database string) error {
+		_, err := a.dial(t, own, "user="+user+" dbname="+database+" password="+password)
+		return err
+	}
+	check(t, logsIn("Shop-1", "one", "Orders"))
+
+	a.provisionsChange(t, app, provisions, logsIn)
+	a.provisionsLeave(t, app, logsIn)
+	said, err := os.ReadFile(a.cmd.Stderr.(*os.File).Name()) //nolint:forcetypeassert // It is made by launch.
+	check(t, err)
+	if strings.Contains(string(said), "SCRAM-SHA-256$") {
+		t.Error("the log has a verifier")
+	}
+}
+
+// provisionsLeave: a former user can't log in, and a database with reclaim Delete is dropped, with
+// its sessions. Neither can be ours.
+func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsIn func(user, password, database string) error) {
+	t.Helper()
+	open, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=postgres dbname=Orders", i.socket, testPort))
+	check(t, err)
+	defer disconnect(open)
+	i.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
+		FormerUsers: []contract.FormerUser{{Name: "Shop-1"}, {Name: "never"}, {Name: "app"}}, DropDatabases: []string{"Orders", "app", "never"},
+	}})
+	if err := logsIn("Shop-1", "three", "app"); err == nil || !strings.Contains(err.Error(), "authentication failed") {
+		t.Errorf("a former user: got %v", err)
+	}
+	check(t, logsIn("app", "first", "app"))
+	left := i.value(t, "postgres", "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE NOT datistemplate")
+	if left != "app postgres theirs" {
+		t.Errorf("the databases are %s", left)
+	}
+	for name, provisions := range map[string]contract.Provisions{
+		"postgres":  {Users: []contract.User{{Name: "postgres", Verifier: verifierOf(t, "x")}}},
+		"root":      {Users: []contract.User{{Name: "root", Verifier: verifierOf(t, "x")}}},
+		"template1": {DropDatabases: []string{"template1"}, Databases: []contract.Database{{Name: "template1"}}},
+	} {
+		if name == "root" {
+			_, err := i.session().Exec(t.Context(), "CREATE ROLE root SUPERUSER LOGIN")
+			check(t, err)
+		}
+		if _, err := i.try(Call{Do: "declared", Application: app, Provisions: provisions}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// provisionsChange: a changed password, fewer roles and another owner; and a second time, which
+// writes nothing.
+func (i *instance) provisionsChange(
+	t *testing.T, app postgres.Application, provisions contract.Provisions, logsIn func(user, password, database string) error,
+) {
+	t.Helper()
+	provisions.Users[0].Verifier, provisions.Users[0].Roles = verifierOf(t, "three"), []string{"reader"}
+	provisions.Databases[0].Extensions, provisions.Databases[0].Owner = []string{"citext"}, ""
+	declared := Call{Do: "declared", Application: app, Provisions: provisions}
+	i.do(declared)
+	before := i.value(t, "postgres", "SELECT pg_current_wal_insert_lsn()::text")
+	i.do(declared)
+	if after := i.value(t, "postgres", "SELECT pg_current_wal_insert_lsn()::text"); after != before {
+		t.Errorf("a second time writes: from %s to %s", before, after)
+	}
+	if err := logsIn("Shop-1", "one", "Orders"); err == nil {
+		t.Error("the former password is accepted")
+	}
+	check(t, logsIn("Shop-1", "three", "Orders"))
+	if got := i.owner("Orders"); got != "app UTF8" {
+		t.Errorf("the owner is %s", got)
+	}
+}
