@@ -27,7 +27,8 @@ func (s *Subject) changed() *databasev1.PrimaryChange {
 	}
 	cause := election.Cause(primary.Report.Cause)
 	return &databasev1.PrimaryChange{
-		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.Database, cause), Cause: s.cause(from, cause), Seconds: s.gap(),
+		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.Database, cause),
+		Cause: s.cause(from, cause), Seconds: s.gap(),
 	}
 }
 

@@ -30,7 +30,8 @@ type Subject struct {
 func NewSubject(d *Database, observed State, decided Decision, result plan.Result, template corev1.PodSpec) Subject {
 	instances := observed.Instances(d)
 	return Subject{
-		Database: d, Observed: observed, Decided: decided, Result: result, Template: template, Instances: instances, Primary: PrimaryOf(instances),
+		Database: d, Observed: observed, Decided: decided, Result: result, Template: template,
+		Instances: instances, Primary: PrimaryOf(instances),
 	}
 }
 

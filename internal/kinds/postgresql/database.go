@@ -71,7 +71,8 @@ func noted(status *databasev1.PostgreSQLStatus) database.Switchover {
 
 // remember writes into the status what it is to have of the primary.
 func remember(status *databasev1.PostgreSQLStatus, after database.Before) {
-	status.Primary, status.FormerPrimary, status.Term, status.PrimaryChange = after.Primary, after.FormerPrimary, after.Term, after.PrimaryChange
+	status.Primary, status.FormerPrimary, status.Term = after.Primary, after.FormerPrimary, after.Term
+	status.PrimaryChange = after.PrimaryChange
 	switched := after.Switchover
 	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = switched.At, switched.From, switched.For
 	status.PreferredTerm, status.PreferredGeneration = switched.PreferredTerm, switched.PreferredGeneration

@@ -70,8 +70,8 @@ func (s *subject) severalSystems() string {
 	if len(systems) < 2 { //nolint:mnd // two differ
 		return ""
 	}
-	text := "the volumes have the data of several databases, and all have to be of one: " + conditions.First(database.MaxReplicas, said, ", ") +
-		": nothing there was changed: "
+	text := "the volumes have the data of several databases, and all have to be of one: " +
+		conditions.First(database.MaxReplicas, said, ", ") + ": nothing there was changed: "
 	if s.db.Spec.DeletionPolicy == databasev1.DeletionDelete {
 		return text + "set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then will be said here"
 	}

@@ -17,7 +17,9 @@ func Status(
 	db *databasev1.PostgreSQL, observed Observed, decided Decision, result plan.Result,
 ) (databasev1.PostgreSQLStatus, time.Duration) {
 	d := Common(db, observed)
-	about := &subject{Subject: database.NewSubject(d, observed.State, decided, result, podTemplate(db, observed).Spec), db: db, observed: observed}
+	about := &subject{
+		Subject: database.NewSubject(d, observed.State, decided, result, podTemplate(db, observed).Spec), db: db, observed: observed,
+	}
 	one := about.summarize()
 	status := databasev1.PostgreSQLStatus{
 		ObservedGeneration: db.Generation,

@@ -38,6 +38,7 @@ func TestSwitchover(t *testing.T) {
 	done.Status.SwitchoverAt = later
 	gone := asked(4)
 	gone.Spec.SwitchoverAt = nil
+	followed := &database.Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed Observed
@@ -48,7 +49,7 @@ func TestSwitchover(t *testing.T) {
 		"asked":                             {asked(0), running(asked(0), 3), &database.Switchover{At: earlier, From: 4, For: later}, 0, ""},
 		"noted":                             {asked(4), running(asked(4), 3), nil, 4, "db-1"},
 		"a replica lags":                    {asked(4), says(running(asked(4), 3), 1, contract.Report{Role: contract.Replica, Term: 4, Lag: "Seconds"}), nil, 4, "db-2"},
-		"another leads":                     {asked(4), elected, &database.Switchover{At: later, PreferredTerm: 5, PreferredGeneration: 3}, 0, ""},
+		"another leads":                     {asked(4), elected, followed, 0, ""},
 		"carried out":                       {done, running(done, 3), nil, 0, ""},
 		"there from the beginning":          {never, running(never, 3), &database.Switchover{At: later}, 0, ""},
 		"the wish is gone":                  {gone, running(gone, 3), nil, 4, "db-1"},

@@ -98,7 +98,8 @@ func observer(t *testing.T, live ...client.Object) kind {
 	index := func(client.Object) []string { return nil }
 	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, podOwnerIndex, index).Build()
 	return kind{client: cached, reader: databasecontroller.Reader{
-		Client: cached, PodIndex: podOwnerIndex, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{}, Children: children.Reader{
+		Client: cached, PodIndex: podOwnerIndex, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{},
+		Children: children.Reader{
 			Cached: cached, Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live...).Build(), Scheme: scheme,
 		},
 	}}

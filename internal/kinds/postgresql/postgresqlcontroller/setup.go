@@ -106,7 +106,8 @@ func build(in registration.Input, monitors *optionalapi.API) (controller.Control
 		Named(postgresql.Controller).
 		For(&databasev1.PostgreSQL{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfPod(postgresql.Component)), changed).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfVolume(postgresql.Component)), changed)
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfVolume(postgresql.Component)),
+			changed)
 	for _, child := range databasecontroller.Owned() {
 		if _, isVolume := child.(*corev1.PersistentVolumeClaim); !isVolume {
 			under = under.Owns(child, changed)
