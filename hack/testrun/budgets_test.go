@@ -7,8 +7,8 @@ import (
 )
 
 // TestBudgets: `make test` takes as long as its longer lane. That is 20 minutes with the kinds that
-// are there, and what faults of databases take, and 35 with all that are to come, each with what it
-// may add.
+// there were then, what each kind since may add, and what faults of databases take, and 35 with all
+// that are to come.
 func TestBudgets(t *testing.T) {
 	kinds, err := filepath.Glob(filepath.Join(repository, "internal", "kinds", "*"))
 	if err != nil {
@@ -17,7 +17,10 @@ func TestBudgets(t *testing.T) {
 	if len(kinds) != firstKinds+laterKinds {
 		t.Errorf("%d kinds are there: adjust laterKinds in budgets.go", len(kinds))
 	}
-	for later, promised := range map[int]time.Duration{laterKinds: 20*time.Minute + databasesAllowance, plannedKinds: 35 * time.Minute} {
+	// There were two of the later kinds when the 20 minutes were promised for all of them.
+	const within = 2
+	present := 20*time.Minute + databasesAllowance + (laterKinds-within)*endToEndAllowance
+	for later, promised := range map[int]time.Duration{laterKinds: present, plannedKinds: 35 * time.Minute} {
 		lanes := map[lane]time.Duration{}
 		for _, l := range layers {
 			if !l.onRequest {

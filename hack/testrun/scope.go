@@ -87,6 +87,11 @@ var areas = []area{
 		files: []string{"postgresql*_test.go", "bindings_test.go"}, scenarios: []string{"postgresql"}, layers: []string{databasesLayer},
 	},
 	{
+		name: "cache", folders: []string{"internal/kinds/cache", "internal/database", "internal/database/databasecontroller", "api/database",
+			"internal/instance/contract", "internal/instance/election"},
+		files: []string{"cache_test.go"}, scenarios: []string{"cache"},
+	},
+	{
 		name: "instances", folders: []string{"internal/instance", "internal/postgres", "cmd/mainstay-instance", "internal/postgres/server",
 			"internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
 		files: []string{"instancecluster_test.go"}, layers: []string{instancesLayer, databasesLayer},

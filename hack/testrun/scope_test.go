@@ -27,7 +27,7 @@ func TestTouched(t *testing.T) {
 		"what two kinds share":    {[]string{"internal/kinds/instrumentation/injection/put.go"}, false, "instrumentation served", "served"},
 		"an instance":             {[]string{"internal/instance/act.go"}, false, "instances", "databases instances"},
 		"its engine":              {[]string{"internal/postgres/server/clone.go"}, false, "instances", "databases instances"},
-		"its protocol":            {[]string{"internal/instance/election/decide.go"}, false, "postgresql instances", "databases instances"},
+		"its protocol":            {[]string{"internal/instance/election/decide.go"}, false, "postgresql cache instances", "databases instances"},
 		"databases":               {[]string{"internal/kinds/postgresql/desired.go"}, false, "postgresql", "databases"},
 		"what kinds share":        {[]string{"internal/kit/apply/apply.go"}, true, "", ""},
 		"what rules mean":         {[]string{"internal/policy/check.go"}, true, "", ""},

@@ -2,7 +2,6 @@ package database
 
 import (
 	"encoding/json"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
-	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -51,16 +49,6 @@ func (d *Database) Authority(observed State) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: d.Meta(AuthorityName(d.Name)), Data: map[string]string{AuthorityKey: string(observed.Certificates[AuthorityKey])},
 	}
-}
-
-// Outputs returns what a database offers to the components of a stack that depend on it: these keys
-// of the Secret with which an application connects.
-func Outputs(database string, keys ...string) []component.Output {
-	var outputs []component.Output
-	for _, key := range keys {
-		outputs = append(outputs, component.Output{Name: strings.ToUpper(key), Secret: ApplicationName(database), Key: key})
-	}
-	return outputs
 }
 
 // Settings is the ConfigMap that the instances follow while they run. What was decided is added to

@@ -50,6 +50,8 @@ type Input struct {
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
+	// ValkeyImages are the servers' images of Caches by their major version.
+	ValkeyImages map[string]string
 	// Objects are the kinds of other projects whose objects may be components of stacks.
 	Objects []ObjectKind
 	// Workloads reads everything about workloads of others. It has no Sources while no kind restarts

@@ -123,6 +123,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.InstanceImage, "instance-image", s.InstanceImage, "image with the program that database pods run: Mainstay's own")
 	flags.StringToStringVar(&s.PostgreSQLImages, "postgresql-images", s.PostgreSQLImages,
 		"images of PostgreSQL by major version, as 17=registry.example.com/postgresql:17.11 (default: none)")
+	flags.StringToStringVar(&s.ValkeyImages, "valkey-images", s.ValkeyImages,
+		"images of Valkey by major version, as 9=registry.example.com/valkey:9.1 (default: none)")
 	flags.StringSliceVar(&s.StackObjects, "stack-objects", s.StackObjects,
 		"kinds of other projects whose objects may be components of AppStacks, as rabbitmqclusters.v1beta1.rabbitmq.com/RabbitmqCluster (default: none)")
 	s.Webhooks.addFlags(flags)

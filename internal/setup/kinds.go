@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack/appstackcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/cache/cachecontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
@@ -35,6 +36,7 @@ func kinds() []registration.Kind {
 		configmonitorcontroller.Registration(),
 		appconfigcontroller.Registration(),
 		postgresqlcontroller.Registration(),
+		cachecontroller.Registration(),
 		appstackcontroller.Registration(),
 	}, instrumentationcontroller.Registrations()...)
 }

@@ -84,6 +84,8 @@ type Settings struct {
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
+	// ValkeyImages are the servers' images of Caches by their major version.
+	ValkeyImages map[string]string
 	// StackObjects are the kinds of other projects whose objects may be components of AppStacks, as
 	// RESOURCE.VERSION.GROUP/KIND.
 	StackObjects []string
@@ -214,7 +216,7 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 		Environments: environments,
 		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels,
-		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages,
+		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages, ValkeyImages: settings.ValkeyImages,
 		Workloads: workloadReader(manager, settings, on, sources),
 	}}
 	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {

@@ -61,6 +61,9 @@ func resourcesOf(t *testing.T, manifest, kind, name string) []string {
 	return slices.Compact(found)
 }
 
+// caches are the resources of the kind Cache.
+var caches = []string{"caches.database.mainstay.dev", "caches/status.database.mainstay.dev", "caches/finalizers.database.mainstay.dev"}
+
 // TestKindsOff: a kind that is off adds no rights on itself and its children, and removes none that
 // an enabled kind needs.
 func TestKindsOff(t *testing.T) {
@@ -86,18 +89,18 @@ func TestKindsOff(t *testing.T) {
 	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev",
 		"clusterinstrumentations/status.instrumentation.mainstay.dev"}
 	// The configuration kinds and the injecting kinds need Deployments and Namespaces, too.
-	const noDatabase = ", postgresql: {enabled: false}"
+	const noDatabase = ", postgresql: {enabled: false}, cache: {enabled: false}"
 	const alone = noDatabase + ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
 	for off, wanted := range map[string]struct {
 		none, all []string
 		too       string
 	}{
-		"webapp":         {webapp, append(policies, audited...), alone},
-		"platformpolicy": {policies, append(webapp, audited...), alone},
-		"appconfig":      {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
-		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), noDatabase},
-		"postgresql":     {append(databases, "secrets"), slices.Concat(webapp, policies, appconfig, monitors, restarts), ""},
-
+		"webapp":                 {webapp, append(policies, audited...), alone},
+		"platformpolicy":         {policies, append(webapp, audited...), alone},
+		"appconfig":              {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
+		"configmonitor":          {monitors, slices.Concat(webapp, policies, appconfig, restarts), noDatabase},
+		"postgresql":             {append(databases, "secrets"), slices.Concat(webapp, policies, appconfig, monitors, restarts), ", cache: {enabled: false}"},
+		"cache":                  {caches, slices.Concat(webapp, policies, appconfig, monitors, restarts, databases), ""},
 		"instrumentation":        {instrumentation, slices.Concat(webapp, policies, restarts, clusterwide), ""},
 		"clusterinstrumentation": {clusterwide, slices.Concat(webapp, policies, restarts, instrumentation), ""},
 	} {
@@ -139,9 +142,9 @@ func TestSharedRights(t *testing.T) {
 		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"config.mainstay.dev", "appconfigs/status", "", "patch"}},
 		"configmonitor":  {right{"", "pods", "", "list"}, right{"", "pods/eviction", "", "create"}},
 	} {
-		// A PostgreSQL evicts pods too.
-		granted := roleRights(t, mustRender(t, "kinds: {postgresql: {enabled: false}, "+off+": {enabled: false}}", target{}).Manifest,
-			"ClusterRole", "", "mainstay-manager")
+		// Databases evict pods too.
+		values := "kinds: {postgresql: {enabled: false}, cache: {enabled: false}, " + off + ": {enabled: false}}"
+		granted := roleRights(t, mustRender(t, values, target{}).Manifest, "ClusterRole", "", "mainstay-manager")
 		if !slices.Contains(granted, wanted.kept) || slices.Contains(granted, wanted.gone) {
 			t.Errorf("without %s: %v is there: %t, %v is there: %t", off, wanted.kept, slices.Contains(granted, wanted.kept), wanted.gone,
 				slices.Contains(granted, wanted.gone))
@@ -227,7 +230,7 @@ func TestSecrets(t *testing.T) {
 	read := []right{{"", "secrets", "", "get"}, {"", "secrets", "", "list"}, {"", "secrets", "", "watch"}}
 	key := []right{{"", "secrets", "mainstay-hash-key", "get"}, {"", "secrets", "", "create"}}
 	const others = "webhook: {enabled: false}, " + nothing // whose certificates are Secrets too
-	const off = ", kinds: {postgresql: {enabled: false}"
+	const off = ", kinds: {postgresql: {enabled: false}, cache: {enabled: false}"
 	onSecrets := func(values, kind, namespace, name string) (found []right) {
 		for _, r := range roleRights(t, mustRender(t, values, target{}).Manifest, kind, namespace, name) {
 			if r.Resource == "secrets" {
@@ -278,10 +281,11 @@ func TestSecretsOfDatabases(t *testing.T) {
 		byName = append(byName, right{"", "secrets", "", verb})
 	}
 	for values, want := range map[string]struct{ everywhere, shop []right }{
-		"{" + others + "}":                                           {everywhere: byName},
-		"{" + others + ", watchNamespaces: [shop]}":                  {shop: byName},
-		"{" + others + ", kinds: {postgresql: {enabled: false}}}":    {},
-		"{" + others + ", kinds: {configmonitor: {enabled: false}}}": {everywhere: byName},
+		"{" + others + "}":                                                                 {everywhere: byName},
+		"{" + others + ", watchNamespaces: [shop]}":                                        {shop: byName},
+		"{" + others + ", kinds: {postgresql: {enabled: false}}}":                          {everywhere: byName},
+		"{" + others + ", kinds: {postgresql: {enabled: false}, cache: {enabled: false}}}": {},
+		"{" + others + ", kinds: {configmonitor: {enabled: false}}}":                       {everywhere: byName},
 	} {
 		manifest := mustRender(t, values, target{}).Manifest
 		onSecrets := func(kind, namespace, name string) []right {
@@ -413,16 +417,18 @@ func TestRightsOfParts(t *testing.T) {
 		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
 		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "delete"},
 		"appstackobjects":       {"kinds: {appstack: {enabled: true, " + queues + "}}", "kinds: {appstack: {" + queues + "}}", "ClusterRole", "queues", "delete"},
-		"instance":              {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "leases", "watch"},
+		"instance":              {"{}", "kinds: {postgresql: {enabled: false}, cache: {enabled: false}}", "ClusterRole", "leases", "watch"},
 		"postgresql":            {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "watch"},
+		"appstackcache":         {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, cache: {enabled: false}}", "ClusterRole", "caches", "delete"},
+		"cache":                 {"{}", "kinds: {cache: {enabled: false}}", "ClusterRole", "caches", "watch"},
 		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
-		"workload": {"{}", "kinds: {postgresql: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+		"workload": {"{}", "kinds: {postgresql: {enabled: false}, cache: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch"},
 		// Every other kind may list pods too.
-		"injection": {"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}}",
+		"injection": {"kinds: {webapp: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, platformpolicy: {enabled: false}, postgresql: {enabled: false}, cache: {enabled: false}}",
 			"", "ClusterRole", "pods", "list"},
-		"injectiondirect":        {"{webhook: {enabled: false}, kinds: {postgresql: {enabled: false}}}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "statefulsets", "get"},
+		"injectiondirect":        {"{webhook: {enabled: false}, kinds: {postgresql: {enabled: false}, cache: {enabled: false}}}", "kinds: {postgresql: {enabled: false}, cache: {enabled: false}}", "ClusterRole", "statefulsets", "get"},
 		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
 		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
 		"configuration":          {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
@@ -447,7 +453,7 @@ func TestRightsOfParts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackconfigmonitor", "appstackobjects", "appstackpostgresql", "appstackwebapp", "certificates", "clusterinstrumentation",
+	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackcache", "appstackconfigmonitor", "appstackobjects", "appstackpostgresql", "appstackwebapp", "cache", "certificates", "clusterinstrumentation",
 		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instance", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, partsOf(t)); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}

@@ -1,8 +1,8 @@
 package v1
 
-// ConditionReplicated of a Cache is True while all its replicas receive what the primary writes: one
-// of them can take over with all but what it has not received yet. Its other conditions are those of
-// a PostgreSQL, without Durable and BackupHealthy.
+// ConditionReplicated of a Cache is True while all its replicas receive what the primary writes:
+// one of them can take over with all but what it has not received yet. Its other conditions are
+// those of a PostgreSQL, without Durable and BackupHealthy.
 const ConditionReplicated = "Replicated"
 
 // Reasons of the conditions of a Cache, beside those that a PostgreSQL has too.

@@ -150,7 +150,7 @@ type CacheSpec struct {
 	// +kubebuilder:validation:MaxProperties=100
 	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
 
-	// Failover is when another instance takes over.
+	// Failover is when and how another instance takes over.
 	// +optional
 	Failover CacheFailover `json:"failover,omitzero"`
 
@@ -222,8 +222,9 @@ type CacheSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// Hibernated stops all instances, and keeps everything else: volumes, Services and Secrets. Without
-	// persistence, the data are lost by it. Setting it to false starts the instances again.
+	// Hibernated stops all instances, and keeps everything else: volumes, Services and Secrets.
+	// Without persistence, the data are lost by it. Setting it to false starts the instances
+	// again.
 	// +optional
 	Hibernated bool `json:"hibernated,omitempty"`
 }
@@ -246,7 +247,7 @@ type CachePersistence struct {
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
-// CacheFailover is when another instance takes over.
+// CacheFailover is when and how another instance takes over.
 type CacheFailover struct {
 	// After is for how long the primary must be silent before another instance stands for election,
 	// from 5s to 5m; default 11s. A primary that ends, or whose server dies, is replaced at once.
@@ -254,6 +255,12 @@ type CacheFailover struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
+	// AcceptLoss is a user's word that an instance may lead although it may lack writes, or all data:
+	// the term of the record in the Lease, which is status.term while there is no primary. It counts
+	// for that term alone. Use it when the other instances are lost for good.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AcceptLoss int64 `json:"acceptLoss,omitempty"`
 }
 
 // EvictionPolicy is which keys give way when memory is full.
@@ -300,6 +307,10 @@ type CacheStatus struct {
 	// SwitchoverFor is the spec.switchoverAt that is being carried out; absent if none is.
 	// +optional
 	SwitchoverFor *metav1.Time `json:"switchoverFor,omitempty"`
+	// CredentialsRevision changes with the content of the Secret NAME-app, and reveals nothing of it.
+	// What is bound to the cache is restarted when it changes.
+	// +optional
+	CredentialsRevision string `json:"credentialsRevision,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`

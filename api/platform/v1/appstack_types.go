@@ -97,9 +97,9 @@ type Component struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be at most 60 lower-case letters, digits and -, with a letter or digit at both ends"
 	Name string `json:"name"`
 
-	// Type is the kind of the object: webApp, appConfig, configMonitor or postgresql, or object for
-	// one of another project. The kind must be enabled in the installation; those of the type object
-	// are listed there.
+	// Type is the kind of the object: webApp, appConfig, configMonitor, postgresql or cache, or object
+	// for one of another project. The kind must be enabled in the installation; those of the type
+	// object are listed there.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
@@ -129,11 +129,11 @@ type Component struct {
 	// +kubebuilder:validation:MaxItems=20
 	Outputs []Output `json:"outputs,omitempty"`
 
-	// Inject gives a webApp what the components that it depends on offer: of a postgresql a binding
-	// (spec.bindings of the WebApp, which makes DATABASE_URL and others), unless its own spec has one;
-	// of an object the environment variables of its outputs. Of several databases each binding has the
-	// name of its component as its prefix: ORDERS_DB_DATABASE_URL of a component orders-db. Variables
-	// in the component's own env take precedence.
+	// Inject gives a webApp what the components that it depends on offer: of a postgresql or a cache
+	// a binding (spec.bindings of the WebApp, which makes DATABASE_URL, REDIS_URL and others), unless
+	// its own spec has one; of an object the environment variables of its outputs. Of several databases
+	// each binding has the name of its component as its prefix: ORDERS_DB_DATABASE_URL of a component
+	// orders-db. Variables in the component's own env take precedence.
 	// +optional
 	// +default=true
 	Inject *bool `json:"inject,omitempty"`

@@ -81,7 +81,7 @@ type PlatformPolicySpec struct {
 type Exemption struct {
 	// Kind of the object.
 	// +required
-	// +kubebuilder:validation:Enum=WebApp;PostgreSQL;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
+	// +kubebuilder:validation:Enum=WebApp;PostgreSQL;Cache;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
 	Kind string `json:"kind"`
 	// Namespace of the object.
 	// +required

@@ -205,6 +205,7 @@ have itself.
 */ -}}
 {{- $uses := dict
   "appconfig" (list "workload" "configuration")
+  "cache" (list "instance")
   "clusterinstrumentation" (list "workload" "injection")
   "configmonitor" (list "workload" "configuration")
   "instrumentation" (list "workload" "injection")
@@ -215,7 +216,7 @@ have itself.
 {{- end -}}
 {{- /* What the stacks may do to their components, for each kind that is on. */ -}}
 {{- if has "appstack" $parts -}}
-{{- range $kind := list "appconfig" "configmonitor" "postgresql" "webapp" -}}
+{{- range $kind := list "appconfig" "cache" "configmonitor" "postgresql" "webapp" -}}
 {{- if has $kind $parts -}}{{- $parts = append $parts (printf "appstack%s" $kind) -}}{{- end -}}
 {{- end -}}
 {{- if .Values.kinds.appstack.objects -}}{{- $parts = append $parts "appstackobjects" -}}{{- end -}}

@@ -6,8 +6,6 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
-	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Binding is what an application that is bound to a database gets: the variables that libpq, and
@@ -31,38 +29,9 @@ func Binding() *component.Binding {
 }
 
 func variables(name string) []component.Output {
-	of := func(variable, key string) component.Output {
-		return component.Output{Name: variable, Secret: database.ApplicationName(name), Key: key}
-	}
+	of := func(variable, key string) component.Output { return database.FromApplication(name, variable, key) }
 	return []component.Output{
 		of("DATABASE_URL", "uri"), of("PGHOST", "host"), of("PGPORT", "port"), of("PGUSER", corev1.BasicAuthUsernameKey),
 		of("PGPASSWORD", corev1.BasicAuthPasswordKey), of("PGDATABASE", "dbname"), {Name: "PGSSLMODE", Value: "verify-full"},
 	}
-}
-
-// credentialsRevision returns a text that changes with the content of the application's Secret; ""
-// while there is none. It is a hash under a key that is as secret as the content, so that no
-// password can be guessed from it: the password with which metrics are read, which Mainstay has
-// made, and which stays.
-func credentialsRevision(db *databasev1.PostgreSQL, observed Observed) string {
-	application, metrics := observed.secret(db, database.ApplicationName(db.Name)), observed.secret(db, database.MetricsName(db.Name))
-	if application == nil || metrics == nil || len(metrics.Data[corev1.BasicAuthPasswordKey]) == 0 {
-		return ""
-	}
-	hasher := workload.NewHasher(metrics.Data[corev1.BasicAuthPasswordKey]).For(db.Namespace, application.Name)
-	hashes := map[string]string{}
-	for key, value := range application.Data {
-		hashes[key] = hasher.HashKey(value)
-	}
-	return workload.HashAll(hashes)
-}
-
-// secret returns a Secret of the database; nil if there is none.
-func (o Observed) secret(db *databasev1.PostgreSQL, name string) *corev1.Secret {
-	found := o.Children[Ref(db, "Secret", name)]
-	secret, _ := found.Object.(*corev1.Secret)
-	if found.Ownership != plan.Ours {
-		return nil
-	}
-	return secret
 }

@@ -49,16 +49,16 @@ func TestCredentialsRevision(t *testing.T) {
 	of := func(password, metrics string, ownership plan.Ownership) string {
 		made := application(db, Observed{State: database.State{Password: password}})
 		made.ResourceVersion = password + metrics
-		return credentialsRevision(db, Observed{State: database.State{Children: plan.Children{
+		return Common(db, Observed{}).CredentialsRevision(database.State{Children: plan.Children{
 			Ref(db, "Secret", made.Name):                     {Object: made, Ownership: ownership},
 			Ref(db, "Secret", database.MetricsName(db.Name)): {Object: metricsOf(metrics), Ownership: plan.Ours},
-		}}})
+		}})
 	}
 	first := of("a", "k", plan.Ours)
 	if first == "" || first != of("a", "k", plan.Ours) || first == of("b", "k", plan.Ours) || first == of("a", "l", plan.Ours) {
 		t.Errorf("the revisions are %s, %s, %s", first, of("b", "k", plan.Ours), of("a", "l", plan.Ours))
 	}
-	if of("a", "k", plan.Foreign) != "" || of("a", "", plan.Ours) != "" || credentialsRevision(db, Observed{}) != "" {
+	if of("a", "k", plan.Foreign) != "" || of("a", "", plan.Ours) != "" || Common(db, Observed{}).CredentialsRevision(database.State{}) != "" {
 		t.Error("there is a revision of what is not known")
 	}
 	db.Status.CredentialsRevision = first

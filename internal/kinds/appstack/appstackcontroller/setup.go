@@ -50,6 +50,7 @@ func newObserver(in registration.Input, kinds component.Kinds) observer {
 // +kubebuilder:rbac:part=appstackwebapp,groups=apps.mainstay.dev,resources=webapps,verbs=get;create;patch;delete
 // +kubebuilder:rbac:part=appstackappconfig,groups=config.mainstay.dev,resources=appconfigs,verbs=get;create;patch;delete
 // +kubebuilder:rbac:part=appstackconfigmonitor,groups=config.mainstay.dev,resources=configmonitors,verbs=get;create;patch;delete
+// +kubebuilder:rbac:part=appstackcache,groups=database.mainstay.dev,resources=caches,verbs=get;create;patch;delete
 // +kubebuilder:rbac:part=appstackpostgresql,groups=database.mainstay.dev,resources=postgresqls,verbs=get;create;patch;delete
 // +kubebuilder:rbac:part=appstackobjects,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func setup(ctx context.Context, in registration.Input) error {

@@ -1,0 +1,197 @@
+package cache
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/test/schema"
+)
+
+// mistake is an edit of the smallest Cache, one line of its spec, and the error that a user gets.
+type mistake struct{ Edit, Field, Says string }
+
+const (
+	wantVersion  = `must be one of "8" and "9", for example "9"`
+	wantMemory   = "must be a quantity from 32Mi to 1Ti, for example 256Mi"
+	wantReplicas = "must be from 1 to 5"
+	wantStorage  = "must be a quantity of at least 64Mi, for example 1Gi"
+	wantAfter    = "must be from 5s to 5m, in whole seconds, for example 11s"
+	wantPort     = "must be from 1024 to 65535, and not 6379, 8080, 8443 or 9121, which the instances use"
+)
+
+// mistakes are the edits of a new Cache.
+var mistakes = []mistake{
+	{`version: "7"`, "spec.version", `Invalid value: "7": ` + wantVersion},
+	{`version: "10"`, "spec.version", `Invalid value: "10": ` + wantVersion},
+	{`version: ""`, "spec.version", `Invalid value: "": ` + wantVersion},
+	{`version: "9.1"`, "spec.version", "Too long: may not be more than 2 bytes"},
+	{`version: 9`, "spec.version", `spec.version in body must be of type string: "integer"`},
+	{`image: A B`, "spec.image", `Invalid value: "A B": must be an image reference`},
+	{`image: ` + strings.Repeat("a", 513), "spec.image", "Too long: may not be more than 512 bytes"},
+	{`replicas: 0`, "spec.replicas", `Invalid value: 0: ` + wantReplicas},
+	{`replicas: 6`, "spec.replicas", `Invalid value: 6: ` + wantReplicas},
+	{`replicas: three`, "spec.replicas", `must be of type integer: "string"`},
+	// Memory.
+	{`memory: 31Mi`, "spec.memory", `Invalid value: "31Mi": ` + wantMemory},
+	{`memory: 2Ti`, "spec.memory", `Invalid value: "2Ti": ` + wantMemory},
+	{`memory: -1Gi`, "spec.memory", `Invalid value: "-1Gi": ` + wantMemory},
+	{`memory: 256 MB`, "spec.memory", `Invalid value: "256 MB": ` + wantMemory},
+	{`memory: ""`, "spec.memory", `Invalid value: "": ` + wantMemory},
+	{`memory: null`, "spec.memory", `must be of type integer,string: "null"`},
+	{`maxMemoryPercent: 9`, "spec.maxMemoryPercent", "should be greater than or equal to 10"},
+	{`maxMemoryPercent: 91`, "spec.maxMemoryPercent", "should be less than or equal to 90"},
+	{`evictionPolicy: lru`, "spec.evictionPolicy", `Unsupported value: "lru": supported values: "allkeys-lru"`},
+	{`resources: {limits: {memory: 1Gi}}`, "spec.resources.limits.memory", "Forbidden: it follows from spec.memory"},
+	{`resources: {requests: {memory: 1Gi}}`, "spec.resources.requests.memory", "Forbidden: it follows from spec.memory"},
+	{`resources: {limits: {cpu: -1}}`, "spec.resources.limits.cpu", `Invalid value: "-1": must be 0 or more`},
+	{`minReplicasToWrite: 1`, "spec.minReplicasToWrite", "Invalid value: 1: must be from 0 to 0, less than spec.replicas"},
+	{`minReplicasToWrite: 5`, "spec.minReplicasToWrite", "should be less than or equal to 4"},
+	// Persistence.
+	{`persistence: {}`, "spec.persistence.storage", "Required value"},
+	{`persistence: {storage: 63Mi}`, "spec.persistence.storage", `Invalid value: "63Mi": ` + wantStorage},
+	{`persistence: {storage: much}`, "spec.persistence.storage", `Invalid value: "much": ` + wantStorage},
+	{`persistence: {storage: 2Pi}`, "spec.persistence.storage", `Invalid value: "2Pi": must be from 64Mi to 1Pi, for example 1Gi`},
+	{`persistence: {storage: 255Mi}`, "spec.persistence.storage", `Invalid value: "255Mi": must be at least spec.memory, which is 256Mi`},
+	{`persistence: {storage: 1Gi, storageClassName: Fast SSD}`, "spec.persistence.storageClassName", "must be the name of a StorageClass"},
+	// Clients.
+	{`passwordSecret: My Secret`, "spec.passwordSecret", `Invalid value: "My Secret": must be the name of a Secret`},
+	{`passwordSecret: sessions-app`, "spec.passwordSecret", `Invalid value: "sessions-app": must be a Secret of your own: Mainstay makes this one`},
+	{`passwordSecret: ` + strings.Repeat("a", 254), "spec.passwordSecret", "Too long: may not be more than 253 bytes"},
+	{`plainPort: 80`, "spec.plainPort", `Invalid value: 80: ` + wantPort},
+	{`plainPort: 6379`, "spec.plainPort", `Invalid value: 6379: ` + wantPort},
+	{`plainPort: 65536`, "spec.plainPort", `Invalid value: 65536: ` + wantPort},
+	{`tls: false`, "spec.plainPort", "Required value: spec.tls is false, so clients need a port without TLS, for example 6380"},
+	{`tls: "off"`, "spec.tls", `must be of type boolean: "string"`},
+	// Parameters that are ours, dangerous, unknown, or have a bad value.
+	{`parameters: {maxmemory: 1gb}`, "spec.parameters[maxmemory]", `Invalid value: "1gb": must not be set: spec.memory and spec.maxMemoryPercent say it`},
+	{`parameters: {maxmemory-policy: noeviction}`, "spec.parameters[maxmemory-policy]", "must not be set: spec.evictionPolicy says it"},
+	{`parameters: {appendonly: "no"}`, "spec.parameters[appendonly]", "must not be set: spec.persistence says it"},
+	{`parameters: {appendfilename: x}`, "spec.parameters[appendfilename]", "must not be set: spec.persistence rests on it"},
+	{`parameters: {replicaof: "a 1"}`, "spec.parameters[replicaof]", "must not be set: the instances elect their primary"},
+	{`parameters: {replica-read-only: "no"}`, "spec.parameters[replica-read-only]", "must not be set: replication rests on it"},
+	{`parameters: {tls-port: "1"}`, "spec.parameters[tls-port]", "must not be set: the certificates are Mainstay's; see spec.tls"},
+	{`parameters: {enable-debug-command: "yes"}`, "spec.parameters[enable-debug-command]", "must not be set: it lets clients do what endangers the server"},
+	{`parameters: {loadmodule: /x.so}`, "spec.parameters[loadmodule]", "must not be set: it runs code in the server"},
+	{`parameters: {requirepass: x}`, "spec.parameters[requirepass]", "must not be set: spec.passwordSecret says it"},
+	{`parameters: {hertz: "10"}`, "spec.parameters[hertz]", "must not be set: not one of those that can be set: see docs/spec/cache.md"},
+	{`parameters: {HZ: "10"}`, "spec.parameters[HZ]", "must not be set: not one of those"},
+	{`parameters: {hz: "501"}`, "spec.parameters[hz]", `Invalid value: "501": must be from 1 to 500`},
+	{`parameters: {hz: "1\nport 1"}`, "spec.parameters[hz]", `must be from 1 to 500`},
+	{`parameters: {notify-keyspace-events: "E\nx"}`, "spec.parameters[notify-keyspace-events]", "must be letters out of KEg$lshzxetdmnA, or empty"},
+	{`parameters: {activerehashing: "on"}`, "spec.parameters[activerehashing]", `Invalid value: "on": must be yes or no`},
+	{`parameters: {maxmemory-clients: 101%}`, "spec.parameters[maxmemory-clients]", `must be a size, for example 100mb, or a percentage`},
+	{`parameters: {hz: 10}`, "spec.parameters.hz", `must be of type string: "integer"`},
+	{`parameters: {` + numbered(101) + `}`, "spec.parameters", "Too many: 101: must have at most 100 items"},
+	// Failover, placement and pods.
+	{`failover: {after: 4s}`, "spec.failover.after", `Invalid value: "4s": ` + wantAfter},
+	{`failover: {after: soon}`, "spec.failover.after", `Invalid value: "soon": ` + wantAfter},
+	{`failover: {acceptLoss: -1}`, "spec.failover.acceptLoss", "should be greater than or equal to 0"},
+	{`topologySpread: Always`, "spec.topologySpread", `Unsupported value: "Always"`},
+	{`nodeSelector: {disk: my ssd}`, "spec.nodeSelector[disk]", `Invalid value: "my ssd": must be a label value`},
+	{`tolerations: [{key: a, operator: Is}]`, "spec.tolerations[0].operator", `Unsupported value: "Is"`},
+	{`priorityClassName: Very High`, "spec.priorityClassName", "must be the name of a PriorityClass"},
+	{`labels: {app: x}`, "spec.labels", "must not set app"},
+	{`annotations: {mainstay.dev/adopt: x}`, "spec.annotations", "annotation keys must be [domain/]name"},
+	{`runAsUser: 0`, "spec.runAsUser", "should be greater than or equal to 1"},
+	{`deletionPolicy: Keep`, "spec.deletionPolicy", `Unsupported value: "Keep": supported values: "Retain", "Delete"`},
+	{`rollout: {window: {start: "25:00", end: "04:00"}}`, "spec.rollout.window.start", `Invalid value: "25:00"`},
+	{`switchoverAt: now`, "spec.switchoverAt", "must be of type date-time"},
+	{`hibernated: "no"`, "spec.hibernated", `must be of type boolean: "string"`},
+}
+
+// changes are the edits of a Cache that exists, after those before the arrow.
+var changes = []mistake{
+	{`version: "9" -> version: "8"`, "spec.version", "spec.version can't go back: an earlier server can't read the data of a later one"},
+	{`replicas: 1 -> persistence: {storage: 1Gi}`, "spec.persistence", "spec.persistence can't be added or removed"},
+	{`persistence: {storage: 1Gi} -> replicas: 1`, "spec.persistence", "spec.persistence can't be added or removed"},
+	{`persistence: {storage: 2Gi} -> persistence: {storage: 1Gi}`, "spec.persistence.storage", "can't shrink: volumes only grow"},
+	{`persistence: {storage: 1Gi} -> persistence: {storage: 1Gi, storageClassName: fast}`, "spec.persistence.storageClassName",
+		"spec.persistence.storageClassName can't change: the volumes exist"},
+	{`runAsUser: 1000 -> runAsUser: 70`, "spec.runAsUser", "spec.runAsUser can't change: the data belong to that user"},
+}
+
+// names are those that no Cache can have.
+var names = []string{strings.Repeat("a", 51), "1cache", "my_cache", "Shop", "cache-", "shop.cache"}
+
+// TestMistakes: what users get wrong is refused with the field, what was given and what is
+// accepted, as the API server and the webhook answer it.
+func TestMistakes(t *testing.T) {
+	checks := schema.New(t, "Cache", func(text []byte) (field.ErrorList, error) {
+		c := &databasev1.Cache{}
+		if err := yaml.UnmarshalStrict(text, c); err != nil {
+			return nil, err
+		}
+		Default(c)
+		return Validate(c), nil
+	})
+	for _, one := range mistakes {
+		checks.Check(schema.Mistake(one), nil, manifest(t, "sessions", one.Edit))
+	}
+	for _, one := range changes {
+		before, after, _ := strings.Cut(one.Edit, " -> ")
+		old := manifest(t, "sessions", before)
+		if refused := checks.Refuse(nil, old); len(refused) > 0 {
+			t.Errorf("%s: %v", before, refused)
+		}
+		checks.Check(schema.Mistake(one), old, manifest(t, "sessions", after))
+	}
+	for _, name := range names {
+		checks.Check(schema.Mistake{Edit: name, Field: "metadata",
+			Says: "metadata.name " + name + " must be a DNS label of at most 50 characters"}, nil, manifest(t, name, "replicas: 1"))
+	}
+	for _, right := range []string{
+		"replicas: 5", "memory: 32Mi", "maxMemoryPercent: 90", "evictionPolicy: volatile-lfu", "persistence: {storage: 256Mi}", "plainPort: 6380",
+		`parameters: {hz: "500", maxmemory-clients: 100%, notify-keyspace-events: "", slowlog-log-slower-than: "-1", stream-node-max-bytes: 4kb}`,
+	} {
+		if problems := checks.Refuse(nil, manifest(t, "sessions", right)); len(problems) > 0 {
+			t.Errorf("%s: %v", right, problems)
+		}
+	}
+	eight, nine := manifest(t, "sessions", `version: "8"`), manifest(t, "sessions", `version: "9"`)
+	if problems := append(checks.Refuse(nil, eight), checks.Refuse(eight, nine)...); len(problems) > 0 {
+		t.Errorf("an upgrade: %v", problems)
+	}
+}
+
+// manifest returns a Cache as a user writes it: the smallest one, with a line of its spec.
+func manifest(t *testing.T, name, line string) map[string]any {
+	t.Helper()
+	return schema.Manifest(t, "Cache", name, line, `version: "9"`, "memory: 256Mi")
+}
+
+// numbered returns so many parameters.
+func numbered(count int) string {
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprintf(`"p%d": "1"`, i))
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestWarn: what is legal but unwise, each once said and once not.
+func TestWarn(t *testing.T) {
+	roomy := func(spec *databasev1.CacheSpec) { stores(spec) }
+	for field, test := range map[string]struct{ unwise, wise func(*databasev1.CacheSpec) }{
+		"spec.hibernated": {hibernates, func(spec *databasev1.CacheSpec) { hibernates(spec); roomy(spec) }},
+		"spec.plainPort":  {withoutTLS, roomy},
+		"spec.minReplicasToWrite": {
+			func(s *databasev1.CacheSpec) { s.Replicas, s.MinReplicasToWrite = 2, 1 },
+			func(s *databasev1.CacheSpec) { s.Replicas, s.MinReplicasToWrite = 3, 1 },
+		},
+		"spec.persistence.storage": {func(s *databasev1.CacheSpec) {
+			s.Persistence = &databasev1.CachePersistence{Storage: s.Memory}
+		}, roomy},
+	} {
+		if warnings := Warn(newCache(test.unwise)); len(warnings) != 1 || !strings.HasPrefix(warnings[0], field+": ") {
+			t.Errorf("%s: got %q", field, warnings)
+		}
+		if warnings := Warn(newCache(test.wise)); len(warnings) > 0 {
+			t.Errorf("%s: got %q", field, warnings)
+		}
+	}
+}

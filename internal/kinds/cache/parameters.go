@@ -1,0 +1,187 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+)
+
+// Limits of what a user sets: so many parameters, whose names and values have so many bytes.
+const (
+	maxParameters      = 100
+	maxParametersBytes = 8 << 10
+)
+
+// parameter is one that users may set: what it accepts, which is said after "must be", and whether
+// a change takes effect with a start of the server only.
+type parameter struct {
+	accepts  func(value string) bool
+	said     string
+	restarts bool
+}
+
+func number(least, most int64) parameter {
+	return parameter{said: fmt.Sprintf("from %d to %d", least, most), accepts: func(value string) bool {
+		const digits = 20
+		given, err := strconv.ParseInt(value, 10, 64)
+		return err == nil && len(value) <= digits && given >= least && given <= most
+	}}
+}
+
+func matching(said string, pattern *regexp.Regexp) parameter {
+	return parameter{said: said, accepts: pattern.MatchString}
+}
+
+func (p parameter) atStart() parameter {
+	p.restarts = true
+	return p
+}
+
+var (
+	yesOrNo = matching("yes or no", regexp.MustCompile(`^(yes|no)$`))
+	count   = number(0, 1<<31-1)
+	// size is what the server reads as a number of bytes.
+	size = matching("a size, for example 1mb", regexp.MustCompile(`^(?i)[0-9]{1,15}(b|k|kb|m|mb|g|gb)?$`))
+)
+
+// known are the parameters that users may set, by their names in valkey.conf. Those of the server
+// that are missing here are ours, or let a client reach what it must not.
+var known = map[string]parameter{
+	"activerehashing": yesOrNo, "dynamic-hz": yesOrNo, "hz": number(1, 500), "databases": number(1, 1024).atStart(),
+	"io-threads": number(1, 64).atStart(), "maxclients": number(10, 100_000), "tcp-backlog": number(1, 65535).atStart(),
+	"tcp-keepalive": number(0, 86400), "timeout": number(0, 31_536_000), "proto-max-bulk-len": size, "client-query-buffer-limit": size,
+	"maxmemory-samples": number(1, 64), "maxmemory-eviction-tenacity": number(0, 100),
+	"maxmemory-clients": matching("a size, for example 100mb, or a percentage from 1% to 100%",
+		regexp.MustCompile(`^(?i)([0-9]{1,15}(b|k|kb|m|mb|g|gb)?|([1-9][0-9]?|100)%)$`)),
+	"lfu-log-factor": number(0, 255), "lfu-decay-time": number(0, 65535),
+	"lazyfree-lazy-eviction": yesOrNo, "lazyfree-lazy-expire": yesOrNo, "lazyfree-lazy-server-del": yesOrNo,
+	"lazyfree-lazy-user-del": yesOrNo, "lazyfree-lazy-user-flush": yesOrNo,
+	"slowlog-log-slower-than": number(-1, 1<<53), "slowlog-max-len": number(0, 100_000), "latency-monitor-threshold": count,
+	"latency-tracking": yesOrNo, "busy-reply-threshold": count, "lua-time-limit": count,
+	"notify-keyspace-events":    matching("letters out of KEg$lshzxetdmnA, or empty", regexp.MustCompile(`^[KEg$lshzxetdmnA]{0,20}$`)),
+	"hash-max-listpack-entries": count, "hash-max-listpack-value": count, "list-max-listpack-size": number(-5, 1<<16),
+	"list-compress-depth": count, "set-max-intset-entries": count, "set-max-listpack-entries": count, "set-max-listpack-value": count,
+	"zset-max-listpack-entries": count, "zset-max-listpack-value": count, "hll-sparse-max-bytes": number(0, 16000),
+	"stream-node-max-bytes": size, "stream-node-max-entries": count,
+}
+
+// ours says, of parameters that users may know, why they can't be set: which field does so, or what
+// they would break.
+var ours = map[string]string{
+	"maxmemory": "spec.memory and spec.maxMemoryPercent say it", "maxmemory-policy": "spec.evictionPolicy says it",
+	"appendonly": "spec.persistence says it", "appendfsync": "spec.persistence says it", "save": "spec.persistence says it",
+	"min-replicas-to-write": "spec.minReplicasToWrite says it", "port": "it is 6379; see spec.plainPort",
+	"requirepass": "spec.passwordSecret says it", "bind": "the instances' network rests on it",
+	"replicaof": "the instances elect their primary", "slaveof": "the instances elect their primary",
+	"cluster-enabled": "a Cache has one primary", "dir": "it is on the volume of the instance", "user": "spec.passwordSecret says it",
+	"aclfile": "spec.passwordSecret says it", "masterauth": "replication rests on it", "primaryauth": "replication rests on it",
+	"loadmodule": "it runs code in the server", "rename-command": "commands are refused by the user's rights",
+	"include": "it reads any file", "daemonize": "our program runs the server",
+}
+
+// families are beginnings of names of parameters that are ours.
+var families = map[string]string{
+	"tls-": "the certificates are Mainstay's; see spec.tls", "repl-": "replication rests on it", "replica-": "replication rests on it",
+	"slave-": "replication rests on it", "cluster-": "a Cache has one primary", "aof-": "spec.persistence rests on it",
+	"rdb": "spec.persistence rests on it", "append": "spec.persistence rests on it", "enable-": "it lets clients do what endangers the server",
+	"unixsocket": "our program uses it", "min-replicas-": "replication rests on it",
+}
+
+// refused says why a parameter can't be set; "" if it can.
+func refused(name string) string {
+	if _, may := known[name]; may {
+		return ""
+	}
+	if reason, is := ours[name]; is {
+		return reason
+	}
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		if strings.HasPrefix(name, family) {
+			return families[family]
+		}
+	}
+	return "not one of those that can be set: see docs/spec/cache.md"
+}
+
+func checkParameter(name, value string) error {
+	if reason := refused(name); reason != "" {
+		return errors.New("must not be set: " + reason)
+	}
+	if !known[name].accepts(value) {
+		return errors.New("must be " + known[name].said)
+	}
+	return nil
+}
+
+// checkParameters returns what is wrong with spec.parameters: at most one problem for each, and one
+// if there are too many to look at.
+func checkParameters(c *databasev1.Cache, at *field.Path) field.ErrorList {
+	all, bytes := c.Spec.Parameters, 0
+	for name, value := range all {
+		bytes += len(name) + len(value)
+	}
+	switch {
+	case len(all) > maxParameters:
+		return field.ErrorList{field.TooMany(at, len(all), maxParameters)}
+	case bytes > maxParametersBytes:
+		return field.ErrorList{field.TooLong(at, "", maxParametersBytes)}
+	}
+	var problems field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := checkParameter(name, string(all[name])); err != nil {
+			problems = append(problems, field.Invalid(at.Key(shown(name)), shown(string(all[name])), err.Error()))
+		}
+	}
+	return problems
+}
+
+// parameters are those of the server: what follows from the spec, and the user's.
+func parameters(c *databasev1.Cache) map[string]string {
+	spec := &c.Spec
+	all := map[string]string{
+		"maxmemory":             strconv.FormatInt(maxMemory(spec), 10),
+		"maxmemory-policy":      string(spec.EvictionPolicy),
+		"min-replicas-to-write": strconv.Itoa(int(spec.MinReplicasToWrite)),
+		"appendonly":            "no", "save": "",
+	}
+	if spec.Persistence != nil {
+		all["appendonly"], all["appendfsync"], all["save"] = "yes", "everysec", "3600 1 300 100 60 10000"
+	}
+	for name, value := range spec.Parameters {
+		all[name] = string(value)
+	}
+	return all
+}
+
+// maxMemory is what the keys may take, in bytes.
+func maxMemory(spec *databasev1.CacheSpec) int64 {
+	const whole = 100
+	return spec.Memory.Value() * int64(spec.MaxMemoryPercent) / whole
+}
+
+// restartingParameters returns a hash of the parameters that take effect with a start of the server
+// only; "" if there are none. It is part of the pods' template, so that a change replaces the pods.
+func restartingParameters(c *databasev1.Cache) string {
+	hash, isEmpty := sha256.New(), true
+	for _, name := range slices.Sorted(maps.Keys(c.Spec.Parameters)) {
+		if known[name].restarts {
+			isEmpty = false
+			hash.Write([]byte(strconv.Quote(name) + "=" + strconv.Quote(string(c.Spec.Parameters[name])) + "\n"))
+		}
+	}
+	if isEmpty {
+		return ""
+	}
+	const bytes = 8
+	return hex.EncodeToString(hash.Sum(nil)[:bytes])
+}

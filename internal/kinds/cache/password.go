@@ -1,0 +1,76 @@
+package cache
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// Limits of a password, in bytes.
+const (
+	shortestPassword = 8
+	longestPassword  = 512
+)
+
+// stored is the content of the Secret with which applications connect, as it is; nil if there is
+// none of ours.
+func stored(c *databasev1.Cache, observed Observed) map[string][]byte {
+	object, _ := observed.Children.Get(Ref(c, "Secret", database.ApplicationName(c.Name)))
+	secret, _ := object.(*corev1.Secret)
+	if secret == nil {
+		return nil
+	}
+	return secret.Data
+}
+
+// password returns the password that counts, or what keeps it from being known. The first row that
+// applies counts:
+//
+//	situation                                             password
+//	spec.passwordSecret names a Secret                    the one in it
+//	the application's Secret has one: perhaps a user's    that one
+//	otherwise                                             a new random one
+func password(c *databasev1.Cache, observed Observed) (text, problem string) {
+	name, content := database.ApplicationName(c.Name), stored(c, observed)
+	switch {
+	case c.Spec.PasswordSecret != "":
+		name, content = c.Spec.PasswordSecret, observed.Given
+		if content == nil {
+			return "", fmt.Sprintf("spec.passwordSecret: Not found: Secret %s/%s: create it with the key %s", c.Namespace, name, PasswordKey)
+		}
+	case len(content[PasswordKey]) == 0:
+		return observed.Password, ""
+	}
+	text = string(content[PasswordKey])
+	hasOthers := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+	if len(text) < shortestPassword || len(text) > longestPassword || hasOthers {
+		return "", fmt.Sprintf("the key %s of the Secret %s/%s must have from %d to %d printable ASCII characters without spaces and line breaks",
+			PasswordKey, c.Namespace, name, shortestPassword, longestPassword)
+	}
+	return text, ""
+}
+
+// application is what a client needs to connect, with this password.
+func application(c *databasev1.Cache, observed Observed, password string) *corev1.Secret {
+	scheme, port := "rediss", strconv.Itoa(serverPort)
+	if !hasTLS(c) {
+		scheme, port = "redis", strconv.Itoa(int(c.Spec.PlainPort))
+	}
+	host := contract.WriteServiceName(c.Name) + "." + c.Namespace + ".svc"
+	uri := url.URL{Scheme: scheme, User: url.UserPassword(user, password), Host: host + ":" + port}
+	return &corev1.Secret{
+		ObjectMeta: Common(c, observed).Meta(database.ApplicationName(c.Name)), Type: corev1.SecretTypeBasicAuth,
+		Data: map[string][]byte{
+			corev1.BasicAuthUsernameKey: []byte(user), corev1.BasicAuthPasswordKey: []byte(password),
+			"host": []byte(host), "port": []byte(port), "uri": []byte(uri.String()),
+			database.AuthorityKey: observed.Certificates[database.AuthorityKey],
+		},
+	}
+}

@@ -1,0 +1,157 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// rules are what may be said about a Cache. The first one that applies counts.
+var rules = []summary.Rule[*subject]{
+	summary.When(summary.Stalled, api.ReasonConflict, (*subject).ForeignInTheWay),
+	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, (*subject).Withheld),
+	summary.When(summary.UnderWay, api.ReasonTerminating, (*subject).Terminating),
+	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),
+	summary.When(summary.Stalled, databasev1.ReasonPasswordUnavailable, withoutPassword),
+	summary.When(summary.UnderWay, databasev1.ReasonScaling, hibernating),
+	summary.When(summary.Waiting, databasev1.ReasonHibernated, hibernated),
+	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
+	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, (*subject).RefusedVolume),
+	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
+	summary.When(summary.UnderWay, databasev1.ReasonSwitchingOver, (*subject).HandingOver),
+	summary.When(summary.UnderWay, databasev1.ReasonUpdating, waking),
+	summary.When(summary.Degraded, databasev1.ReasonFailingOver, (*subject).WithoutPrimary),
+	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Scaling),
+	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Replacing),
+	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Starting),
+	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).NotReady),
+	summary.When(summary.Degraded, databasev1.ReasonInstanceProblem, (*subject).Complaining),
+	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Written),
+	summary.When(summary.Waiting, databasev1.ReasonOutsideWindow, (*subject).OutsideWindow),
+	summary.When(summary.Working, databasev1.ReasonAvailable, (*subject).Available),
+}
+
+// summarize returns the summary.
+func (s *subject) summarize() summary.Summary {
+	if s.Result.Failure != nil {
+		return summary.OfFailure(*s.Result.Failure)
+	}
+	return s.Refine(summary.First(s, rules))
+}
+
+func withoutImage(s *subject) string {
+	return summary.If(s.Database.Image == "", "spec.image: Required value: this installation has no image for Valkey %s: set "+
+		"spec.image, or databaseImages.valkey of the chart's values", s.cache.Spec.Version)
+}
+
+// withoutPassword: there is none that could be used. What was in force goes on.
+func withoutPassword(s *subject) string {
+	_, problem := password(s.cache, s.observed)
+	return problem
+}
+
+// hibernating: spec.hibernated is true, and instances still end.
+func hibernating(s *subject) string {
+	return summary.If(s.cache.Spec.Hibernated && len(s.Instances) > 0, "spec.hibernated is true, and %d instances are still to end: %s",
+		len(s.Instances), s.States())
+}
+
+// hibernated: spec.hibernated is true, and no instance runs.
+func hibernated(s *subject) string {
+	return summary.If(s.cache.Spec.Hibernated, "spec.hibernated is true: no instance runs")
+}
+
+// waking: the cache hibernated until now, and its instances have not had the time to elect a
+// primary.
+func waking(s *subject) string {
+	return summary.If(s.isWaking(), "the instances are being started: %s", s.States())
+}
+
+func (s *subject) isWaking() bool {
+	was := meta.FindStatusCondition(s.cache.Status.Conditions, databasev1.ConditionWritable)
+	if s.cache.Spec.Hibernated || s.Primary != nil || was == nil || was.Reason != databasev1.ReasonHibernated {
+		return false
+	}
+	return !slices.ContainsFunc(s.Instances, func(instance database.Instance) bool {
+		return s.Observed.Now.Sub(instance.Pod.CreationTimestamp.Time) > database.StartsFor
+	})
+}
+
+// foreignData says which volumes have data that the server must not touch. Their instances touch
+// nothing.
+func foreignData(s *subject) string {
+	var said []string
+	for _, instance := range s.Instances {
+		if instance.Report.Foreign != "" {
+			said = append(said, fmt.Sprintf("the volume %s %s", database.VolumeName(s.cache.Name, instance.Ordinal), instance.Report.Foreign))
+		}
+	}
+	return summary.If(len(said) > 0, "%s: nothing there was changed: restore the volume that belongs here, or delete its claim and its pod",
+		conditions.First(database.MaxReplicas, said, "; "))
+}
+
+// creating: it has never had a primary, or one with the user of the application.
+func creating(s *subject) string {
+	switch {
+	case s.wasReady() || s.Primary != nil && s.Primary.Report.Provided:
+		return ""
+	case s.Primary != nil:
+		return fmt.Sprintf("the cache is being created: %s does not have the user of the Secret %s yet", database.Describe(*s.Primary),
+			database.ApplicationName(s.cache.Name))
+	}
+	return "the cache is being created: " + s.States()
+}
+
+// conditions returns the conditions of the summary, and those of this kind.
+func (s *subject) conditions(one summary.Summary) []metav1.Condition {
+	all := append(s.Conditions(one), s.writable(), s.replicated())
+	if s.cache.Spec.Persistence != nil {
+		all = append(all, s.Storage())
+	}
+	return all
+}
+
+func (s *subject) writable() metav1.Condition {
+	if s.cache.Spec.Hibernated && s.Primary == nil {
+		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonHibernated, "spec.hibernated is true: no instance runs")
+	}
+	if s.isWaking() {
+		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonHibernated, "the instances are being started: "+s.States())
+	}
+	return s.Writable()
+}
+
+// replicated says whether another instance can take over with nearly all data. The first row that
+// applies counts:
+//
+//	situation                         Replicated
+//	spec.hibernated is true           False, Hibernated
+//	spec.replicas is 1                False, OneInstance
+//	fewer replicas receive            False, TooFewReplicas
+//	otherwise                         True, Replicating
+func (s *subject) replicated() metav1.Condition {
+	spec, receiving := &s.cache.Spec, s.Receiving()
+	is := func(reason, format string, values ...any) metav1.Condition {
+		return conditions.False(databasev1.ConditionReplicated, reason, fmt.Sprintf(format, values...))
+	}
+	switch {
+	case spec.Hibernated:
+		return is(databasev1.ReasonHibernated, "spec.hibernated is true: no instance runs")
+	case spec.Replicas == 1 && spec.Persistence == nil:
+		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data go with its pod")
+	case spec.Replicas == 1:
+		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
+	case receiving < int(spec.Replicas)-1:
+		return is(databasev1.ReasonTooFewReplicas, "%d of %d replicas receive what the primary writes", receiving, spec.Replicas-1)
+	}
+	return conditions.True(databasev1.ConditionReplicated, databasev1.ReasonReplicating, fmt.Sprintf(
+		"%d replicas receive what the primary writes, and writes wait for none of them: a failover loses what they lack", receiving))
+}
