@@ -72,6 +72,7 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata":{"name":"web"},"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"JAVA_TOOL_OPTIONS","valueFrom":{}}],"envFrom":[{}]}]}}}}`,
 		`{"spec":{"template":{"metadata":{"annotations":{"instrumentation.mainstay.dev/injected":"[{\"id\":\"0\",\"containers\":[{}]}]"}},"spec":{"containers":[null,{}]}}}}`,
 		`{"metadata":{"name":"db"},"spec":{"version":"17","storage":"1Gi","replicas":6,"runAsUser":-1,"image":"A","parameters":{"a":"b"}}}`,
+		`{"metadata":{"name":"sessions"},"spec":{"version":"9","memory":"1Mi","replicas":6,"tls":false,"persistence":{"storage":"x"},"parameters":{"hz":"a"}}}`,
 		`{"metadata":{"name":"shop"},"spec":{"components":[{"name":"a","type":"webApp","spec":{"image":"reg.io/a:1"},"dependsOn":["b"]},{"name":"b","type":"object","spec":{"apiVersion":"v1","kind":"A"},"outputs":[{"name":"U","path":"status.u"}]}]}}`,
 		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
 	} {

@@ -27,13 +27,17 @@ const rightStack = `{"components":[
 	{"name":"watch","type":"configMonitor","spec":{"configMap":"flags","podSelector":{"app":"web"}}},
 	{"name":"queue","type":"object","spec":{"apiVersion":"mq.example.com/v1","kind":"Queue","metadata":{"labels":{"a":"b"}},"spec":{"size":3}},"outputs":[{"name":"URI","path":"status.uri"}]},
 	{"name":"back","type":"webApp","dependsOn":["db","settings","queue"],"spec":{"image":"reg.io/back:1","replicas":2,"port":8080,"env":[{"name":"A","value":"b"}]}},
-	{"name":"front","type":"webApp","dependsOn":["back"],"inject":false,"spec":{"image":"reg.io/front:1","ingress":{"host":"shop.example.com"}}}
+	{"name":"front","type":"webApp","dependsOn":["back"],"inject":false,"spec":{"image":"reg.io/front:1","ingress":{"host":"shop.example.com"}}},
+	{"name":"sessions","type":"cache","spec":{"version":"9","replicas":3,"memory":"256Mi"}}
 ],"labels":{"team":"a"},"annotations":{"note":"n"},"updates":"Independent"}`
 
 // mistakes are what users get wrong in an AppStack: an edit of rightStack, and the answer, with its
 // field. What the API server refuses by itself is not here: by the schema of the AppStack, and by
 // rules in CEL.
 var mistakes = []struct{ from, to, want string }{
+	{`"memory":"256Mi"`, `"memory":"31Mi"`, `spec.components[6].spec.memory: Invalid value: "31Mi": must be from 32Mi to 1Ti, for example 256Mi`},
+	{`"memory":"256Mi"`, `"memory":"256Mi","parameters":{"maxmemory":"1gb"}`,
+		`spec.components[6].spec.parameters[maxmemory]: Invalid value: "1gb": must not be set: spec.memory and spec.maxMemoryPercent say it`},
 	{`"name":"db"`, `"name":"back"`,
 		`spec.components[4].name: Duplicate value: "back"`},
 	{`"name":"db"`, `"name":"DB"`,
@@ -185,7 +189,8 @@ func stackAdmission(t *testing.T) admission.Hook {
 	}
 	in := registration.Input{
 		Manager: mappingManager{someManager{scheme: scheme, client: cluster}, mapper}, Kinds: kinds(), Rules: rules, Reviewing: cluster,
-		Version: &version.Info{}, PostgreSQLImages: map[string]string{"17": "reg.io/postgres:17"}, InstanceImage: "reg.io/mainstay:1",
+		Version: &version.Info{}, PostgreSQLImages: map[string]string{"17": "reg.io/postgres:17"},
+		ValkeyImages: map[string]string{"9": "reg.io/valkey:9"}, InstanceImage: "reg.io/mainstay:1",
 		Objects: []registration.ObjectKind{{GroupVersionKind: queue, Resource: "queues"}},
 	}
 	for _, hook := range (wiring{Input: in}).hooks() {
