@@ -358,7 +358,7 @@ func TestStackAdmission(t *testing.T) {
 		`spec.components[0].spec.replicas: Invalid value: 11: must be at most 10 (policy`: {raw("a", `{"image":"a","replicas":11}`)},
 		`must not depend on itself through others: a -> b -> a`:                           {webPart("a", "b"), webPart("b", "a")},
 		`spec.components[0].dependsOn[0]: Not found: "db"`:                                {webPart("a", "db")},
-		`spec.components[0].type: Unsupported value: "mysql": supported values: "appConfig", "configMonitor", "postgresql", "webApp"`: {
+		`spec.components[0].type: Unsupported value: "mysql": supported values: "appConfig", "cache", "configMonitor", "postgresql", "webApp"`: {
 			{Name: "a", Type: "mysql", Spec: runtime.RawExtension{Raw: []byte(`{}`)}}},
 	} {
 		err := s.client.Create(t.Context(), newStack("elsewhere", components...))

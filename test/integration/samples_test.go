@@ -16,6 +16,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/cache"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
@@ -46,6 +47,7 @@ func allSampled() map[string]sampled {
 		"WebApp": {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
 		"PostgreSQL": {resource: databasev1.GroupVersion.WithResource("postgresqls"),
 			problems: problemsOf(postgresql.Default, postgresql.Validate)},
+		"Cache": {resource: databasev1.GroupVersion.WithResource("caches"), problems: problemsOf(cache.Default, cache.Validate)},
 		"Instrumentation": {resource: instrv1.GroupVersion.WithResource("instrumentations"),
 			problems: problemsOf(instrumentation.Default[*instrv1.Instrumentation], instrumentation.Validate)},
 		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true,
@@ -62,7 +64,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 	}
 	space, tried := namespace(t), map[string]int{}
 	dry := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-	for _, pattern := range []string{"*webapp*.yaml", "*instrumentation*.yaml", "database/postgresql*.yaml"} {
+	for _, pattern := range []string{"*webapp*.yaml", "*instrumentation*.yaml", "database/postgresql*.yaml", "database/cache*.yaml"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +88,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 			})
 		}
 	}
-	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["PostgreSQL"] < 2 || tried["ClusterInstrumentation"] < 1 {
+	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["PostgreSQL"] < 2 || tried["Cache"] < 2 || tried["ClusterInstrumentation"] < 1 {
 		t.Errorf("only these samples were found: %v", tried)
 	}
 	if _, err := api.Resource(webapps).Namespace(space).Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {
