@@ -18,7 +18,7 @@ import (
 )
 
 // scenarios has at least one scenario of each kind.
-var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), appStack()}
+var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), cacheOfTwo(), appStack()}
 
 // longer are further scenarios, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp(), appConfig(), postgreSQLLife()}

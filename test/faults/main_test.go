@@ -101,6 +101,7 @@ func managerSettings() setup.Settings {
 	settings.ShutdownTimeout = time.Second
 	settings.InstanceImage = "registry.example.com/mainstay:1.0"
 	settings.PostgreSQLImages = map[string]string{"17": "registry.example.com/postgresql:17.11"}
+	settings.ValkeyImages = map[string]string{"9": "registry.example.com/valkey:9.1.2"}
 	return settings
 }
 
