@@ -321,6 +321,7 @@ func (i *Instance) observe(ctx context.Context) {
 	i.lastTurn = now
 	i.core.Now = i.now()
 	seen := i.Engine.Observe()
+	i.loseData(seen)
 	i.core.Heartbeat(i.asElection(seen))
 	i.noteMembers()
 	for _, receiver := range seen.Receivers {

@@ -248,6 +248,17 @@ func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 // dropAgain is the time after which a failed removal of old data is retried.
 const dropAgain = time.Minute
 
+// loseData notes that the data are gone, because they were in the memory of a server that has
+// ended. A leader releases the record first.
+func (i *Instance) loseData(seen engine.Observation) {
+	if seen.Server.State != election.NoData || !i.core.Me.HasData() || i.operation != nil || i.core.Leads() {
+		return
+	}
+	i.Log.Info("the server has ended, and its data with it: this instance has none")
+	i.core.Became(election.Member{Name: i.Name}, "", 0)
+	i.member.Store(new(i.core.Me))
+}
+
 // inspect notes the data that exist, and refuses data whose owner is unclear.
 func (i *Instance) inspect(contents volume.Contents) error {
 	data, err := i.Engine.Inspect()
@@ -257,6 +268,11 @@ func (i *Instance) inspect(contents volume.Contents) error {
 	}
 	if err != nil {
 		return err
+	}
+	if data.Lost {
+		i.Log.Info("the data were in the memory of a server that has ended: this instance has none")
+		i.core.Me.Incarnation = ""
+		return nil
 	}
 	if data.Exists != (contents.Incarnation != "") {
 		return fmt.Errorf("the volume's incarnation is %q, but data are there: %t; nothing was changed", contents.Incarnation, data.Exists)

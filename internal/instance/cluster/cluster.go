@@ -38,7 +38,9 @@ type Options struct {
 	// Address and Port are published when this instance leads.
 	Address string
 	Port    int32
-	Clock   clock.PassiveClock
+	// PlainPort is published too, if it is not 0: that without TLS.
+	PlainPort int32
+	Clock     clock.PassiveClock
 	// Log gets refusals and failures when they change, because everything is retried.
 	Log logr.Logger
 }
@@ -209,6 +211,11 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	}
 	ready, protocol, port := true, corev1.ProtocolTCP, contract.PortName
 	service := contract.WriteServiceName(c.Database)
+	ports := []discoveryv1.EndpointPort{{Name: &port, Port: &c.Port, Protocol: &protocol}}
+	if c.PlainPort != 0 {
+		plain := contract.PlainPortName
+		ports = append(ports, discoveryv1.EndpointPort{Name: &plain, Port: &c.PlainPort, Protocol: &protocol})
+	}
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: service,
@@ -220,7 +227,7 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 			Addresses: []string{c.Address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: c.Namespace, Name: c.Pod},
 		}},
-		Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &c.Port, Protocol: &protocol}},
+		Ports: ports,
 	}
 }
 

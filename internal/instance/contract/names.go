@@ -10,6 +10,9 @@ const EndpointManager = "instance.database." + api.Domain
 // be the same: Kubernetes finds the endpoints of a Service's port by it.
 const PortName = "server"
 
+// PlainPortName is the name of a port without TLS, of servers that have one beside the other.
+const PlainPortName = "plain"
+
 // SettingsName is the name of the ConfigMap with the settings of a database's instances.
 func SettingsName(database string) string { return database + "-config" }
 

@@ -37,6 +37,9 @@ type Settings struct {
 	SwitchTo   string `json:"switchTo,omitempty"`
 	// SwitchOnly is true if only SwitchTo may take over: otherwise the leader stays.
 	SwitchOnly bool `json:"switchOnly,omitempty"`
+	// Ephemeral is true if the data of an instance end with its server, because it stores none. If no
+	// instance has data, the one whose name is the lowest begins with empty ones.
+	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -94,6 +97,9 @@ func (s Settings) Check() error {
 	if _, known := durabilities[s.Durability]; !known {
 		return fmt.Errorf("durability: Unsupported value: %.100q: must be Required, Preferred or Asynchronous", s.Durability)
 	}
+	if s.Ephemeral && durabilities[s.Durability] != election.Asynchronous {
+		return fmt.Errorf("ephemeral: Forbidden: durability must be Asynchronous, not %.100q", s.Durability)
+	}
 	if _, err := s.after(); err != nil {
 		return err
 	}
@@ -109,7 +115,9 @@ func (s Settings) Check() error {
 // Election returns what checked settings mean for the election.
 func (s Settings) Election() election.Config {
 	after, _ := s.after() // Check has seen it.
-	return election.Config{Instances: len(s.Pods), Durability: durabilities[s.Durability], After: after, AcceptLoss: s.AcceptLoss}
+	return election.Config{
+		Instances: len(s.Pods), Durability: durabilities[s.Durability], After: after, AcceptLoss: s.AcceptLoss, Ephemeral: s.Ephemeral,
+	}
 }
 
 func (s Settings) after() (time.Duration, error) {

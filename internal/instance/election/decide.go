@@ -100,7 +100,7 @@ func promise(o *Observed) Action {
 		if request == nil {
 			continue
 		}
-		if !o.wouldPromise(request.Term, request.Candidate, request.Vacant) {
+		if !o.Me.HasData() || !o.wouldPromise(request.Term, request.Candidate, request.Vacant) {
 			return Reply{To: o.Peers[i].Name, Promise: o.reply(request.Term, false)}
 		}
 		if action := o.promiseTo(Promised{Term: request.Term, Candidate: request.Candidate}); action != nil {

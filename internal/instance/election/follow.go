@@ -58,8 +58,11 @@ func (o *Observed) obtainData(leader *Peer) Action {
 	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery {
 		return o.read()
 	}
-	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && o.Local.Seen.Term == 0 {
+	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && (o.Local.Seen.Term == 0 || o.Config.Ephemeral) {
 		return Initialise{}
+	}
+	if action := o.beginAnew(); action != nil {
+		return action
 	}
 	return o.wait("a leader whose data could be cloned", o.Now+readEvery)
 }

@@ -61,7 +61,8 @@ func seenIn(record Record) Seen {
 func (o *Observed) Writing(write WriteRecord) {
 	o.Record.InFlight = true
 	record := write.Record
-	if record.Released() && record.Handover == nil && len(o.Peers) > 0 && (o.Held.Promoted || record.Term != o.Held.Term) {
+	isOver := record.Released() && record.Handover == nil && record.System != ""
+	if isOver && len(o.Peers) > 0 && (o.Held.Promoted || record.Term != o.Held.Term) {
 		o.StandsAt = o.Now + electing
 	}
 	if record.Released() && record.Term == o.Held.Term {
@@ -206,6 +207,9 @@ func (o *Observed) Addresses() map[string]string {
 
 // HeardAsk returns the answer to an Ask. It changes only the highest values seen.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
+	if !o.Me.HasData() && o.Config.Ephemeral {
+		return AskReply{Term: ask.Term, Member: o.Me, Promised: o.Saved.Promised, Seen: o.Saved.Seen}, true
+	}
 	if !o.Me.HasData() || ask.System != o.System {
 		return AskReply{}, false
 	}
@@ -320,7 +324,7 @@ func (o *Observed) Became(me Member, system string, timeline uint32) {
 // Configured notes the user's settings, and the pods of the other instances that should exist.
 // Messages of an instance that should not are still processed, because a rule may need it.
 func (o *Observed) Configured(config Config, others []string) {
-	o.Config = config
+	o.Config, o.Others = config, others
 	for _, name := range others {
 		if name != o.Me.Name && o.peer(name) == nil {
 			o.Peers = append(o.Peers, Peer{Name: name})

@@ -168,6 +168,8 @@ func died(o *Observed) Action {
 	}
 	held, record := &o.Held, o.Held.Record
 	switch {
+	case o.Server.State == NoData:
+		return o.release(record, "the server ended, and its data with it")
 	case !record.Open:
 		return o.release(record, "the promotion failed")
 	case o.othersCover():

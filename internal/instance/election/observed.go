@@ -56,7 +56,10 @@ type Config struct {
 	// AcceptLoss is the term of a record whose rules need not be covered, because the user accepts
 	// that acknowledged writes may be lost. 0 is none.
 	AcceptLoss uint64
-	Positions  Positions
+	// Ephemeral is true if the data of an instance end with its server. Then those of members that
+	// have none any more are not waited for, and if no instance has data, one of them makes new ones.
+	Ephemeral bool
+	Positions Positions
 }
 
 // hold is how long a leader may accept writes without an answer of the API server or its members.
@@ -245,6 +248,8 @@ type Observed struct {
 	Held         Held
 	Intent       Intent
 	Peers        []Peer
+	// Others are the names of the other instances that should exist.
+	Others []string
 	// PingedAt is when the last pings were sent.
 	PingedAt time.Duration
 	// AskedAt is when the last Ask was sent, for the term Asked. 0 is never.
@@ -290,7 +295,7 @@ func (o *Observed) believed() bool {
 	view := &o.Record
 	return view.Known && !view.Damaged && view.Version != "" && !view.Record.olderThan(o.Local.Seen) &&
 		(view.Record.System == "" || o.System == "" || view.Record.System == o.System) &&
-		(view.Record.System != "" || o.System == "" || view.Record.Term == 0 && o.Local.Seen.Term == 0)
+		(view.Record.System != "" || o.System == "" || view.Record.Term == 0 && o.Local.Seen.Term == 0 || o.beginsAnew())
 }
 
 // Doubt returns why the record is not believed, and the remedy; "" if it is believed, was not read

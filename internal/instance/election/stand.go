@@ -219,7 +219,7 @@ func (o *Observed) base() (Record, bool) {
 	}
 	everybody := []Member{o.Me}
 	for i := range o.Peers {
-		if reply := &o.Peers[i].AskReply; o.Asked != 0 && reply.Term == o.Asked {
+		if reply := &o.Peers[i].AskReply; o.Asked != 0 && reply.Term == o.Asked && reply.Member.HasData() {
 			everybody = append(everybody, reply.Member)
 		}
 	}
@@ -249,6 +249,10 @@ func (o *Observed) askThenClaim() Action {
 		return o.wait("the answers of the other members", o.AskedAt+waitFor)
 	}
 	covered := complete && cover(record.Rules, willing)
+	if !covered {
+		record = o.withoutLost(record)
+		covered = complete && cover(record.Rules, willing)
+	}
 	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !someAhead
 	switch again := o.AskedAt + waitFor + readEvery; {
 	case covered || forced:
@@ -289,6 +293,7 @@ func (o *Observed) Lacking() string {
 	}
 	record, complete := o.base()
 	willing, _, _ := o.poll()
+	record = o.withoutLost(record)
 	for _, rule := range record.Rules {
 		if !rule.CoveredBy(willing) {
 			return "may lack acknowledged writes, and needs the answer of " + rule.others(willing) + " to lead"

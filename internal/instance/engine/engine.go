@@ -98,6 +98,9 @@ type Engine interface {
 type Data struct {
 	// Exists is false for a directory that is empty or not there.
 	Exists bool
+	// Lost is true for data that were only in the memory of a server that has ended. Then nothing
+	// else is set: the instance has no data any more, and what is in the directory is of no use.
+	Lost bool
 	// System is the id of the database system.
 	System string
 	// Position is the end of the data, if the server was stopped cleanly; else "".

@@ -1,0 +1,167 @@
+package election
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// kindOf is the name of an action.
+func kindOf(action Action) string { return strings.TrimPrefix(fmt.Sprintf("%T", action), "election.") }
+
+// inMemory makes the state one of a database whose data end with their servers.
+func inMemory(o *Observed) *Observed {
+	rule := Rule{Leader: a, Set: []Member{b, c}, Acks: 1, Async: true}
+	o.Config.Durability, o.Config.Ephemeral = Asynchronous, true
+	o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}
+	for i := range o.Peers {
+		o.Others = append(o.Others, o.Peers[i].Name)
+	}
+	return o
+}
+
+// empty is an instance of that database that has lost its data.
+func empty(name string) *Observed {
+	o := inMemory(following())
+	o.Me, o.System, o.Server = Member{Name: name}, "", Server{State: NoData}
+	o.Peers, o.Others = nil, nil
+	for _, other := range []string{a.Name, b.Name, c.Name} {
+		if other != name {
+			o.Peers, o.Others = append(o.Peers, Peer{Name: other}), append(o.Others, other)
+		}
+	}
+	o.Record.TriedAt = o.Now
+	return o
+}
+
+// answered lets peers answer the last Ask as those members.
+func answered(o *Observed, members ...Member) *Observed {
+	o.Asked, o.AskedAt = 3, o.Now
+	for _, member := range members {
+		o.peer(member.Name).AskReply = AskReply{Term: 3, Member: member, Would: member.HasData(), Position: "20"}
+	}
+	return o
+}
+
+// TestBeginsAnew: new data are made by the first instance, and only when all have said that they
+// have none, or the user accepts the loss.
+func TestBeginsAnew(t *testing.T) {
+	none := func(name string) Member { return Member{Name: name} }
+	for _, test := range []struct {
+		name  string
+		state *Observed
+		want  string
+	}{
+		{"nobody was asked", empty(a.Name), "SendAsk"},
+		{"one does not answer", answered(empty(a.Name), none(b.Name)), "Wait"},
+		{"one has data", answered(empty(a.Name), none(b.Name), c), "Wait"},
+		{"none has data", answered(empty(a.Name), none(b.Name), none(c.Name)), "WriteRecord"},
+		{"another is the first", answered(empty(b.Name), none(a.Name), none(c.Name)), "Wait"},
+		{"the user accepts the loss", func() *Observed {
+			o := answered(empty(a.Name), none(b.Name))
+			o.Config.AcceptLoss = o.Record.Record.Term
+			return o
+		}(), "WriteRecord"},
+		{"the user accepts the loss, but one has data", func() *Observed {
+			o := answered(empty(a.Name), c)
+			o.Config.AcceptLoss = o.Record.Record.Term
+			return o
+		}(), "Wait"},
+		{"the data are stored", func() *Observed {
+			o := answered(empty(a.Name), none(b.Name), none(c.Name))
+			o.Config.Ephemeral = false
+			return o
+		}(), "Wait"},
+		{"a leader lives", func() *Observed {
+			o := answered(empty(a.Name), none(b.Name), none(c.Name))
+			o.Peers[0].Ping, o.Peers[0].PingAt = Ping{System: "s", Leader: b, Term: 3, History: "99"}, o.Now
+			return o
+		}(), "Save"},
+	} {
+		if got := kindOf(Decide(test.state)); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+	o := answered(empty(a.Name), none(b.Name), none(c.Name))
+	write, _ := Decide(o).(WriteRecord)
+	if write.Record.Initialise != a.Name || write.Record.System != "" || write.Record.Term != 2 || len(write.Record.Rules) != 0 ||
+		!write.Record.Released() {
+		t.Fatalf("got %+v", write)
+	}
+	o.Writing(write)
+	o.HeardWrite(write, o.Now, Done, "8")
+	if got := kindOf(Decide(o)); got != "Initialise" {
+		t.Fatalf("got %s", got)
+	}
+	o.Became(Member{Name: a.Name, Incarnation: "new"}, "another", 0)
+	o.Server, o.Saved = Server{State: Standby, Final: true, Position: "0"}, o.Local
+	claim, _ := Decide(o).(WriteRecord)
+	if claim.Record.System != "another" || claim.Record.Term != 3 || claim.Record.Timeline != 3 || claim.Record.Holder.Member != o.Me {
+		t.Errorf("got %+v", claim)
+	}
+}
+
+// TestEmptyHolder: an instance that comes back without data releases what its last process held.
+func TestEmptyHolder(t *testing.T) {
+	o := empty(a.Name)
+	o.PodUID = "uid"
+	if write, isWrite := Decide(o).(WriteRecord); !isWrite || !write.Record.Released() || write.Record.Term != 2 || len(write.Record.Rules) != 1 {
+		t.Errorf("got %+v", write)
+	}
+	o.PodUID = "another pod's"
+	if _, isWrite := Decide(o).(WriteRecord); isWrite {
+		t.Error("another pod's term was released")
+	}
+}
+
+// TestLostLeader: a leader whose server has ended releases the record, and the others go on even if
+// its rule names no other, once all have answered.
+func TestLostLeader(t *testing.T) {
+	o := inMemory(leading())
+	o.Server = Server{State: NoData}
+	if write, isWrite := Decide(o).(WriteRecord); !isWrite || !write.Record.Released() {
+		t.Errorf("got %+v", write)
+	}
+	alone := func(members ...Member) *Observed {
+		o := inMemory(following())
+		o.Peers[0].PingAt = 0
+		o.Record.Record.Holder, o.Record.Record.Rules = Holder{}, []Rule{{Leader: a}}
+		o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+		o.Server.Source, o.Server.Final = Source{}, true
+		return answered(o, members...)
+	}
+	for _, test := range []struct {
+		name    string
+		members []Member
+		claims  bool
+	}{
+		{"the leader does not answer", []Member{c}, false},
+		{"the leader has its data", []Member{a, c}, true}, // It would promise: that is enough.
+		{"the leader has none", []Member{{Name: a.Name}, c}, true},
+		{"the leader has others", []Member{{Name: a.Name, Incarnation: "new"}, c}, true},
+		{"another does not answer", []Member{{Name: a.Name}}, false},
+	} {
+		write, claims := Decide(alone(test.members...)).(WriteRecord)
+		if claims != test.claims {
+			t.Errorf("%s: claims: %t", test.name, claims)
+		}
+		if claims && len(write.Record.Rules) != 2 {
+			t.Errorf("%s: the rules are %+v", test.name, write.Record.Rules)
+		}
+	}
+	stored := alone(Member{Name: a.Name}, c)
+	stored.Config.Ephemeral = false
+	if _, claims := Decide(stored).(WriteRecord); claims {
+		t.Error("data that are stored are not waited for")
+	}
+	if _, answers := empty(c.Name).HeardAsk(Ask{System: "s", Term: 3, Member: b}); !answers {
+		t.Error("an instance without data does not say so")
+	}
+	if promised := empty(c.Name); promised != nil {
+		promised.Peers[0].Request = &PromiseRequest{System: "s", Term: 9, Candidate: a}
+		promised.Saved.Seen.Term, promised.Local.Seen.Term = 9, 9
+		if reply, is := Decide(promised).(Reply); !is || reply.Promise.Given {
+			t.Errorf("an instance without data promises: %+v", reply)
+		}
+	}
+}
