@@ -90,6 +90,7 @@ func TestBeginsAnew(t *testing.T) {
 	}
 	o.Writing(write)
 	o.HeardWrite(write, o.Now, Done, "8")
+	o.Saved = o.Local
 	if got := kindOf(Decide(o)); got != "Initialise" {
 		t.Fatalf("got %s", got)
 	}
@@ -105,7 +106,8 @@ func TestBeginsAnew(t *testing.T) {
 func TestEmptyHolder(t *testing.T) {
 	o := empty(a.Name)
 	o.PodUID = "uid"
-	if write, isWrite := Decide(o).(WriteRecord); !isWrite || !write.Record.Released() || write.Record.Term != 2 || len(write.Record.Rules) != 1 {
+	write, isWrite := Decide(o).(WriteRecord)
+	if !isWrite || !write.Record.Released() || write.Record.Term != 2 || len(write.Record.Rules) != 1 {
 		t.Errorf("got %+v", write)
 	}
 	o.PodUID = "another pod's"
