@@ -54,7 +54,7 @@ func volumesOf(c *databasev1.Cache) []database.Volume {
 func ports(c *databasev1.Cache) []database.Port {
 	all := []database.Port{{Name: contract.PortName, Number: serverPort, Closed: !hasTLS(c)}}
 	if c.Spec.PlainPort != 0 {
-		all = append(all, database.Port{Name: plainPortName, Number: c.Spec.PlainPort})
+		all = append(all, database.Port{Name: contract.PlainPortName, Number: c.Spec.PlainPort})
 	}
 	return all
 }

@@ -161,7 +161,8 @@ func TestToldSettings(t *testing.T) {
 	}
 	got := told(running(c, 2))
 	if !slices.Equal(got.Pods, []string{"sessions-0", "sessions-1"}) || got.Version != "9" || got.Durability != "Asynchronous" ||
-		got.SwitchFrom != 4 || got.AcceptLoss != 7 || got.FailoverAfter != "11s" {
+		got.SwitchFrom != 4 || got.AcceptLoss != 7 || !got.Ephemeral ||
+		got.FailoverAfter != "11s" {
 		t.Errorf("got %+v", got)
 	}
 	upgraded := running(c, 2)

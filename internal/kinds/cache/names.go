@@ -24,9 +24,6 @@ const (
 	serverPort = 6379
 	// metricsPort is that of Redis exporters.
 	metricsPort = 9121
-	// plainPortName is the name of the port without TLS, in Services and in the primary's
-	// EndpointSlice.
-	plainPortName = "plain"
 )
 
 // PasswordKey is the key of the password in the Secret that spec.passwordSecret names.
