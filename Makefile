@@ -273,7 +273,7 @@ test-databases: ## let all that can happen to a PostgreSQL happen on a real clus
 	go run ./hack/testrun testbed databases testbed-down
 
 .PHONY: test-database-versions
-test-database-versions: ## start a PostgreSQL of each version on a real cluster, and let it fail over
+test-database-versions: ## start a PostgreSQL and a Cache of each version on a real cluster, and let them fail over
 	go run ./hack/testrun testbed databases-versions testbed-down
 
 .PHONY: faults-databases

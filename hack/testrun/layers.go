@@ -84,7 +84,7 @@ var layers = []layer{
 	// their distribution and a long outage.
 	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17"),
-		runs:    commands(databaseFaults("-skip", "TestVersions")...)},
+		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches")...)},
 	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17"),
 		runs:    manyDatabaseFaults},
@@ -92,10 +92,11 @@ var layers = []layer{
 	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17"),
 		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
-	// On request: a database of each version on the cluster.
-	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 15 * time.Minute,
-		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18"),
-		runs:    commands(databaseFaults("-run", "TestVersions")...)},
+	// On request: a database and a cache of each version on the cluster.
+	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 17 * time.Minute,
+		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18",
+			"valkey-8", "valkey-9"),
+		runs: commands(databaseFaults("-run", "TestVersions|TestCaches")...)},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
 	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, databases: true,

@@ -70,7 +70,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// install installs the operator with the kind PostgreSQL, from this checkout, and makes the client.
+// install installs the operator with the kinds of databases, from this checkout, and makes the
+// client.
 func install() error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -90,6 +91,9 @@ func install() error {
 		"--set", "image.tag=0.0.0-dev", "--wait", "--timeout", "4m"}
 	for version := 12; version <= 18; version++ {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
+	}
+	for _, version := range []int{8, 9} {
+		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.valkey.%d=docker.io/mainstay/valkey:%d", version, version))
 	}
 	_, err = command(context.Background(), "", os.Getenv("HELM"), arguments...)
 	return err

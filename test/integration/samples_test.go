@@ -88,7 +88,8 @@ func TestSamplesAreAccepted(t *testing.T) {
 			})
 		}
 	}
-	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["PostgreSQL"] < 2 || tried["Cache"] < 2 || tried["ClusterInstrumentation"] < 1 {
+	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["PostgreSQL"] < 2 || tried["Cache"] < 2 ||
+		tried["ClusterInstrumentation"] < 1 {
 		t.Errorf("only these samples were found: %v", tried)
 	}
 	if _, err := api.Resource(webapps).Namespace(space).Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {
