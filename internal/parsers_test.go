@@ -80,6 +80,7 @@ var bounds = map[string]string{
 	"setup/conversion.go ServeHTTP":                                      "limits: review of a conversion",
 	"setup/conversion.go check":                                          "limits: review of a conversion",
 	"setup/defaultpolicy.go newDefaultPolicy":                            "a policy that is compiled in",
+	"valkey/history.go ParseHistory":                                     "32 KiB: FuzzHistory",
 	"workload/demand.go OfSource":                                        "limits: annotation `config.mainstay.dev/pod-selector`",
 	"workload/observe/template.go currentOf":                             "the selector of a workload: no more than its object; grows with the number of values",
 	"workload/pods.go WithoutPodNames":                                   "the quoted name of a workload: 253 bytes",

@@ -60,19 +60,24 @@ func (c *Client) to(pod string) *http.Client {
 		return found
 	}
 	made := &http.Client{
-		Transport: &http.Transport{
-			// Without a limit of connections: while one is broken, a request must not wait for its end.
-			ForceAttemptHTTP2: true,
-			HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
-			DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: deadAfter}, Config: c.certificates.client(pod)}
-				return dialFirst(ctx, dialer.DialContext, network, c.addresses(pod))
-			},
-		},
+		Transport:     c.transport(pod),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.peers[pod] = made
 	return made
+}
+
+// transport returns what connects to a pod.
+func (c *Client) transport(pod string) *http.Transport {
+	return &http.Transport{
+		// Without a limit of connections: while one is broken, a request must not wait for its end.
+		ForceAttemptHTTP2: true,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
+		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: deadAfter}, Config: c.certificates.client(pod)}
+			return dialFirst(ctx, dialer.DialContext, network, c.addresses(pod))
+		},
+	}
 }
 
 // dialFirst connects to all addresses at once, and returns the first connection: one that was right

@@ -112,12 +112,17 @@ func (handler) HandlePromise(ctx context.Context, request election.PromiseReques
 // serve serves as db-1, and returns where.
 func serve(t *testing.T, certificates *Certificates) string {
 	t.Helper()
+	return serveWith(t, certificates, nil)
+}
+
+func serveWith(t *testing.T, certificates *Certificates, streams Streams) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		_ = Serve(ctx, listener, certificates, handler{})
+		_ = Serve(ctx, listener, certificates, handler{}, streams)
 		close(done)
 	}()
 	t.Cleanup(func() { cancel(); <-done })

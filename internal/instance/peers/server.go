@@ -38,13 +38,15 @@ const (
 	promiseTime = 10 * time.Second
 )
 
-// Serve answers messages on a listener until the context ends.
-func Serve(ctx context.Context, listener net.Listener, certificates *Certificates, handler Handler) error {
-	s := &server{handler: handler, certificates: certificates, busy: map[string]int{}}
+// Serve answers messages on a listener until the context ends. streams may be nil: then none are
+// served.
+func Serve(ctx context.Context, listener net.Listener, certificates *Certificates, handler Handler, streams Streams) error {
+	s := &server{handler: handler, streams: streams, certificates: certificates, busy: map[use]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pingPath, s.ping)
 	mux.HandleFunc("POST "+askPath, s.ask)
 	mux.HandleFunc("POST "+promisePath, s.promise)
+	mux.HandleFunc("POST "+streamPath, s.stream)
 	served := &http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		WriteTimeout: promiseTime + headerTime,
@@ -71,10 +73,14 @@ func Serve(ctx context.Context, listener net.Listener, certificates *Certificate
 
 type server struct {
 	handler      Handler
+	streams      Streams
 	certificates *Certificates
 	mu           sync.Mutex
-	busy         map[string]int
+	busy         map[use]int
 }
+
+// use is what a pod uses: messages, or streams.
+type use struct{ pod, of string }
 
 func (s *server) ping(w http.ResponseWriter, r *http.Request) {
 	var ping election.Ping
@@ -148,21 +154,18 @@ func podOf(certificate *x509.Certificate) string {
 
 // serve reads a message and writes the answer.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answer func() (any, error)) {
-	pod := podOf(r.TLS.PeerCertificates[0])
-	if pod == "" {
-		write(w, &refusal{http.StatusForbidden, "the certificate is not that of an instance"}, nil)
+	pod, refused := s.admit(r)
+	if refused == nil && !s.enter(pod, "", maxRequests) {
+		refused = &refusal{http.StatusTooManyRequests, fmt.Sprintf("too many requests: %d of this instance are in progress", maxRequests)}
+	}
+	if refused != nil {
+		if refused == errUntrusted {
+			w.Header().Set("Connection", "close")
+		}
+		write(w, refused, nil)
 		return
 	}
-	if !s.certificates.trusts(r.TLS.PeerCertificates[0]) {
-		w.Header().Set("Connection", "close")
-		write(w, &refusal{http.StatusForbidden, "the certificate is of an authority that is no longer trusted"}, nil)
-		return
-	}
-	if !s.enter(pod) {
-		write(w, &refusal{http.StatusTooManyRequests, fmt.Sprintf("too many requests: %d of this instance are in progress", maxRequests)}, nil)
-		return
-	}
-	defer s.leave(pod)
+	defer s.leave(pod, "")
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessageBytes))
 	if err == nil {
 		err = decode(text, message)
@@ -175,21 +178,37 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answ
 	write(w, err, answered)
 }
 
-func (s *server) enter(pod string) bool {
+// errUntrusted refuses a certificate that was valid when the connection was made.
+var errUntrusted = &refusal{http.StatusForbidden, "the certificate is of an authority that is no longer trusted"}
+
+// admit returns the pod whose instance sends the request, or why it is refused.
+func (s *server) admit(r *http.Request) (string, *refusal) {
+	certificate := r.TLS.PeerCertificates[0]
+	pod := podOf(certificate)
+	switch {
+	case pod == "":
+		return "", &refusal{http.StatusForbidden, "the certificate is not that of an instance"}
+	case !s.certificates.trusts(certificate):
+		return "", errUntrusted
+	}
+	return pod, nil
+}
+
+func (s *server) enter(pod, of string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[pod] >= maxRequests {
+	if s.busy[use{pod, of}] >= most {
 		return false
 	}
-	s.busy[pod]++
+	s.busy[use{pod, of}]++
 	return true
 }
 
-func (s *server) leave(pod string) {
+func (s *server) leave(pod, of string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[pod]--; s.busy[pod] == 0 {
-		delete(s.busy, pod)
+	if s.busy[use{pod, of}]--; s.busy[use{pod, of}] == 0 {
+		delete(s.busy, use{pod, of})
 	}
 }
 

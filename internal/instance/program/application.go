@@ -13,12 +13,12 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
+	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// provider is what an application needs of the server.
-type provider interface {
-	Provide(ctx context.Context, application postgres.Application) error
-	ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error
+// provider is what an application, as the engine describes it, needs of the server.
+type provider[A comparable] interface {
+	Provide(ctx context.Context, application A) error
 	Complain(problem string)
 }
 
@@ -30,37 +30,31 @@ const (
 	provideTime  = 2 * time.Minute
 )
 
-// application keeps the role and the database of an application in the primary as the files of a
-// directory say: username, password and dbname of a mounted Secret.
-type application struct {
+// application keeps what an application needs in the server as the files of a directory say: those
+// of a mounted Secret.
+type application[A comparable] struct {
 	directory string
 	of        observed
-	server    provider
+	server    provider[A]
+	// read reads the directory; the zero value is nothing.
+	read func(directory string) (A, error)
+	// everywhere is true if each instance has to provide it, because it is not replicated; otherwise
+	// the primary does.
+	everywhere bool
 	// provided is called when everything exists; may be nil.
 	provided func(ctx context.Context)
-	// provisions are what else the primary makes; nil if nothing does.
-	provisions *declared
-	log        logr.Logger
+	// more provides in that term what depends on the application, each time that it exists; may be nil.
+	more func(ctx context.Context, done A, term uint64) error
+	log  logr.Logger
 
-	// done and doneProvisions are what was provided in the term, and said what was logged last.
-	done           postgres.Application
-	doneProvisions string
-	term           uint64
-	said           string
-}
-
-// declared is where the primary finds the databases and users of the spec.
-type declared struct {
-	// revision returns what the settings say; "" if there are none.
-	revision func() string
-	// read reads the content of the Secret.
-	read func(ctx context.Context) ([]byte, error)
-	// made is called when all of a revision exist.
-	made func(ctx context.Context, revision string)
+	// done is what was provided in the term, and said what was logged last.
+	done A
+	term uint64
+	said string
 }
 
 // run does so until the context ends. Nothing waits for it.
-func (a *application) run(ctx context.Context) error {
+func (a *application[A]) run(ctx context.Context) error {
 	for pause := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -79,68 +73,42 @@ func (a *application) run(ctx context.Context) error {
 
 // once provides what is missing, if this is the primary. The term says whether it was another one
 // since: what a former primary made without any other member receiving it is lost.
-func (a *application) once(ctx context.Context) error {
+func (a *application[A]) once(ctx context.Context) error {
 	report := a.of.Status().Report
-	if report.Role != contract.Primary {
+	if report.Role != contract.Primary && !a.everywhere {
 		a.term = 0
 		return nil
 	}
-	if report.Term != a.term {
-		a.done, a.doneProvisions, a.term = postgres.Application{}, "", report.Term
-	}
-	wanted, err := readApplication(a.directory)
+	wanted, err := a.read(a.directory)
 	if err != nil {
 		return fmt.Errorf("the Secret of the application: %w", err)
 	}
+	var nothing A
+	if wanted == nothing {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, provideTime)
 	defer cancel()
-	if wanted != (postgres.Application{}) && wanted != a.done {
+	if wanted != a.done || report.Term != a.term && !a.everywhere {
 		if err := a.server.Provide(ctx, wanted); err != nil {
 			return err
 		}
-		a.done = wanted
+		a.done, a.term = wanted, report.Term
 		if a.provided != nil {
 			a.provided(ctx)
 		}
-		a.log.Info("the application has its role and its database", "role", wanted.User, "database", wanted.Database)
+		a.log.Info("the application has what it needs in the server")
 	}
-	return a.provideDeclared(ctx)
-}
-
-// provideDeclared makes the databases and users of the spec, if they have changed. The Secret is
-// written before the settings: one that is not of their revision is newer, and they follow.
-func (a *application) provideDeclared(ctx context.Context) error {
-	if a.provisions == nil || a.done == (postgres.Application{}) {
-		return nil // Databases without an owner belong to the application.
-	}
-	wanted := a.provisions.revision()
-	if wanted == "" || wanted == a.doneProvisions {
+	if a.more == nil {
 		return nil
 	}
-	content, err := a.provisions.read(ctx)
-	if err != nil {
-		return err
-	}
-	if contract.ProvisionsRevision(content) != wanted {
-		return nil
-	}
-	provisions, err := contract.ParseProvisions(content)
-	if err != nil {
-		return err
-	}
-	if err := a.server.ProvideDeclared(ctx, a.done, provisions); err != nil {
-		return err
-	}
-	a.doneProvisions = wanted
-	a.provisions.made(ctx, wanted)
-	a.log.Info("the databases and users of the spec exist", "databases", len(provisions.Databases), "users", len(provisions.Users))
-	return nil
+	return a.more(ctx, wanted, report.Term)
 }
 
-func (a *application) complain(problem string) {
+func (a *application[A]) complain(problem string) {
 	a.server.Complain(problem)
 	if problem != "" && problem != a.said {
-		a.log.Info("could not create or update the application's role or database; retrying", "error", problem)
+		a.log.Info("could not create or update what the application needs in the server; retrying", "error", problem)
 	}
 	a.said = problem
 }
@@ -148,32 +116,65 @@ func (a *application) complain(problem string) {
 // maxApplicationBytes is how long each file may be: more than each value may.
 const maxApplicationBytes = 1 << 10
 
-// readApplication reads what a Secret says; nothing if it is not there, or not mounted. All of it
-// is read from one state of the Secret, which the kubelet exchanges with the link ..data.
+// readApplication reads what a Secret says; nothing if it is not there, or not mounted.
 func readApplication(directory string) (postgres.Application, error) {
+	var read postgres.Application
+	into := map[string]*string{"username": &read.User, "password": &read.Password, "dbname": &read.Database}
+	if there, err := readFiles(directory, into); !there || err != nil {
+		return postgres.Application{}, err
+	}
+	return read, read.Check()
+}
+
+// readUser reads the user of a Valkey as a Secret says; nothing if it is not there, or not mounted.
+func readUser(directory string) (valkey.Application, error) {
+	var read valkey.Application
+	into := map[string]*string{"username": &read.User, "password": &read.Password}
+	if there, err := readFiles(directory, into, map[string]*string{"password.previous": &read.Previous}); !there || err != nil {
+		return valkey.Application{}, err
+	}
+	return read, read.Check()
+}
+
+// readFiles reads files, all of which must be there, or none, and others that may be missing. All
+// are read from one state of the Secret, which the kubelet exchanges with the link ..data.
+func readFiles(directory string, into map[string]*string, optional ...map[string]*string) (there bool, err error) {
 	if state, err := filepath.EvalSymlinks(filepath.Join(directory, "..data")); err == nil {
 		directory = state
 	}
-	var read postgres.Application
-	missing := ""
-	for name, into := range map[string]*string{"username": &read.User, "password": &read.Password, "dbname": &read.Database} {
+	missing, found := "", false
+	read := func(name string, into *string) (bool, error) {
 		content, err := readFile(filepath.Join(directory, name))
 		if errors.Is(err, os.ErrNotExist) {
-			missing = name
-			continue
-		}
-		if err != nil {
-			return postgres.Application{}, err
+			return false, nil
 		}
 		*into = string(content)
+		return err == nil, err
 	}
-	if missing != "" && read != (postgres.Application{}) {
-		return postgres.Application{}, fmt.Errorf("%s: Required value", missing)
+	for name, text := range into {
+		is, err := read(name, text)
+		if err != nil {
+			return false, err
+		}
+		if !is {
+			missing = name
+		}
+		found = found || is && *text != ""
+	}
+	if missing != "" && found {
+		return false, fmt.Errorf("%s: Required value", missing)
 	}
 	if missing != "" {
-		return postgres.Application{}, nil
+		return false, nil
 	}
-	return read, read.Check()
+	for _, more := range optional {
+		for name, text := range more {
+			if _, err := read(name, text); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
 }
 
 func readFile(path string) ([]byte, error) {

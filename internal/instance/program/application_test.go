@@ -59,8 +59,9 @@ func TestApplication(t *testing.T) {
 		server, directory := &serverOf{report: contract.Report{Role: contract.Replica, Term: 1}}, t.TempDir()
 		ended, told := make(chan error), 0
 		go func() {
-			ended <- (&application{
-				directory: directory, of: server, server: server, log: logr.Discard(), provided: func(context.Context) { told++ },
+			ended <- (&application[postgres.Application]{
+				directory: directory, read: readApplication, of: server, server: server, log: logr.Discard(),
+				provided: func(context.Context) { told++ },
 			}).run(ctx)
 		}()
 		after := func(what string, long time.Duration, count int, complaint string) {
@@ -109,10 +110,13 @@ func TestDeclared(t *testing.T) {
 	first := contract.Provisions{Users: []contract.User{{Name: "shop"}}}.Encode()
 	second := contract.Provisions{Users: []contract.User{{Name: "other"}}}.Encode()
 	revision, content, made := "", first, ""
-	a := &application{directory: directory, of: server, server: server, log: logr.Discard(), provisions: &declared{
-		revision: func() string { return revision }, read: func(context.Context) ([]byte, error) { return content, nil },
-		made: func(_ context.Context, revision string) { made = revision },
-	}}
+	d := &declared{
+		server: server, revision: func() string { return revision }, read: func(context.Context) ([]byte, error) { return content, nil },
+		made: func(_ context.Context, revision string) { made = revision }, log: logr.Discard(),
+	}
+	a := &application[postgres.Application]{
+		directory: directory, of: server, server: server, read: readApplication, more: d.provide, log: logr.Discard(),
+	}
 	for _, step := range []struct {
 		name   string
 		change func()

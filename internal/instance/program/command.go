@@ -56,6 +56,8 @@ type options struct {
 	// listen is the address of the server and of the peers, advertise the one that is published.
 	listen, advertise string
 	port, peerPort    int
+	// plainPort is that of the server without TLS, beside the other; 0 is none.
+	plainPort int
 	// probes and metrics are addresses; metrics may be "": then nothing serves them.
 	probes, metrics    string
 	metricsCredentials string
@@ -64,9 +66,6 @@ type options struct {
 	// environment is that of the process, which the server gets.
 	environment []string
 }
-
-// PostgreSQL is the engine that there is.
-const PostgreSQL = "postgresql"
 
 func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	o := options{environment: environment}
@@ -93,16 +92,18 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of all of them")
 	flags.StringVar(&o.pod, "pod", "", "name of this pod")
 	flags.StringVar(&o.podUID, "pod-uid", "", "uid of this pod")
-	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL)
+	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL+" or "+Valkey)
 	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
 	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a volume of its own for the server's log; with the data if empty")
 	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
 	flags.StringVar(&o.application, "application", "/etc/mainstay/application",
-		"directory with username, password and dbname of the role and the database that the primary makes; none if it is missing")
+		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL makes, or username,\n"+
+			"password and perhaps password.previous of the user of a Valkey; none if it is missing")
 	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
 	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
 	flags.IntVar(&o.port, "port", 5432, "port of the server")
+	flags.IntVar(&o.plainPort, "plain-port", 0, "port of a Valkey for clients without TLS, beside --port; none if 0")
 	flags.IntVar(&o.peerPort, "peer-port", 8443, "port for the other instances")
 	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
 	flags.StringVar(&o.metrics, "metrics", "", "address for the metrics, by TLS; none if empty")
@@ -123,8 +124,11 @@ func (o options) check() error {
 			return fmt.Errorf("--%s: Required value", flag)
 		}
 	}
-	if o.engine != PostgreSQL {
-		return fmt.Errorf("--engine: Unsupported value: %q: must be %s", o.engine, PostgreSQL)
+	if _, known := kindOf(o.engine); !known {
+		return fmt.Errorf("--engine: Unsupported value: %q: must be %s or %s", o.engine, PostgreSQL, Valkey)
+	}
+	if o.plainPort != 0 && (o.engine != Valkey || o.plainPort == o.port) {
+		return fmt.Errorf("--plain-port: Invalid value: %d: only a Valkey has one, and it must differ from --port", o.plainPort)
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package program
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Metric describes a metric of an instance.
 type Metric struct {
@@ -24,18 +27,27 @@ func (m Metric) Type() string {
 func isCounter(name string) bool { return strings.HasSuffix(name, "_total") }
 
 var (
-	databaseLabel = Label{"postgresql", "name of the PostgreSQL"}
-	memberLabel   = Label{"member", "pod of the replica"}
-	volumeLabel   = Label{"volume", "`data`, or `wal` for that of spec.walStorage"}
-	nameLabel     = Label{"datname", "database in the server: the first 100 that were made"}
+	memberLabel = Label{"member", "pod of the replica"}
+	volumeLabel = Label{"volume", "`data`, or `wal` for that of spec.walStorage"}
+	nameLabel   = Label{"datname", "database in the server: the first 100 that were made"}
 )
 
-// Metrics returns all metrics of an instance, for documentation and checks. Each has the label of
-// the database's object.
+// Metrics returns all metrics of the instances of all engines, for documentation and checks. Each
+// has the label of the database's object.
 func Metrics() []Metric {
-	all := append(instanceMetrics(), serverMetrics()...)
+	all := instanceMetrics()
+	var objects []Label
+	for _, kind := range kinds() {
+		objects = append(objects, Label{kind.label.Name, kind.label.Meaning + "; at its instances only"})
+	}
 	for i := range all {
-		all[i].Labels = append([]Label{databaseLabel}, all[i].Labels...)
+		all[i].Labels = append(slices.Clone(objects), all[i].Labels...)
+	}
+	for _, kind := range kinds() {
+		for _, metric := range kind.server() {
+			metric.Labels = append([]Label{kind.label}, metric.Labels...)
+			all = append(all, metric)
+		}
 	}
 	return all
 }
@@ -51,7 +63,7 @@ func instanceMetrics() []Metric {
 		{Name: "mainstay_instance_needed_receivers", Help: "How many replicas have to receive, so that no failure of one instance loses a commit.",
 			Normal: "Half the number of instances, rounded down; 0 with the durability Asynchronous."},
 		{Name: "mainstay_instance_problem", Help: "1 while the instance reports a problem, which the annotation of its pod and the status of the " +
-			"PostgreSQL name, else 0.", Normal: "0."},
+			"database's object name, else 0.", Normal: "0."},
 		{Name: "mainstay_instance_promotions_total", Help: "Promotions of this instance since its program began.",
 			Normal: "One for each failover and switchover."},
 		{Name: "mainstay_instance_fences_total", Help: "How often the server was killed while it led, so that it could not take writes any more, since " +

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // measured is what metrics are made of.
@@ -17,9 +17,11 @@ type measured struct {
 	of observed
 	// receivers is how many replicas receive from this server, and needed how many have to.
 	receivers, needed func() int
-	// statistics asks the server, and usage the volume: each may take long.
-	statistics func(context.Context) (statistics postgres.Statistics, answers bool, err error)
-	usage      func() (used, size uint64, err error)
+	// kind says which metrics the server has. server adds them, and usage asks the volume: each may
+	// take long.
+	kind   kind
+	server func(ctx context.Context, add adder) error
+	usage  func() (used, size uint64, err error)
 	// logUsage asks the volume of the log; it is 0 of 0 if there is none, and may be nil.
 	logUsage func() (used, size uint64, err error)
 	events   *events
@@ -27,6 +29,9 @@ type measured struct {
 	database string
 	log      logr.Logger
 }
+
+// adder adds a metric with the values of its labels, except that of the database.
+type adder func(name string, value float64, labels ...string)
 
 // events are counted since the program began.
 type events struct{ promotions, fences atomic.Uint64 }
@@ -44,14 +49,12 @@ type collector struct {
 
 func newCollector(m measured) *collector {
 	c := &collector{measured: m, descriptions: map[string]*prometheus.Desc{}}
-	for _, metric := range Metrics() {
+	for _, metric := range slices.Concat(instanceMetrics(), m.kind.server()) {
 		var labels []string
 		for _, label := range metric.Labels {
-			if label.Name != databaseLabel.Name {
-				labels = append(labels, label.Name)
-			}
+			labels = append(labels, label.Name)
 		}
-		c.descriptions[metric.Name] = prometheus.NewDesc(metric.Name, metric.Help, labels, prometheus.Labels{databaseLabel.Name: m.database})
+		c.descriptions[metric.Name] = prometheus.NewDesc(metric.Name, metric.Help, labels, prometheus.Labels{m.kind.label.Name: m.database})
 	}
 	return c
 }
@@ -85,7 +88,9 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 	add("mainstay_instance_promotions_total", float64(c.events.promotions.Load()))
 	add("mainstay_instance_fences_total", float64(c.events.fences.Load()))
 	measuring := c.measureVolume()
-	c.collectServer(ctx, add)
+	if err := c.server(ctx, add); err != nil {
+		c.log.V(1).Info("some statistics of the server are missing", "error", err.Error())
+	}
 	select {
 	case found := <-measuring:
 		for _, one := range found {
@@ -122,36 +127,6 @@ func (c *collector) measureVolume() <-chan []usage {
 		answer <- all
 	}()
 	return answer
-}
-
-func (c *collector) collectServer(ctx context.Context, add func(name string, value float64, labels ...string)) {
-	s, answers, err := c.statistics(ctx)
-	if err != nil {
-		c.log.V(1).Info("some statistics of the server are missing", "error", err.Error())
-	}
-	add("mainstay_postgresql_up", number(answers))
-	if !answers {
-		return
-	}
-	add("mainstay_postgresql_connections", s.Connections)
-	add("mainstay_postgresql_max_connections", s.MaxConnections)
-	add("mainstay_postgresql_oldest_transaction_seconds", s.OldestTransaction)
-	add("mainstay_postgresql_transaction_id_age", s.TransactionIDAge)
-	add("mainstay_postgresql_replay_lag_bytes", s.ReplayBytes)
-	add("mainstay_postgresql_replay_lag_seconds", s.ReplayTime)
-	for _, receiver := range s.Receivers {
-		add("mainstay_postgresql_replication_lag_bytes", receiver.LagBytes, receiver.Pod)
-		add("mainstay_postgresql_replication_lag_seconds", receiver.LagTime, receiver.Pod)
-	}
-	for _, database := range s.Databases {
-		add("mainstay_postgresql_database_size_bytes", database.Size, database.Name)
-		add("mainstay_postgresql_transactions_total", database.Commits, database.Name, "commit")
-		add("mainstay_postgresql_transactions_total", database.Rollbacks, database.Name, "rollback")
-		add("mainstay_postgresql_deadlocks_total", database.Deadlocks, database.Name)
-		add("mainstay_postgresql_temporary_bytes_total", database.TemporaryBytes, database.Name)
-		add("mainstay_postgresql_blocks_total", database.BlocksHit, database.Name, "memory")
-		add("mainstay_postgresql_blocks_total", database.BlocksRead, database.Name, "disk")
-	}
 }
 
 func number(is bool) float64 {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
+	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
 // full is a leading server that says all that there is.
@@ -28,7 +30,7 @@ func full() measured {
 	return measured{
 		of:        fixed{Report: contract.Report{Role: contract.Primary, State: "Leading", Term: 7, Timeline: 3}},
 		receivers: func() int { return 1 }, needed: func() int { return 1 },
-		statistics: func(context.Context) (postgres.Statistics, bool, error) {
+		kind: postgresql, server: postgresqlMetrics(func(context.Context) (postgres.Statistics, bool, error) {
 			return postgres.Statistics{
 				Connections: 12, MaxConnections: 100, OldestTransaction: 1.5, TransactionIDAge: 700,
 				Databases: []postgres.DatabaseStatistics{
@@ -36,7 +38,7 @@ func full() measured {
 				},
 				Receivers: []postgres.ReceiverStatistics{{Pod: "db-1", LagBytes: 64, LagTime: 0.25}},
 			}, true, nil
-		},
+		}),
 		usage:    func() (uint64, uint64, error) { return 45, 100, nil },
 		events:   &events{},
 		database: "db", log: logr.Discard(),
@@ -72,7 +74,7 @@ func TestEveryMetric(t *testing.T) {
 		t.Errorf("%v, %v", problems, err)
 	}
 	all := text(t, m)
-	for _, metric := range Metrics() {
+	for _, metric := range slices.Concat(instanceMetrics(), serverMetrics()) {
 		if !strings.Contains(all, metric.Name+" ") || !strings.HasSuffix(metric.Help, ".") || !strings.HasSuffix(metric.Normal, ".") {
 			t.Errorf("%s is not served, or not explained: %+v", metric.Name, metric)
 		}
@@ -102,15 +104,49 @@ mainstay_postgresql_replication_lag_bytes{member="db-1",postgresql="db"} 64
 	}
 }
 
+// TestEveryMetricOfACache is TestEveryMetric for a Cache, whose server says what a Valkey 8 does.
+func TestEveryMetricOfACache(t *testing.T) {
+	m := full()
+	m.kind, m.server = cache, cacheMetrics(func(context.Context) (valkey.Statistics, bool, error) {
+		return valkey.Statistics{Connections: 3, Keys: 7, Receivers: []valkey.ReceiverStatistics{{Pod: "db-1", LagBytes: 64}}}, true, nil
+	})
+	served := newCollector(m)
+	problems, err := testutil.CollectAndLint(served)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	all := text(t, m)
+	for _, metric := range slices.Concat(instanceMetrics(), valkeyMetrics()) {
+		if !strings.Contains(all, metric.Name+" ") || !strings.HasSuffix(metric.Help, ".") || !strings.HasSuffix(metric.Normal, ".") {
+			t.Errorf("%s is not served, or not explained: %+v", metric.Name, metric)
+		}
+		delete(served.descriptions, metric.Name)
+	}
+	if len(served.descriptions) > 0 {
+		t.Errorf("not declared: %v", served.descriptions)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(all), "\n") {
+		if !strings.Contains(line, `name:"cache"`) || !strings.Contains(line, `value:"db"`) {
+			t.Errorf("whose is %s", line)
+		}
+	}
+	m.server = cacheMetrics(func(context.Context) (valkey.Statistics, bool, error) {
+		return valkey.Statistics{}, false, errors.New("gone")
+	})
+	if all := text(t, m); !strings.Contains(all, "mainstay_cache_up ") || strings.Contains(all, "mainstay_cache_keys ") {
+		t.Errorf("a server that does not answer: got %s", all)
+	}
+}
+
 // TestWhatDoesNotAnswer: a server and a volume that do not answer leave out what is theirs, in
 // time, and a volume that hangs is asked once.
 func TestWhatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, release, asked := full(), make(chan struct{}), 0
-		m.statistics = func(ctx context.Context) (postgres.Statistics, bool, error) {
+		m.server = postgresqlMetrics(func(ctx context.Context) (postgres.Statistics, bool, error) {
 			<-ctx.Done()
 			return postgres.Statistics{}, false, ctx.Err()
-		}
+		})
 		m.usage = func() (uint64, uint64, error) { asked++; <-release; return 0, 0, errors.New("gone") }
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(newCollector(m))
@@ -193,20 +229,20 @@ func TestNeededReceivers(t *testing.T) {
 func TestScrape(t *testing.T) {
 	directory, asked := t.TempDir(), 0
 	m := full()
-	statistics := m.statistics
-	m.statistics = func(ctx context.Context) (postgres.Statistics, bool, error) { asked++; return statistics(ctx) }
-	server := httptest.NewTLSServer(metricsHandler(newCollector(m), directory))
-	t.Cleanup(server.Close)
+	server := m.server
+	m.server = func(ctx context.Context, add adder) error { asked++; return server(ctx, add) }
+	served := httptest.NewTLSServer(metricsHandler(newCollector(m), directory))
+	t.Cleanup(served.Close)
 	get := func(path, user, password string) (int, string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, served.URL+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if user+password != "" {
 			request.SetBasicAuth(user, password)
 		}
-		answer, err := server.Client().Do(request)
+		answer, err := served.Client().Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -26,7 +25,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/peers"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
-	"github.com/mainstay-platform/mainstay/internal/postgres/server"
 )
 
 // run runs an instance until it was asked to end and has ended, or can't go on.
@@ -60,12 +58,17 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	if err != nil {
 		return err
 	}
-	if err := checkVersion(asked, parts.engine, settings); err != nil {
+	if err := checkVersion(asked, parts.kind.title, parts.engine, settings); err != nil {
 		return err
 	}
+	if parts.kind.check != nil {
+		if err := parts.kind.check(settings); err != nil {
+			return err
+		}
+	}
 	i, err := instance.New(instance.Options{
-		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: counted{parts.engine, &parts.events}, Cluster: access, Peers: parts.client,
-		Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
+		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: counted{parts.engine.Engine, &parts.events},
+		Cluster: access, Peers: parts.client, Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
 		Config: configOf(settings, o.pod), Log: logger,
 	})
 	if err != nil {
@@ -84,7 +87,7 @@ type versioned interface {
 
 // checkVersion refuses a server of another major version than that of the settings. It comes before
 // all that touches data.
-func checkVersion(ctx context.Context, server versioned, settings contract.Settings) error {
+func checkVersion(ctx context.Context, title string, server versioned, settings contract.Settings) error {
 	const limit = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -93,8 +96,8 @@ func checkVersion(ctx context.Context, server versioned, settings contract.Setti
 		return err
 	}
 	if settings.Version != "" && found != settings.Version {
-		return fmt.Errorf("the image has PostgreSQL %s, and spec.version is %s: set spec.image to an image of PostgreSQL %s; nothing was changed",
-			found, settings.Version, settings.Version)
+		return fmt.Errorf("the image has %s %s, and spec.version is %s: set spec.image to an image of %s %s; nothing was changed",
+			title, found, settings.Version, title, settings.Version)
 	}
 	return nil
 }
@@ -120,7 +123,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		defer end()
 		return i.Run(ctx)
 	})
-	group.Go(func() error { return peers.Serve(ctx, listener, parts.certificates, i) })
+	group.Go(func() error { return peers.Serve(ctx, listener, parts.certificates, i, parts.engine.streams) })
 	group.Go(func() error {
 		parts.certificates.Watch(ctx, func() {
 			parts.log.Info("the certificates have changed")
@@ -134,12 +137,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 		handler := metricsHandler(newCollector(parts.measured(i, o.database)), o.metricsCredentials)
 		group.Go(func() error { return serveMetrics(ctx, scraped, parts.certificates.Own, handler) })
 	}
-	group.Go(func() error {
-		wanted := &declared{revision: func() string { return *parts.provisions.Load() }, read: access.Provisions, made: i.ProvisionsMade}
-		return (&application{
-			directory: o.application, of: i, server: parts.engine, provided: i.Provided, provisions: wanted, log: parts.log,
-		}).run(ctx)
-	})
+	group.Go(func() error { return parts.engine.provide(ctx, i, access.Provisions) })
 	group.Go(func() error {
 		return access.Watch(ctx, func(version string) { i.RecordChanged(ctx, version) }, func(data map[string]string) {
 			configure(ctx, i, o.pod, data, parts)
@@ -175,6 +173,9 @@ func configOf(settings contract.Settings, pod string) instance.Config {
 // configure follows a change of the settings. What can't be read changes nothing.
 func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, parts *parts) {
 	settings, err := contract.ParseSettings(data[contract.SettingsKey])
+	if err == nil && parts.kind.check != nil {
+		err = parts.kind.check(settings)
+	}
 	if err == nil {
 		i.Configure(ctx, configOf(settings, pod))
 		parts.needed.Store(neededReceivers(settings))
@@ -211,7 +212,7 @@ func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	}
 	return cluster.New(cluster.Configure(config), cluster.Options{
 		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Clock: clock.RealClock{}, Log: logger,
-		Address: o.advertise, Port: int32(o.port), //nolint:gosec // it is a port
+		Address: o.advertise, Port: int32(o.port), PlainPort: int32(o.plainPort), //nolint:gosec // they are ports
 	})
 }
 
@@ -269,7 +270,8 @@ func readSettings(ctx context.Context, read func(context.Context) (map[string]st
 type parts struct {
 	volume       *volume.Volume
 	supervisor   *supervise.Supervisor
-	engine       *server.Engine
+	kind         kind
+	engine       database
 	certificates *peers.Certificates
 	client       *peers.Client
 	// instance is nil until it is made, which needs the other parts.
@@ -287,8 +289,9 @@ type parts struct {
 func (p *parts) measured(of observed, database string) measured {
 	return measured{
 		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
-		needed:     func() int { return int(p.needed.Load()) },
-		statistics: p.engine.Statistics, usage: p.volume.Usage, logUsage: p.volume.LogUsage, events: &p.events, database: database, log: p.log,
+		needed: func() int { return int(p.needed.Load()) },
+		kind:   p.kind, server: p.engine.metrics, usage: p.volume.Usage, logUsage: p.volume.LogUsage, events: &p.events,
+		database: database, log: p.log,
 	}
 }
 
@@ -318,6 +321,7 @@ func receiving(seen engine.Observation, now time.Time) int {
 // assemble opens the volume and prepares the rest. It starts nothing.
 func assemble(o options, logger logr.Logger) (*parts, error) {
 	p := &parts{log: logger}
+	p.kind, _ = kindOf(o.engine) // The flags were checked.
 	var err error
 	if p.certificates, err = peers.LoadCertificates(o.certificates); err != nil {
 		return nil, err
@@ -335,15 +339,7 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 		}
 		return addresses
 	})
-	listen := o.listen
-	if listen == "" {
-		listen = "*"
-	}
-	p.engine = server.New(server.Options{
-		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
-		Me: p.member, Members: p.members, NewLog: p.volume.NewLog, Environment: o.environment, Log: os.Stdout,
-		Supervisor: p.supervisor, Clock: clock.RealClock{},
-	})
+	p.engine = p.kind.open(o, p)
 	return p, nil
 }
 

@@ -82,7 +82,7 @@ func TestCheckVersion(t *testing.T) {
 		"settings of an earlier release": {programs{version: "16"}, "", ""},
 		"an image that is no server's":   {programs{err: errors.New("no program postgres")}, "17", "no program postgres"},
 	} {
-		err := checkVersion(t.Context(), test.server, contract.Settings{Version: test.version})
+		err := checkVersion(t.Context(), "PostgreSQL", test.server, contract.Settings{Version: test.version})
 		if got := fmt.Sprint(err); err == nil && test.want != "" || err != nil && got != test.want {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}

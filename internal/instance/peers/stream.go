@@ -1,0 +1,119 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// streamPath is that of a stream: bytes in both directions, which the engine understands.
+const streamPath = "/v1/stream"
+
+// Streams serves the streams that other instances open, for engines whose replication has no
+// mutual TLS of its own.
+type Streams interface {
+	// HandleStream serves a stream of the instance of a pod, until either ends it or the context ends.
+	// It returns when it no longer writes. Close lets writes that wait fail.
+	HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser)
+}
+
+// Limits of streams: of one peer at once, and how long the answer to a request may take.
+const (
+	maxStreams = 4
+	streamTime = 5 * time.Second
+)
+
+// Stream opens a stream to another instance, on a connection of its own, so that messages never
+// wait for what it carries. It ends with the context, or when it is closed.
+func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, error) {
+	transport := c.transport(to)
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	s := &stream{writer: writer, end: func() { cancel(); transport.CloseIdleConnections() }}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+streamPath, reader)
+	if err != nil {
+		s.end()
+		return nil, fmt.Errorf("opening a stream to %s: %w", to, err)
+	}
+	late := time.AfterFunc(streamTime, cancel)
+	response, err := transport.RoundTrip(request)
+	late.Stop()
+	if err != nil {
+		s.end()
+		return nil, fmt.Errorf("opening a stream to %s: %w", to, err)
+	}
+	s.body = response.Body
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, headerBytes)) // What it says is only for people.
+		_ = s.Close()
+		return nil, fmt.Errorf("%s answers %s: %.300s", to, response.Status, strings.TrimSpace(string(text)))
+	}
+	return s, nil
+}
+
+// stream is the client's end.
+type stream struct {
+	body   io.ReadCloser
+	writer *io.PipeWriter
+	end    func()
+}
+
+func (s *stream) Read(into []byte) (int, error)  { return s.body.Read(into) }
+func (s *stream) Write(from []byte) (int, error) { return s.writer.Write(from) }
+
+// Close ends the stream, so that reads and writes that wait fail.
+func (s *stream) Close() error {
+	_ = s.writer.Close()
+	s.end()
+	return s.body.Close()
+}
+
+// served is the server's end.
+type served struct {
+	io.Reader
+	to      io.Writer
+	control *http.ResponseController
+}
+
+// Close lets writes that wait fail.
+func (s *served) Close() error { return s.control.SetWriteDeadline(time.Now()) }
+
+func (s *served) Write(from []byte) (int, error) {
+	count, err := s.to.Write(from)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	return count, err
+}
+
+// stream serves a stream. The time limits of messages do not count for it.
+func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+	pod, refused := s.admit(r)
+	if refused == nil && s.streams == nil {
+		refused = &refusal{http.StatusNotFound, "this engine has no streams"}
+	}
+	if refused == nil && !s.enter(pod, streamPath, maxStreams) {
+		refused = &refusal{http.StatusTooManyRequests, fmt.Sprintf("too many streams: %d of this instance are open", maxStreams)}
+	}
+	if refused != nil {
+		write(w, refused, nil)
+		return
+	}
+	defer s.leave(pod, streamPath)
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		write(w, err, nil)
+		return
+	}
+	if err := control.SetWriteDeadline(time.Time{}); err != nil {
+		write(w, err, nil)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	if control.Flush() == nil {
+		s.streams.HandleStream(r.Context(), pod, &served{Reader: r.Body, to: w, control: control})
+	}
+}

@@ -1,0 +1,72 @@
+package program
+
+import (
+	"context"
+	"os"
+
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+	"github.com/mainstay-platform/mainstay/internal/postgres/server"
+	"k8s.io/utils/clock"
+)
+
+// postgresql is the engine of a PostgreSQL.
+var postgresql = kind{
+	engine: PostgreSQL, title: "PostgreSQL", label: Label{"postgresql", "name of the PostgreSQL"}, server: serverMetrics, open: openPostgreSQL,
+}
+
+func openPostgreSQL(o options, p *parts) database {
+	listen := o.listen
+	if listen == "" {
+		listen = "*"
+	}
+	engine := server.New(server.Options{
+		Data: p.volume.Server(), Run: o.run, Listen: listen, Port: o.port, Certificates: o.certificates,
+		Me: p.member, Members: p.members, NewLog: p.volume.NewLog, Environment: o.environment, Log: os.Stdout,
+		Supervisor: p.supervisor, Clock: clock.RealClock{},
+	})
+	return database{
+		Engine: engine, versioned: engine, metrics: postgresqlMetrics(engine.Statistics),
+		provide: func(ctx context.Context, of told, readProvisions func(context.Context) ([]byte, error)) error {
+			more := &declared{
+				server: engine, revision: func() string { return *p.provisions.Load() }, read: readProvisions, made: of.ProvisionsMade, log: p.log,
+			}
+			return (&application[postgres.Application]{
+				directory: o.application, of: of, server: engine, read: readApplication, provided: of.Provided, more: more.provide, log: p.log,
+			}).run(ctx)
+		},
+	}
+}
+
+// postgresqlMetrics returns what adds the metrics of a PostgreSQL.
+func postgresqlMetrics(statistics func(context.Context) (postgres.Statistics, bool, error)) func(context.Context, adder) error {
+	return func(ctx context.Context, add adder) error {
+		s, answers, err := statistics(ctx)
+		add("mainstay_postgresql_up", number(answers))
+		if answers {
+			addPostgreSQL(add, s)
+		}
+		return err
+	}
+}
+
+func addPostgreSQL(add adder, s postgres.Statistics) {
+	add("mainstay_postgresql_connections", s.Connections)
+	add("mainstay_postgresql_max_connections", s.MaxConnections)
+	add("mainstay_postgresql_oldest_transaction_seconds", s.OldestTransaction)
+	add("mainstay_postgresql_transaction_id_age", s.TransactionIDAge)
+	add("mainstay_postgresql_replay_lag_bytes", s.ReplayBytes)
+	add("mainstay_postgresql_replay_lag_seconds", s.ReplayTime)
+	for _, receiver := range s.Receivers {
+		add("mainstay_postgresql_replication_lag_bytes", receiver.LagBytes, receiver.Pod)
+		add("mainstay_postgresql_replication_lag_seconds", receiver.LagTime, receiver.Pod)
+	}
+	for _, database := range s.Databases {
+		add("mainstay_postgresql_database_size_bytes", database.Size, database.Name)
+		add("mainstay_postgresql_transactions_total", database.Commits, database.Name, "commit")
+		add("mainstay_postgresql_transactions_total", database.Rollbacks, database.Name, "rollback")
+		add("mainstay_postgresql_deadlocks_total", database.Deadlocks, database.Name)
+		add("mainstay_postgresql_temporary_bytes_total", database.TemporaryBytes, database.Name)
+		add("mainstay_postgresql_blocks_total", database.BlocksHit, database.Name, "memory")
+		add("mainstay_postgresql_blocks_total", database.BlocksRead, database.Name, "disk")
+	}
+}

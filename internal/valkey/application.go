@@ -1,0 +1,78 @@
+package valkey
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Application is the user as which an application connects. Previous is a password that is still
+// accepted, while clients change to the new one; "" is none.
+type Application struct{ User, Password, Previous string }
+
+const onlyASCII = "must have letters, digits and signs of ASCII only, and no line break at its end"
+
+// Limits of an application.
+const (
+	maxUser          = 63
+	maxPasswordBytes = 256
+)
+
+// Check returns an error that says which part can't be used, and why. It does not contain a
+// password.
+func (a Application) Check() error {
+	switch {
+	case a.User == "" || len(a.User) > maxUser:
+		return fmt.Errorf("username: Invalid value: %.80q: must have 1 to %d bytes", a.User, maxUser)
+	case strings.ContainsFunc(a.User, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fmt.Errorf("username: Invalid value: %.80q: %s", a.User, onlyASCII)
+	case a.User == "default" || a.User == Administrator || strings.HasPrefix(a.User, Administrator+"-"):
+		return fmt.Errorf("username: Invalid value: %.80q: is the server's or Mainstay's own: choose another name", a.User)
+	case a.Password == "":
+		return errors.New("password: Required value")
+	}
+	if err := checkPassword("password", a.Password); err != nil {
+		return err
+	}
+	return checkPassword("password.previous", a.Previous)
+}
+
+func checkPassword(field, password string) error {
+	switch {
+	case len(password) > maxPasswordBytes:
+		return fmt.Errorf("%s: Too long: may not be more than %d bytes", field, maxPasswordBytes)
+	case strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' }):
+		return fmt.Errorf("%s: %s", field, onlyASCII)
+	}
+	return nil
+}
+
+// Hash returns what the server keeps in place of a password, and takes in place of it: so the
+// password itself is in no command, log or file.
+func Hash(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return hex.EncodeToString(sum[:])
+}
+
+// forbidden are the commands that an application may not use: with them it could change who leads,
+// end the server, read what is not its own, or let the server connect to others. Most are in the
+// category admin too; that may change with a version.
+var forbidden = []string{
+	"@admin", "acl", "config", "debug", "module", "replicaof", "slaveof", "shutdown", "failover", "cluster", "psync", "sync", "replconf",
+	"monitor", "save", "bgsave", "bgrewriteaof", "migrate", "restore-asking", "pfdebug", "pfselftest",
+}
+
+// Rules are the arguments of ACL SETUSER for the application: what it had before is replaced.
+func (a Application) Rules() []string {
+	rules := []string{"reset", "on", "#" + Hash(a.Password)}
+	if a.Previous != "" && a.Previous != a.Password {
+		rules = append(rules, "#"+Hash(a.Previous))
+	}
+	rules = append(rules, "~*", "&*", "+@all")
+	for _, command := range forbidden {
+		rules = append(rules, "-"+command)
+	}
+	return append(rules, "+acl|whoami")
+}

@@ -1,0 +1,169 @@
+package valkey
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// Replication is what INFO replication says.
+type Replication struct {
+	// Leads is true for a primary in Valkey's sense, which a standby without a source is not.
+	Leads bool
+	// ID is the replication id, and Offset the end of what was written or applied.
+	ID     string
+	Offset int64
+	// Connected is true for a replica that receives.
+	Connected bool
+	// Backlog is true if the server keeps what it writes for replicas.
+	Backlog bool
+	// Replicas are the members that receive.
+	Replicas []Replica
+}
+
+// Replica is a member that receives.
+type Replica struct {
+	Member election.Member
+	// Offset is what it has acknowledged, Age how many seconds ago. Online is false while it is not
+	// sent the stream yet.
+	Offset int64
+	Age    int64
+	Online bool
+}
+
+// Limits of what INFO says: of its lines, and of the replicas in it.
+const (
+	maxInfoLines = 4096
+	maxReplicas  = 64
+)
+
+// info splits the answer to INFO. What is no line of it is left out.
+func info(text string) map[string]string {
+	found, count := map[string]string{}, 0
+	for line := range strings.Lines(text) {
+		if count++; count > maxInfoLines {
+			break
+		}
+		if key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok && !strings.HasPrefix(key, "#") {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+func number(text string) int64 {
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return value
+}
+
+// ParseReplication reads the answer to INFO replication; false if it is none.
+func ParseReplication(text string) (Replication, bool) {
+	found := info(text)
+	r := Replication{Leads: found["role"] == "master", ID: found["master_replid"], Offset: number(found["master_repl_offset"])}
+	r.Backlog = found["repl_backlog_active"] == "1"
+	if !r.Leads {
+		// The other offset is that of what would be sent on, which begins with the first byte received.
+		r.Offset = max(number(found["slave_repl_offset"]), 0)
+		r.Connected = found["master_link_status"] == "up"
+	}
+	for i := range maxReplicas {
+		text, there := found["slave"+strconv.Itoa(i)]
+		if !there {
+			break
+		}
+		if replica, ok := parseReplica(text); ok {
+			r.Replicas = append(r.Replicas, replica)
+		}
+	}
+	return r, replicationID.MatchString(r.ID) && (r.Leads || found["role"] == "slave")
+}
+
+// parseReplica reads ip=NAME,port=...,state=online,offset=1400,lag=0. The name is that which the
+// leader's program has given to the connection.
+func parseReplica(text string) (Replica, bool) {
+	values := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if key, value, ok := strings.Cut(part, "="); ok {
+			values[key] = value
+		}
+	}
+	member, ok := ParseReplicaName(values["ip"])
+	return Replica{Member: member, Offset: number(values["offset"]), Age: number(values["lag"]), Online: values["state"] == "online"}, ok
+}
+
+// ReplicaName is the name of a member's connection.
+func ReplicaName(member election.Member) string { return member.Name + "/" + member.Incarnation }
+
+// maxReplicaName is how long such a name may be (NET_HOST_STR_LEN of the server, less its end).
+const maxReplicaName = 255
+
+// ParseReplicaName reads what [ReplicaName] returns.
+func ParseReplicaName(name string) (election.Member, bool) {
+	pod, incarnation, found := strings.Cut(name, "/")
+	ok := found && pod != "" && incarnation != "" && len(name) <= maxReplicaName
+	return election.Member{Name: pod, Incarnation: incarnation}, ok
+}
+
+// Statistics are what a running server reports about itself, for monitoring. Durations are in
+// seconds, sizes in bytes.
+type Statistics struct {
+	Connections, MaxConnections, Rejected                   float64
+	MemoryUsed, MemoryMax, MemoryResident                   float64
+	Keys, Expired, Evicted, Hits, Misses                    float64
+	Commands, NetworkIn, NetworkOut                         float64
+	SaveFailed, RewriteFailed, LastFork, ReplicationBacklog float64
+	// Receivers are the members that receive from this server.
+	Receivers []ReceiverStatistics
+}
+
+// ReceiverStatistics are how far a member is behind that receives.
+type ReceiverStatistics struct {
+	Pod      string
+	LagBytes float64
+}
+
+// ParseStatistics reads the answer to INFO.
+func ParseStatistics(text string) Statistics {
+	found := info(text)
+	value := func(key string) float64 {
+		number, err := strconv.ParseFloat(found[key], 64)
+		if err != nil {
+			return 0
+		}
+		return number
+	}
+	failed := func(key string) float64 {
+		if state, there := found[key]; there && state != "ok" {
+			return 1
+		}
+		return 0
+	}
+	const micro = 1e-6
+	s := Statistics{
+		Connections: value("connected_clients"), MaxConnections: value("maxclients"), Rejected: value("rejected_connections"),
+		MemoryUsed: value("used_memory"), MemoryMax: value("maxmemory"), MemoryResident: value("used_memory_rss"),
+		Expired: value("expired_keys"), Evicted: value("evicted_keys"), Hits: value("keyspace_hits"), Misses: value("keyspace_misses"),
+		Commands: value("total_commands_processed"), NetworkIn: value("total_net_input_bytes"), NetworkOut: value("total_net_output_bytes"),
+		SaveFailed: failed("rdb_last_bgsave_status"), RewriteFailed: failed("aof_last_bgrewrite_status"),
+		LastFork: value("latest_fork_usec") * micro, ReplicationBacklog: value("repl_backlog_histlen"),
+	}
+	for key, text := range found {
+		if strings.HasPrefix(key, "db") { // db0:keys=1,expires=0,avg_ttl=0
+			if keys, _, ok := strings.Cut(strings.TrimPrefix(text, "keys="), ","); ok {
+				s.Keys += float64(number(keys))
+			}
+		}
+	}
+	replication, _ := ParseReplication(text)
+	for _, replica := range replication.Replicas {
+		if replica.Online {
+			lag := float64(max(replication.Offset-replica.Offset, 0))
+			s.Receivers = append(s.Receivers, ReceiverStatistics{Pod: replica.Member.Name, LagBytes: lag})
+		}
+	}
+	return s
+}

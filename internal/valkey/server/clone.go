@@ -1,0 +1,137 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	model "github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// Clone implements [engine.Engine]: it is a snapshot that the leader's server makes in memory, as
+// for a new replica. The stream stays open until the new server receives, or for the minute that
+// the leader's server waits: until then the leader keeps what it writes.
+func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
+	ctx, cancel := context.WithCancel(ctx)
+	e.mu.Lock()
+	e.abort = cancel
+	e.release()
+	e.mu.Unlock()
+	held, cancelHeld := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancelHeld)
+	err := e.clone(held, directory, from, progress)
+	if !stop() && err == nil { // It was aborted meanwhile.
+		err = ctx.Err()
+	}
+	cancel()
+	if err != nil {
+		cancelHeld()
+		e.mu.Lock()
+		e.release()
+		e.mu.Unlock()
+		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
+	}
+	return nil
+}
+
+func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
+	leader, err := e.open(ctx, from)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.held = leader.stream
+	e.mu.Unlock()
+	context.AfterFunc(ctx, leader.close)
+	if err := e.canLoad(leader.Version); err != nil {
+		return err
+	}
+	answer, err := leader.sync("?", -1)
+	switch {
+	case err != nil:
+		return err
+	case !answer.Full || answer.ID != leader.Lines.Last().ID:
+		return errors.New("the leader's server is another one than its program said")
+	}
+	line, err := model.ReadReply(leader.from)
+	if err != nil {
+		return fmt.Errorf("receiving the snapshot: %w", err)
+	}
+	length, mark, err := model.ParseSnapshot(line)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("making a directory for the data: %w", err)
+	}
+	into, err := os.OpenFile(filepath.Join(directory, model.Dump), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("storing the snapshot: %w", err)
+	}
+	err = copySnapshot(into, leader.from, length, mark, progress)
+	if err = errors.Join(err, into.Sync(), into.Close()); err != nil {
+		return fmt.Errorf("receiving the snapshot: %w", err)
+	}
+	return writeState(directory, model.State{System: leader.System, Version: e.programs, Lines: leader.Lines})
+}
+
+// canLoad refuses a snapshot of a newer server.
+func (e *Engine) canLoad(version string) error {
+	theirs, err := strconv.Atoi(version)
+	if err != nil {
+		return fmt.Errorf("the leader has the version %.10q, which is unknown", version)
+	}
+	if ours, err := strconv.Atoi(e.programs); err == nil && ours < theirs {
+		return fmt.Errorf("the leader has Valkey %d, whose data this instance's Valkey %d can't load", theirs, ours)
+	}
+	return nil
+}
+
+// copySnapshot copies a snapshot that has a length, or that ends with a mark, after which the
+// leader sends nothing until it is told to.
+func copySnapshot(into io.Writer, from *bufio.Reader, length int64, mark string, progress engine.Progress) error {
+	var tail []byte
+	buffer := make([]byte, 64<<10)
+	for done := int64(0); mark != "" || done < length; {
+		part := buffer
+		if mark == "" {
+			part = buffer[:min(int64(len(buffer)), length-done)]
+		}
+		count, err := from.Read(part)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		done += int64(count)
+		if progress != nil {
+			progress(done, length)
+		}
+		if mark == "" {
+			if _, err := into.Write(part[:count]); err != nil {
+				return err
+			}
+			continue
+		}
+		// What may be the mark is kept back.
+		tail = append(tail, part[:count]...)
+		if string(tail[max(0, len(tail)-len(mark)):]) == mark {
+			_, err := into.Write(tail[:len(tail)-len(mark)])
+			return err
+		}
+		if keep := len(mark); len(tail) > keep {
+			if _, err := into.Write(tail[:len(tail)-keep]); err != nil {
+				return err
+			}
+			tail = append(tail[:0], tail[len(tail)-keep:]...)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	model "github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// The files of ours beside the server's.
+const (
+	// stateFile is what the data are: it is there from the beginning to the end of the data.
+	stateFile = "mainstay.json"
+	// endFile has the end of the data as it was last seen, for a server that does not know it after
+	// it has loaded an append-only file. It is not flushed, and may be missing.
+	endFile = "mainstay.end"
+	// maxFileBytes limits what is read of our files.
+	maxFileBytes = 64 << 10
+)
+
+// Inspect implements [engine.Engine].
+func (e *Engine) Inspect() (engine.Data, error) {
+	e.mu.Lock()
+	if e.life == nil { // The data may be others than those of the last server.
+		e.observed.Server = e.resting()
+	}
+	e.mu.Unlock()
+	entries, err := os.ReadDir(e.Data)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return engine.Data{}, nil
+	}
+	if err != nil {
+		return engine.Data{}, fmt.Errorf("reading the data: %w", err)
+	}
+	state, err := readState(e.Data)
+	if err != nil {
+		return engine.Data{}, err
+	}
+	if err := e.checkVersion(state); err != nil {
+		return engine.Data{}, err
+	}
+	if !isLoadable(e.Data, state) {
+		return engine.Data{Lost: true}, nil
+	}
+	return engine.Data{
+		Exists: true, System: state.System, Timeline: state.Lines.Last().Timeline, Version: state.Version,
+	}, nil
+}
+
+// checkVersion refuses data that only a newer server can read.
+func (e *Engine) checkVersion(state model.State) error {
+	needed, err := strconv.Atoi(state.Version)
+	if err != nil {
+		return fmt.Errorf("the data are of version %.10q: %w", state.Version, err)
+	}
+	if has, err := strconv.Atoi(e.programs); err == nil && has < needed {
+		return &engine.ForeignError{Found: "the data of Valkey " + state.Version, Needed: "those of Valkey " + e.programs + " or an older one"}
+	}
+	return nil
+}
+
+// isLoadable reports whether a server could load the data: otherwise they were only in the memory
+// of one that has ended.
+func isLoadable(data string, state model.State) bool {
+	return state.Fresh || exists(filepath.Join(data, model.Dump)) || isStored(data)
+}
+
+// isStored reports whether the append-only file counts.
+func isStored(data string) bool { return exists(filepath.Join(data, model.Appended, model.Manifest)) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Initialise implements [engine.Engine].
+func (e *Engine) Initialise(_ context.Context, directory string) error {
+	state := model.State{System: strings.ToLower(rand.Text()), Version: e.programs, Fresh: true}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("making a directory for the data: %w", err)
+	}
+	return writeState(directory, state)
+}
+
+func readState(data string) (model.State, error) {
+	text, err := readFile(filepath.Join(data, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return model.State{}, fmt.Errorf("the data directory has files, but not %s: they are not an instance's; nothing was changed", stateFile)
+	}
+	if err != nil {
+		return model.State{}, fmt.Errorf("reading the state of the data: %w", err)
+	}
+	state, err := model.ParseState(text)
+	if err != nil {
+		return model.State{}, fmt.Errorf("%w: %w", engine.ErrDamaged, err)
+	}
+	return state, nil
+}
+
+// writeState replaces the state, durably.
+func writeState(data string, state model.State) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("encoding the state of the data: %w", err)
+	}
+	return writeFile(filepath.Join(data, stateFile), append(text, '\n'))
+}
+
+// changeState changes the state of the data, while l is the life of their server.
+func (e *Engine) changeState(l *life, change func(*model.State) error) error {
+	e.states.Lock()
+	defer e.states.Unlock()
+	state, err := readState(e.Data)
+	if err != nil {
+		return err
+	}
+	if err := change(&state); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	isCurrent := e.life == l
+	e.mu.Unlock()
+	if !isCurrent {
+		return errNotRunning // The data may be others now.
+	}
+	if err := writeState(e.Data, state); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lines = state.Lines
+	return nil
+}
+
+// locate returns the position of the server with that id and offset; false if it is not known.
+func (e *Engine) locate(replication model.Replication) (election.Position, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lines.Locate(replication.ID, replication.Offset)
+}
+
+// readEnd returns the end of the data as it was last noted, or what is known to be in them at
+// least.
+func readEnd(data string, state model.State) election.Position {
+	text, err := readFile(filepath.Join(data, endFile))
+	last := state.Lines.Last()
+	least := election.Position("")
+	if last.Timeline != 0 {
+		least = model.Position(last.Timeline, last.Start)
+	}
+	noted := election.Position(strings.TrimSpace(string(text)))
+	if err == nil && (model.Positions{}).Compare(noted, least) == election.Ahead {
+		return noted
+	}
+	return least
+}
+
+// writeEnd notes the end of the data. After a crash of the machine the file may be an older one, or
+// empty, which means that less is known.
+func writeEnd(data string, end election.Position) error {
+	path := filepath.Join(data, endFile)
+	if err := os.WriteFile(path+".new", []byte(end+"\n"), 0o600); err != nil {
+		return fmt.Errorf("noting the end of the data: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("noting the end of the data: %w", err)
+	}
+	return nil
+}
+
+// resting is what is observed while no server runs.
+func (e *Engine) resting() election.Server {
+	state, err := readState(e.Data)
+	if err == nil && !isLoadable(e.Data, state) {
+		return election.Server{State: election.NoData}
+	}
+	const enough = 2
+	return election.Server{State: election.Stopped, Damaged: e.damages >= enough}
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // It is one of ours.
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if len(text) > maxFileBytes {
+		err = fmt.Errorf("%s has more than %d bytes", filepath.Base(path), maxFileBytes)
+	}
+	return text, errors.Join(err, file.Close())
+}
+
+// writeFile replaces a file atomically and durably: readers find either the old content or the new.
+func writeFile(path string, content []byte) error {
+	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+// syncDirectory makes durable which files a directory has.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("flushing a directory: %w", err)
+	}
+	if err := errors.Join(directory.Sync(), directory.Close()); err != nil {
+		return fmt.Errorf("flushing the directory %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+)
+
+// Follow implements [engine.Engine].
+func (e *Engine) Follow(_ context.Context, from engine.Upstream) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if server := e.server(); server.State != election.Standby || server.Source != (election.Source{}) {
+		return errors.New("following: the server leads, or has a source")
+	}
+	source := election.Source{Leader: from.Leader, Term: from.Term}
+	e.note(l, func(o *engine.Observation) { o.Server.Source, o.Server.Final, o.Server.LacksLog = source, false, false })
+	l.relay.set(&from)
+	return nil
+}
+
+// endWithin is how long a server may take to notice that its source is gone.
+const endWithin = 5 * time.Second
+
+// Unfollow implements [engine.Engine]. What the server has not applied of what it had received, it
+// drops: it asks for that again.
+func (e *Engine) Unfollow(ctx context.Context) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	l.relay.set(nil)
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	ctx, stop := context.WithTimeoutCause(ctx, endWithin, errors.New("the server still has its source"))
+	defer stop()
+	err = e.until(ctx, func() (bool, error) {
+		if l.relay.receives() > 0 {
+			return false, nil
+		}
+		replication, err := l.replicates(ctx)
+		if err != nil || replication.Connected {
+			return false, err
+		}
+		return true, nil
+	})
+	if err == nil {
+		e.note(l, func(o *engine.Observation) {
+			o.Server.Source, o.Server.LacksLog, o.Connected = election.Source{}, false, false
+		})
+		err = e.measure(ctx, l)
+	}
+	if err != nil {
+		return fmt.Errorf("removing the source: %w", err)
+	}
+	return nil
+}
+
+// SetRule implements [engine.Engine]. Commits wait for no other member, so every such rule is in
+// effect at once.
+func (e *Engine) SetRule(_ context.Context, rule election.Rule) error {
+	l, err := e.current()
+	if err != nil {
+		return err
+	}
+	if !rule.WaitsForNobody() {
+		return errors.New("setting the rule: Valkey's writes wait for no other member: the durability must be Asynchronous")
+	}
+	e.note(l, func(o *engine.Observation) { o.Server.Rule = rule })
+	return nil
+}

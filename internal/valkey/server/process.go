@@ -1,0 +1,392 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	model "github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+const (
+	// maxLine is how much of a line of the server's log is passed on.
+	maxLine = 8 << 10
+	// maxProblem is how much of such a line is reported as a problem.
+	maxProblem = 300
+	program    = "valkey-server"
+)
+
+// errParameter is returned for a server that does not start because of a parameter.
+type errParameter struct{ name, said string }
+
+func (e *errParameter) Error() string { return e.name + ": " + e.said }
+
+// clean kills what is left of an earlier process, and returns the number of kills, with which
+// processes may be started, and the state of the data.
+func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, err error) {
+	began := e.Supervisor.Kills()
+	if kills = e.kill(); kills != began+1 {
+		return 0, state, supervise.ErrKilled
+	}
+	e.mu.Lock()
+	before := e.before
+	e.mu.Unlock()
+	if before != nil {
+		select {
+		case <-before.exited:
+		case <-ctx.Done():
+			return 0, state, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
+		}
+	}
+	if state, err = readState(e.Data); err != nil {
+		return 0, state, err
+	}
+	if err := e.checkVersion(state); err != nil {
+		return 0, state, err
+	}
+	if !isLoadable(e.Data, state) {
+		return 0, state, errors.New("starting the server: its data were in the memory of one that has ended")
+	}
+	return kills, state, nil
+}
+
+// launch starts the server's process, as a standby without a source, and waits until it answers.
+// Parameters that keep it from starting are left out.
+func (e *Engine) launch(ctx context.Context, kills uint64, state model.State) (*life, error) {
+	accepted, refused := e.accepted()
+	for {
+		l, err := e.launchWith(ctx, kills, state, accepted)
+		wrong := (*errParameter)(nil)
+		if !errors.As(err, &wrong) {
+			if err == nil {
+				e.refuse(refused)
+			}
+			return l, err
+		}
+		refused = append(refused, wrong)
+		kept := len(accepted)
+		accepted = without(accepted, wrong.name)
+		if len(accepted) == kept {
+			return nil, err
+		}
+		if kills = e.Supervisor.Kills(); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State, accepted []model.Setting) (*life, error) {
+	relay, err := newRelay(e)
+	if err != nil {
+		return nil, err
+	}
+	living, cancel := context.WithCancel(context.Background())
+	l := &life{
+		ctx: living, cancel: cancel, exited: make(chan struct{}), relay: relay, output: &lines{to: e.Log},
+		administrator: rand.Text(), replication: rand.Text(), monitor: rand.Text(),
+		streams: map[int]context.CancelFunc{}, given: map[string]string{},
+	}
+	for _, setting := range accepted {
+		l.given[setting.Name] = setting.Value
+	}
+	l.persists = l.given["appendonly"] == "yes"
+	text, names := model.Configuration{
+		Data: e.Data, Socket: e.socket(), Listen: e.Listen, Port: e.Port, PlainPort: e.PlainPort, Certificates: e.Certificates,
+		Relay: relay.port, Token: relay.token, Administrator: model.Hash(l.administrator), Replication: model.Hash(l.replication),
+		Monitor: model.Hash(l.monitor), Appends: isStored(e.Data), Parameters: accepted,
+	}.Text()
+	l.output.parameters = names
+	configuration := filepath.Join(e.Run, "valkey.conf")
+	err = writeFile(configuration, []byte(text))
+	if err == nil {
+		err = remove(e.socket())
+	}
+	if err == nil {
+		err = e.spawn(kills, l, state, configuration)
+	}
+	if err != nil {
+		cancel()
+		relay.close()
+		return nil, err
+	}
+	context.AfterFunc(living, relay.close)
+	go relay.serve(living, l)
+	if err := e.answers(ctx, l, state); err != nil {
+		e.Kill()
+		return nil, err
+	}
+	return l, nil
+}
+
+// spawn starts the process with its output on the log.
+func (e *Engine) spawn(kills uint64, l *life, state model.State, configuration string) error {
+	path, err := e.lookPath(program)
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe for the log: %w", err)
+	}
+	command := &exec.Cmd{Path: path, Args: []string{program, configuration}, Env: e.Environment, Dir: e.Run, Stdout: write, Stderr: write}
+	err = e.Supervisor.Start(command, kills)
+	_ = write.Close()
+	if err != nil {
+		_ = read.Close()
+		return err
+	}
+	l.pid = command.Process.Pid
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		l.output.copy(read)
+	}()
+	e.mu.Lock()
+	e.life, e.before, e.lines, e.pending = l, l, state.Lines, false
+	e.observed = engine.Observation{Server: election.Server{State: election.Standby}}
+	e.mu.Unlock()
+	go e.attend(l, command, said)
+	return nil
+}
+
+// attend waits for the end of the server's process.
+func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
+	err := e.Supervisor.Wait(command)
+	defer close(l.exited)
+	e.mu.Lock()
+	isCurrent := e.life == l
+	e.mu.Unlock()
+	if !isCurrent {
+		l.cancel()
+		return
+	}
+	e.Supervisor.Sweep() // A child that stores the data holds the end of the pipe too.
+	<-said
+	problem := ""
+	if err != nil {
+		problem = fmt.Sprintf("the server ended (%v): %s", err, l.output.last())
+	}
+	if l.output.isDamaged() {
+		e.mu.Lock()
+		e.damages++
+		e.mu.Unlock()
+	}
+	e.forget(l, problem)
+}
+
+// answers waits until the server answers, with its data loaded.
+func (e *Engine) answers(ctx context.Context, l *life, state model.State) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	var last error
+	err := e.until(ctx, func() (bool, error) {
+		if l.client.Load() == nil {
+			client, err := e.connect(model.Administrator, l.administrator)
+			if err != nil {
+				last = err
+				return false, nil
+			}
+			l.client.Store(&client)
+			context.AfterFunc(l.ctx, client.Close)
+		}
+		_, last = l.do(ctx, "PING")
+		return last == nil, nil
+	})
+	if err != nil && l.ctx.Err() != nil {
+		<-l.exited
+		if name, said := l.output.wrongParameter(); name != "" {
+			return &errParameter{name, said}
+		}
+		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for the server: %w: %v", err, last)
+	}
+	e.mu.Lock()
+	e.damages = 0
+	e.mu.Unlock()
+	return e.afterLoading(ctx, l, state)
+}
+
+// afterLoading lets the server store its data by itself, or removes what it has loaded if it should
+// not: from then on that is old.
+func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) error {
+	replication, err := l.replicates(ctx)
+	if err != nil {
+		return err
+	}
+	if _, known := e.locate(replication); !known {
+		l.loaded = readEnd(e.Data, state)
+	}
+	if l.persists {
+		if !isStored(e.Data) {
+			_, err = l.do(ctx, "CONFIG", "SET", "appendonly", "yes")
+		}
+		return err
+	}
+	if _, err := l.do(ctx, "CONFIG", "SET", "appendonly", "no"); err != nil {
+		return err
+	}
+	err = e.changeState(l, func(state *model.State) error {
+		state.Fresh, state.Version = false, e.programs
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(e.Data, model.Appended)); err != nil {
+		return fmt.Errorf("removing the data that were loaded: %w", err)
+	}
+	if err := remove(filepath.Join(e.Data, model.Dump), filepath.Join(e.Data, endFile)); err != nil {
+		return err
+	}
+	return syncDirectory(e.Data)
+}
+
+// remove removes files that may be there.
+func remove(paths ...string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing a file of an earlier run: %w", err)
+		}
+	}
+	return nil
+}
+
+// lookPath finds a program on the PATH of the server's environment.
+func (e *Engine) lookPath(name string) (string, error) {
+	for _, variable := range e.Environment {
+		list, isPath := strings.CutPrefix(variable, "PATH=")
+		if !isPath {
+			continue
+		}
+		for directory := range strings.SplitSeq(list, ":") {
+			path := directory + "/" + name
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of Valkey", name)
+}
+
+// signal sends a signal to the server's process.
+func (l *life) signal(signal syscall.Signal) error {
+	select {
+	case <-l.exited:
+		return errNotRunning
+	default:
+	}
+	if err := syscall.Kill(l.pid, signal); err != nil {
+		return fmt.Errorf("signalling the server: %w", err)
+	}
+	return nil
+}
+
+// lines passes a log on, and keeps what says why a server ended.
+type lines struct {
+	to io.Writer
+	// parameters are those of the configuration file, by the numbers of their lines.
+	parameters map[int]string
+
+	mu      sync.Mutex
+	latest  string
+	damaged bool
+	// wrong is the number of the line of the configuration file that is not accepted, and why says
+	// the line after the one with its content. after counts lines since.
+	wrong, after int
+	why          string
+}
+
+// copy passes on what is read until the end. What is too long of a line is dropped.
+func (l *lines) copy(from io.ReadCloser) {
+	defer func() { _ = from.Close() }()
+	reader := bufio.NewReaderSize(from, maxLine)
+	for {
+		line, err := reader.ReadSlice('\n')
+		if len(line) > 0 {
+			l.pass(strings.TrimRight(string(line), "\r\n"))
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = reader.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+var wrongLine = regexp.MustCompile(`Reading the configuration file, at line ([0-9]{1,6})`)
+
+// damageSigns are parts of the lines that say that the data can't be loaded, whatever is tried.
+var damageSigns = []string{
+	"Bad file format reading the append only file", "Wrong signature trying to load DB", "RDB CRC error", "Internal error in RDB reading",
+	"Short read or OOM loading DB", "Unexpected EOF reading RDB file", "Can't handle RDB format version",
+}
+
+// noise are parts of lines that the relay causes, and that mean nothing.
+var noise = []string{"Connecting to PRIMARY 127.0.0.1:", "PRIMARY <-> REPLICA sync started", "Non blocking connect for SYNC fired the event"}
+
+func (l *lines) pass(line string) {
+	l.mu.Lock()
+	if found := wrongLine.FindStringSubmatch(line); found != nil {
+		l.wrong, _ = strconv.Atoi(found[1])
+		l.after = 0
+	} else if l.wrong != 0 {
+		if l.after++; l.after == 2 { // The line with the content comes before.
+			l.why = fmt.Sprintf("%.*s", maxProblem, line)
+		}
+	}
+	for _, sign := range damageSigns {
+		l.damaged = l.damaged || strings.Contains(line, sign)
+	}
+	if strings.TrimSpace(line) != "" {
+		l.latest = fmt.Sprintf("%.*s", maxProblem, line)
+	}
+	isNoise := false
+	for _, part := range noise {
+		isNoise = isNoise || strings.Contains(line, part)
+	}
+	isSecret := l.wrong != 0 && l.after == 1 // It may be a line of a user.
+	l.mu.Unlock()
+	if !isNoise && !isSecret {
+		_, _ = io.WriteString(l.to, line+"\n") // A log that can't be written stops nothing.
+	}
+}
+
+// wrongParameter returns the parameter that keeps the server from starting, and what it says.
+func (l *lines) wrongParameter() (name, said string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parameters[l.wrong], l.why
+}
+
+func (l *lines) isDamaged() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.damaged
+}
+
+// last returns the last line.
+func (l *lines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == "" {
+		return "see the container's log"
+	}
+	return l.latest
+}

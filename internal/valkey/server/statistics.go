@@ -1,0 +1,28 @@
+package server
+
+import (
+	"context"
+
+	model "github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// Statistics asks the server about itself, as a user that may read no keys. answers is false if it
+// says nothing.
+func (e *Engine) Statistics(ctx context.Context) (s model.Statistics, answers bool, err error) {
+	l, err := e.current()
+	if err != nil {
+		return s, false, err
+	}
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	session, err := e.connect(model.Monitor, l.monitor)
+	if err != nil {
+		return s, false, err
+	}
+	defer session.Close()
+	text, err := send(ctx, session, "INFO")
+	if err != nil {
+		return s, false, err
+	}
+	return model.ParseStatistics(text), true, nil
+}

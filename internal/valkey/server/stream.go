@@ -1,0 +1,324 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+	model "github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// hello is the first line of a stream: who wants to receive, and from which leader.
+type hello struct {
+	Member election.Member `json:"member"`
+	Leader election.Member `json:"leader"`
+}
+
+// welcome answers it. Refused is "" if the stream is served.
+type welcome struct {
+	Refused string      `json:"refused,omitempty"`
+	System  string      `json:"system,omitempty"`
+	Version string      `json:"version,omitempty"`
+	Lines   model.Lines `json:"lines,omitempty"`
+	// Bytes is about how long a snapshot would be.
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// Limits of both lines, and of the time for them.
+const (
+	maxHello    = 4 << 10
+	maxWelcome  = 64 << 10
+	welcomeTime = 5 * time.Second
+)
+
+// leading is a stream of a leader.
+type leading struct {
+	welcome
+	stream io.ReadWriteCloser
+	from   *bufio.Reader
+	// id is the replication id of what follows.
+	id    string
+	close func()
+}
+
+// open opens a stream to a leader and reads its welcome. Then the server at the other end waits for
+// commands.
+func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, error) {
+	stream, err := e.Stream(ctx, from.Leader.Name)
+	if err != nil {
+		return nil, err
+	}
+	l := &leading{stream: stream, from: bufio.NewReaderSize(stream, 32<<10), close: sync.OnceFunc(func() { _ = stream.Close() })}
+	late := time.AfterFunc(joinTime, l.close)
+	defer late.Stop()
+	err = writeJSON(stream, hello{Member: e.Me(), Leader: from.Leader})
+	if err == nil {
+		err = readJSON(l.from, maxWelcome, &l.welcome)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("asking %s for its stream: %w", from.Leader.Name, err)
+	case l.Refused != "":
+		err = fmt.Errorf("%s refuses its stream: %.200s", from.Leader.Name, l.Refused)
+	default:
+		_, err = model.ParseHistory(l.Lines.History())
+	}
+	if err == nil {
+		// With both, a server continues, or sends a snapshot, in a form that every version knows.
+		err = l.ask("+OK", "REPLCONF", "capa", "eof", "capa", "psync2")
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// ask sends a command and expects that answer.
+func (l *leading) ask(want string, command ...string) error {
+	if _, err := l.stream.Write(model.Command(command...)); err != nil {
+		return fmt.Errorf("asking the leader's server: %w", err)
+	}
+	answer, err := model.ReadReply(l.from)
+	if err == nil && answer != want {
+		err = fmt.Errorf("the leader's server answers %.100q to %s", answer, command[0])
+	}
+	return err
+}
+
+// sync asks for what follows an offset, or for all data.
+func (l *leading) sync(id string, offset int64) (model.Sync, error) {
+	if _, err := l.stream.Write(model.Command("PSYNC", id, strconv.FormatInt(offset, 10))); err != nil {
+		return model.Sync{}, fmt.Errorf("asking the leader's server: %w", err)
+	}
+	answer, err := model.ReadReply(l.from)
+	if err != nil {
+		return model.Sync{}, fmt.Errorf("asking the leader's server: %w", err)
+	}
+	return model.ParseSync(answer)
+}
+
+// joined returns a stream that continues our data: the server asks for the byte at offset, which is
+// the one after its last. From then on the history of our data is that of the leader's.
+func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, id string, offset int64) (*leading, error) {
+	if id == "?" {
+		return nil, errNotContinued
+	}
+	leader, err := e.open(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(joinTime, leader.close)
+	defer late.Stop()
+	err = e.continues(leader, id, offset-1)
+	if err == nil {
+		var answer model.Sync
+		if answer, err = leader.sync(id, offset); err == nil && answer.Full {
+			err = errNotContinued
+		}
+		leader.id = answer.ID
+	}
+	if err == nil && leader.id != leader.Lines.Last().ID {
+		err = errors.New("the leader's server is another one than its program said")
+	}
+	if err == nil {
+		err = e.adopt(l, leader)
+	}
+	if err != nil {
+		leader.close()
+		return nil, err
+	}
+	return leader, nil
+}
+
+// continues checks that our data are a part of the leader's history.
+func (e *Engine) continues(leader *leading, id string, offset int64) error {
+	state, err := readState(e.Data)
+	if err != nil {
+		return err
+	}
+	if state.System != leader.System {
+		return fmt.Errorf("the leader has the data of another database (system %.40s, not %.40s)", leader.System, state.System)
+	}
+	position, known := state.Lines.Locate(id, offset)
+	if !known || !(model.Positions{}).Holds(leader.Lines.History(), position) {
+		return errNotContinued
+	}
+	return nil
+}
+
+// adopt notes the leader's history as that of our data, before anything of it arrives.
+func (e *Engine) adopt(l *life, leader *leading) error {
+	return e.changeState(l, func(state *model.State) error {
+		state.Lines = leader.Lines
+		return nil
+	})
+}
+
+// HandleStream serves a member that receives from our server: it gets a connection to it, under the
+// member's name.
+func (e *Engine) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
+	answer, l, member := e.receive(pod, stream)
+	if err := writeJSON(stream, answer); err != nil || answer.Refused != "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	number := e.enter(l, cancel)
+	defer e.leave(l, number)
+	connection, err := e.replicaConnection(ctx, l, member)
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+	defer stop()
+	defer func() { _ = connection.Close() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(stream, connection)
+		cancel()
+	}()
+	go func() {
+		// It ends when the handler does, because the stream does then.
+		_, _ = io.Copy(connection, stream)
+		cancel()
+	}()
+	<-ctx.Done()
+	_ = errors.Join(connection.Close(), stream.Close())
+	<-ended
+}
+
+// receive reads the hello of a member and decides about it.
+func (e *Engine) receive(pod string, stream io.Reader) (welcome, *life, election.Member) {
+	var said hello
+	if err := readJSON(&byteReader{stream}, maxHello, &said); err != nil {
+		return welcome{Refused: "the hello can't be read"}, nil, said.Member
+	}
+	e.mu.Lock()
+	l, server := e.life, e.observed.Server
+	e.mu.Unlock()
+	switch {
+	case said.Member.Name != pod || len(model.ReplicaName(said.Member)) > maxHello:
+		return welcome{Refused: "the hello names another instance than the certificate"}, nil, said.Member
+	case l == nil || server.State != election.Leading || said.Leader != e.Me():
+		return welcome{Refused: "this instance does not lead"}, nil, said.Member
+	}
+	state, err := readState(e.Data)
+	if err != nil {
+		return welcome{Refused: "the state of the data can't be read"}, nil, said.Member
+	}
+	return welcome{System: state.System, Version: e.programs, Lines: state.Lines}, l, said.Member
+}
+
+// enter notes a stream, so that it can be ended.
+func (e *Engine) enter(l *life, cancel context.CancelFunc) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.next++
+	l.streams[l.next] = cancel
+	return l.next
+}
+
+func (e *Engine) leave(l *life, number int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(l.streams, number)
+}
+
+// endStreams ends all streams to members.
+func (e *Engine) endStreams(l *life) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, cancel := range l.streams {
+		cancel()
+	}
+}
+
+// replicaConnection connects to our server as a replica with the name of a member.
+func (e *Engine) replicaConnection(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: connectTimeout}
+	connection, err := dialer.DialContext(ctx, "unix", e.socket())
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	err = connection.SetDeadline(time.Now().Add(commandTimeout))
+	if err == nil {
+		err = tell(connection, "AUTH", model.Replicator, l.replication)
+	}
+	if err == nil && member.HasData() {
+		err = tell(connection, "REPLCONF", "ip-address", model.ReplicaName(member))
+	}
+	if err == nil {
+		err = connection.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	return connection, nil
+}
+
+// tell sends a command that the server has to accept. Nothing else may be on its way.
+func tell(connection net.Conn, command ...string) error {
+	if _, err := connection.Write(model.Command(command...)); err != nil {
+		return fmt.Errorf("connecting as a replica: %w", err)
+	}
+	answer, err := model.ReadReply(bufio.NewReaderSize(&oneByte{connection}, 1))
+	if err == nil && answer != "+OK" {
+		err = fmt.Errorf("the server answers %.100q to %s", answer, command[0])
+	}
+	return err
+}
+
+// oneByte reads one byte at a time, so that a buffer takes nothing of what follows.
+type oneByte struct{ from io.Reader }
+
+func (o *oneByte) Read(into []byte) (int, error) { return o.from.Read(into[:min(1, len(into))]) }
+
+// writeJSON writes a line.
+func writeJSON(to io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		_, err = to.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// readJSON reads a line of at most so many bytes.
+func readJSON(from io.ByteReader, most int, into any) error {
+	var line []byte
+	for {
+		one, err := from.ReadByte()
+		if err != nil {
+			return err
+		}
+		if one == '\n' {
+			return bounded.Unmarshal(line, most, into)
+		}
+		if line = append(line, one); len(line) > most {
+			return fmt.Errorf("a line has more than %d bytes", most)
+		}
+	}
+}
+
+// byteReader reads no more than it is asked for.
+type byteReader struct{ from io.Reader }
+
+// ReadByte implements [io.ByteReader].
+func (b *byteReader) ReadByte() (byte, error) {
+	var one [1]byte
+	_, err := io.ReadFull(b.from, one[:])
+	return one[0], err
+}

@@ -1,0 +1,209 @@
+package valkey
+
+import (
+	"bufio"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+)
+
+// leaders and replicas are what Valkey 8.1.1 answers to INFO replication.
+const (
+	leaders = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n" +
+		"slave0:ip=db-1/a2b3c4d5e6,port=5432,state=online,offset=1400,lag=0,type=replica\r\n" +
+		"slave1:ip=127.0.0.1,port=5432,state=wait_bgsave,offset=0,lag=0,type=replica\r\n" +
+		"replicas_waiting_psync:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" +
+		"master_replid2:0000000000000000000000000000000000000000\r\nmaster_repl_offset:1500\r\nsecond_repl_offset:-1\r\n" +
+		"repl_backlog_active:1\r\nrepl_backlog_size:10485760\r\nrepl_backlog_first_byte_offset:1\r\nrepl_backlog_histlen:1500\r\n"
+	replicas = "# Replication\r\nrole:slave\r\nmaster_host:127.0.0.1\r\nmaster_port:40000\r\nmaster_link_status:up\r\n" +
+		"slave_read_repl_offset:1410\r\nslave_repl_offset:1400\r\nmaster_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" +
+		"master_repl_offset:1400\r\nrepl_backlog_active:1\r\n"
+)
+
+func TestParseReplication(t *testing.T) {
+	r, ok := ParseReplication(leaders)
+	member := election.Member{Name: "db-1", Incarnation: "a2b3c4d5e6"}
+	if !ok || !r.Leads || r.ID != id("a") || r.Offset != 1500 || !r.Backlog || r.Connected ||
+		!slices.Equal(r.Replicas, []Replica{{Member: member, Offset: 1400, Online: true}}) {
+		t.Errorf("got %+v, %t", r, ok)
+	}
+	if r, ok = ParseReplication(replicas); !ok || r.Leads || !r.Connected || r.Offset != 1400 {
+		t.Errorf("got %+v, %t", r, ok)
+	}
+	if r, ok = ParseReplication(strings.Replace(replicas, "link_status:up", "link_status:down", 1)); !ok || r.Connected {
+		t.Errorf("got %+v, %t", r, ok)
+	}
+	for _, other := range []string{"", "role:master", "-ERR", strings.Replace(leaders, "role:master", "role:sentinel", 1)} {
+		if _, ok := ParseReplication(other); ok {
+			t.Errorf("%q is an answer", other)
+		}
+	}
+}
+
+func TestParseStatistics(t *testing.T) {
+	s := ParseStatistics(leaders + "connected_clients:7\r\nmaxclients:10000\r\nused_memory:1000\r\nmaxmemory:2000\r\nexpired_keys:3\r\n" +
+		"rdb_last_bgsave_status:ok\r\naof_last_bgrewrite_status:err\r\nlatest_fork_usec:1500\r\n" +
+		"db0:keys=12,expires=1,avg_ttl=0\r\ndb3:keys=30,expires=0\r\n")
+	if s.Connections != 7 || s.MemoryMax != 2000 || s.Keys != 42 || s.SaveFailed != 0 || s.RewriteFailed != 1 || s.LastFork != 0.0015 ||
+		!slices.Equal(s.Receivers, []ReceiverStatistics{{Pod: "db-1", LagBytes: 100}}) {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestCheckParameter(t *testing.T) {
+	for _, test := range []struct{ name, value, want string }{
+		{"maxmemory", "100mb", ""}, {"notify-keyspace-events", "KEA", ""}, {"save", "", ""}, {"client-output-buffer-limit", `normal 0 0 0`, ""},
+		{"port", "1", "port: Forbidden: the ports are Mainstay's"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
+		{"enable-debug-command", "yes", "Forbidden"}, {"user", "x on nopass", "Forbidden"}, {"replicaof", "h 1", "Forbidden"},
+		{"loadmodule", "/x.so", "Forbidden"}, {"Port", "1", "is not a parameter's name"}, {"", "1", "is not a parameter's name"},
+		{"a\nuser", "1", "is not a parameter's name"}, {strings.Repeat("a", 65), "1", "is not a parameter's name"},
+		{"hz", "1\nuser x on", "Invalid value"}, {"hz", strings.Repeat("1", 1025), "Too long: may not be more than 1024 bytes"},
+	} {
+		err := CheckParameter(test.name, test.value)
+		if said := fmt.Sprint(err); err == nil != (test.want == "") || err != nil && (!strings.Contains(said, test.want) || len(said) > 300) {
+			t.Errorf("%q=%.20q: got %v, want %q", test.name, test.value, err, test.want)
+		}
+	}
+}
+
+// TestConfiguration: the file has each parameter on the line that is named, hashes in place of
+// passwords, and no user but ours.
+func TestConfiguration(t *testing.T) {
+	accepted, refused := Accepted(map[string]string{"hz": "20", "appendonly": "yes", "maxmemory": `1"0\`, "port": "1"})
+	if len(refused) != 1 || len(accepted) != 3 {
+		t.Fatalf("got %v, %v", accepted, refused)
+	}
+	text, parameters := Configuration{
+		Data: "/data", Socket: "/run/s", Port: 6379, Certificates: "/c", Relay: 4000, Token: "token",
+		Administrator: Hash("one"), Replication: Hash("two"), Monitor: Hash("three"), Parameters: accepted,
+	}.Text()
+	lines := strings.Split(text, "\n")
+	for number, name := range parameters {
+		if !strings.HasPrefix(lines[number-1], name+" ") {
+			t.Errorf("line %d is %q, not %s", number, lines[number-1], name)
+		}
+	}
+	if len(parameters) != 2 || strings.Contains(text, "one") && !strings.Contains(text, Hash("one")) || strings.Count(text, "\nuser ") != 4 {
+		t.Errorf("got %v of\n%s", parameters, text)
+	}
+	for _, want := range []string{
+		`port "0"`, `tls-port "6379"`, "replicaof 127.0.0.1 4000", "user default off", `maxmemory "1\"0\\"`, `appendonly "no"`, `enable-debug-command "no"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing in\n%s", want, text)
+		}
+	}
+}
+
+func TestApplication(t *testing.T) {
+	for _, test := range []struct {
+		a    Application
+		want string
+	}{
+		{Application{"app", "secret", ""}, ""}, {Application{"app", "secret", "secret-before"}, ""},
+		{Application{"", "secret", ""}, `username: Invalid value: "": must have 1 to 63 bytes`},
+		{Application{"default", "secret", ""}, "username: Invalid value"}, {Application{"mainstay", "secret", ""}, "Mainstay's own"},
+		{Application{"mainstay-monitor", "secret", ""}, "Mainstay's own"}, {Application{"a b", "secret", ""}, "username: Invalid value"},
+		{Application{"app", "", ""}, "password: Required value"}, {Application{"app", "secret\n", ""}, "password: must have letters"},
+		{Application{"app", strings.Repeat("secret", 50), ""}, "password: Too long"},
+		{Application{"app", "secret", "secret\x00"}, "password.previous: must have letters"},
+	} {
+		err := test.a.Check()
+		if said := fmt.Sprint(err); err == nil != (test.want == "") || err != nil && (!strings.Contains(said, test.want) || strings.Contains(said, "secret")) {
+			t.Errorf("%+v: got %v, want %q", test.a, err, test.want)
+		}
+	}
+	rules := Application{"app", "new", "old"}.Rules()
+	if rules[0] != "reset" || rules[2] != "#"+Hash("new") || rules[3] != "#"+Hash("old") || slices.Contains(rules, "new") {
+		t.Errorf("got %v", rules)
+	}
+	for _, command := range []string{"-config", "-debug", "-module", "-replicaof", "-shutdown", "-@admin"} {
+		if slices.Index(rules, command) < slices.Index(rules, "+@all") {
+			t.Errorf("%s is allowed by %v", command, rules)
+		}
+	}
+}
+
+func TestProtocol(t *testing.T) {
+	reader := func(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
+	command, err := ReadCommand(reader(string(Command("PSYNC", "?", "-1", ""))))
+	if err != nil || !slices.Equal(command, []string{"PSYNC", "?", "-1", ""}) {
+		t.Errorf("got %q, %v", command, err)
+	}
+	for _, broken := range []string{"", "PING\r\n", "*33\r\n", "*-1\r\n", "*1\r\n$2000\r\n", "*1\r\n$1\r\nabc", "*1\r\n:1\r\n", strings.Repeat("*", 5000)} {
+		if got, err := ReadCommand(reader(broken)); err == nil {
+			t.Errorf("%.20q became %q", broken, got)
+		}
+	}
+	if line, err := ReadReply(reader("\n\n+OK\r\n")); line != "+OK" || err != nil {
+		t.Errorf("got %q, %v", line, err)
+	}
+	for line, want := range map[string]Sync{
+		"+CONTINUE " + id("a"): {ID: id("a")}, "+FULLRESYNC " + id("b") + " 14": {Full: true, ID: id("b"), Offset: 14},
+		"+CONTINUE": {}, "+FULLRESYNC x 1": {}, "-LOADING": {}, "+FULLRESYNC " + id("b") + " -1": {}, "": {},
+	} {
+		if got, err := ParseSync(line); got != want || (err == nil) != (want != Sync{}) {
+			t.Errorf("%s: got %+v, %v", line, got, err)
+		}
+	}
+	for line, want := range map[string]string{
+		"$EOF:" + id("a"): "0 " + id("a"), "$1400": "1400 ", "$EOF:abc": "", "1400": "", "$-1": "", "-ERR": "",
+	} {
+		length, mark, err := ParseSnapshot(line)
+		if got := fmt.Sprintf("%d %s", length, mark); err == nil != (want != "") || err == nil && got != want {
+			t.Errorf("%s: got %q, %v", line, got, err)
+		}
+	}
+}
+
+// FuzzProtocol: whatever is sent is read in bounded memory, and what is accepted is what was meant.
+func FuzzProtocol(f *testing.F) {
+	f.Add("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
+	f.Add("+FULLRESYNC aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1\r\n")
+	f.Add("$EOF:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, _ = ParseSync(text)
+		_, _, _ = ParseSnapshot(text)
+		_, _ = ReadReply(bufio.NewReader(strings.NewReader(text)))
+		command, err := ReadCommand(bufio.NewReader(strings.NewReader(text)))
+		if err != nil {
+			return
+		}
+		again, err := ReadCommand(bufio.NewReader(strings.NewReader(string(Command(command...)))))
+		if err != nil || !slices.Equal(again, command) {
+			t.Errorf("%q became %q, %v", command, again, err)
+		}
+	})
+}
+
+// FuzzInfo: what a server says is read in bounded time, and names only members.
+func FuzzInfo(f *testing.F) {
+	f.Add(leaders)
+	f.Add(replicas)
+	f.Fuzz(func(t *testing.T, text string) {
+		_ = ParseStatistics(text)
+		r, _ := ParseReplication(text)
+		for _, replica := range r.Replicas {
+			if replica.Member.Name == "" || !replica.Member.HasData() {
+				t.Errorf("got %+v", replica)
+			}
+		}
+	})
+}
+
+// FuzzParameter: a value of a parameter stays on its line.
+func FuzzParameter(f *testing.F) {
+	f.Add("hz", `1" "x`)
+	f.Add("a\nuser", "1\nuser x on nopass ~* +@all")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		accepted, _ := Accepted(map[string]string{name: value})
+		text, _ := Configuration{Parameters: accepted}.Text()
+		empty, _ := Configuration{}.Text()
+		if strings.Count(text, "\n")-strings.Count(empty, "\n") > len(accepted) || strings.Count(text, "\nuser ") != 4 {
+			t.Errorf("%q=%q became\n%s", name, value, text)
+		}
+	})
+}
