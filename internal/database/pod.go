@@ -17,15 +17,26 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Volumes of every pod, and where they are.
+// Volumes of every pod.
 const (
-	DataVolume, DataPath                 = "data", "/var/lib/mainstay"
-	RunVolume, RunPath                   = "run", "/run/mainstay"
-	CertificatesVolume, CertificatesPath = "certificates", "/etc/mainstay/certificates"
-	ApplicationVolume, ApplicationPath   = "application", "/etc/mainstay/application"
-	MetricsVolume, MetricsPath           = "metrics", "/etc/mainstay/metrics"
-	ProgramVolume, ProgramPath           = "program", "/instance"
-	TemporaryVolume, TemporaryPath       = "tmp", "/tmp"
+	DataVolume         = "data"
+	RunVolume          = "run"
+	CertificatesVolume = "certificates"
+	ApplicationVolume  = "application"
+	MetricsVolume      = "metrics"
+	ProgramVolume      = "program"
+	TemporaryVolume    = "tmp"
+)
+
+// Where these volumes are.
+const (
+	DataPath         = "/var/lib/mainstay"
+	RunPath          = "/run/mainstay"
+	CertificatesPath = "/etc/mainstay/certificates"
+	ApplicationPath  = "/etc/mainstay/application"
+	MetricsPath      = "/etc/mainstay/metrics"
+	ProgramPath      = "/instance"
+	TemporaryPath    = "/tmp"
 )
 
 // Program is the path of our program in a pod.

@@ -33,7 +33,7 @@ func (s *Subject) Refine(one summary.Summary) summary.Summary {
 
 // What follows is what rules say about a database: each returns "" where it does not apply.
 
-// ForeignInTheWay: an object of another owner has a child's name.
+// ForeignInTheWay says that an object of another owner has a child's name.
 func (s *Subject) ForeignInTheWay() string {
 	refs := s.Result.Conflicts
 	if len(refs) == 0 {
@@ -43,17 +43,17 @@ func (s *Subject) ForeignInTheWay() string {
 		plan.Join(refs), s.Database.Kind, plan.AdoptCommand(refs, s.Database.Kind+"/"+s.Database.Name))
 }
 
-// Withheld: spec.paused keeps a change from being made.
+// Withheld says that spec.paused keeps a change from being made.
 func (s *Subject) Withheld() string {
 	return summary.If(len(s.Result.Withheld) > 0, "spec.paused is true and withholds a change of %s", plan.Join(s.Result.Withheld))
 }
 
-// Terminating: a deleted child still exists.
+// Terminating says that a deleted child still exists.
 func (s *Subject) Terminating() string {
 	return summary.If(len(s.Result.Terminating) > 0, "%s is still being deleted and will be created again", plan.Join(s.Result.Terminating))
 }
 
-// RefusedVolume: an instance can't go on with what is on its volume, and says why.
+// RefusedVolume says why an instance can't go on with what is on its volume.
 func (s *Subject) RefusedVolume() string {
 	for _, instance := range s.Instances {
 		if instance.Report.State == "Ended" && instance.Report.Problem != "" {
@@ -63,7 +63,7 @@ func (s *Subject) RefusedVolume() string {
 	return ""
 }
 
-// WithoutPrimary: the instances elect one, or can't.
+// WithoutPrimary says that no instance takes writes: they elect a primary, or can't.
 func (s *Subject) WithoutPrimary() string {
 	return summary.If(s.Primary == nil, "%s", s.withAcceptance("no instance takes writes: "+s.States()))
 }
@@ -107,7 +107,7 @@ func Describe(instance Instance) string {
 	return fmt.Sprintf("%s (%s)", instance.Pod.Name, state)
 }
 
-// Scaling: there are more or fewer instances than the spec wants.
+// Scaling says that there are more or fewer instances than the spec wants.
 func (s *Subject) Scaling() string {
 	said := fmt.Sprintf("spec.replicas is %d, and %s there", s.Database.Replicas, counted(len(s.Instances)))
 	switch {
@@ -127,7 +127,7 @@ func counted(count int) string {
 	return fmt.Sprintf("%d instances are", count)
 }
 
-// Replacing: pods are of an earlier template.
+// Replacing says that pods are of an earlier template.
 func (s *Subject) Replacing() string {
 	switch {
 	case s.Decided.Refused != "":
@@ -141,7 +141,7 @@ func (s *Subject) Replacing() string {
 // StartsFor is how long a new pod may take until that is a problem.
 const StartsFor = time.Minute
 
-// Starting: all that are not ready have just been made.
+// Starting says that all that are not ready have just been made.
 func (s *Subject) Starting() string {
 	var said []string
 	for _, instance := range s.Instances {
@@ -156,7 +156,7 @@ func (s *Subject) Starting() string {
 	return summary.If(len(said) > 0, "%s starting: %s", counted(len(said)), conditions.First(MaxReplicas, said, ", "))
 }
 
-// NotReady: an instance takes no connections.
+// NotReady says which instances take no connections.
 func (s *Subject) NotReady() string {
 	var said []string
 	for _, instance := range s.Instances {
@@ -168,7 +168,7 @@ func (s *Subject) NotReady() string {
 		conditions.First(MaxReplicas, said, ", "))
 }
 
-// Complaining: an instance takes connections, and something is wrong with it.
+// Complaining says that an instance takes connections, and something is wrong with it.
 func (s *Subject) Complaining() string {
 	for _, instance := range s.Instances {
 		if instance.Report.Problem != "" {
@@ -178,10 +178,10 @@ func (s *Subject) Complaining() string {
 	return ""
 }
 
-// OutsideWindow: pods that could be replaced wait for the window.
+// OutsideWindow says that pods that could be replaced wait for the window.
 func (s *Subject) OutsideWindow() string { return s.Decided.Window }
 
-// Written: a child was written in this pass.
+// Written says that a child was written in this pass.
 func (s *Subject) Written() string {
 	if len(s.Result.Changes) == 0 {
 		return ""
@@ -189,7 +189,7 @@ func (s *Subject) Written() string {
 	return s.Result.Changes[0].Ref.Kind + " " + s.Result.Changes[0].Ref.Name + " is being updated"
 }
 
-// Available: all is well.
+// Available says that all is well.
 func (s *Subject) Available() string {
 	if len(s.Instances) == 1 {
 		return s.Primary.Pod.Name + " takes writes"

@@ -155,7 +155,7 @@ func successor(d *Database, instances []Instance, primary Instance) string {
 // SwitchesFor is how long a planned handover may take until it counts as a failover.
 const SwitchesFor = 15 * time.Second
 
-// HandingOver: the primary's pod ends, or the primary was asked to hand over.
+// HandingOver says that the primary's pod ends, or that the primary was asked to hand over.
 func (s *Subject) HandingOver() string {
 	switch {
 	case s.Primary == nil && s.ends() != "" && s.isSwitching():

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,7 +15,6 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -99,15 +97,6 @@ func newPod(name string, report contract.Report) corev1.Pod {
 // says lets the program of an instance say what it is.
 func (o Observed) says(ordinal int, report contract.Report) Observed {
 	o.Pods[ordinal] = newPod(o.Pods[ordinal].Name, report)
-	return o
-}
-
-// with returns the observation with a record in the Lease.
-func (o Observed) with(c *databasev1.Cache, record election.Record) Observed {
-	text, _ := record.Encode() // It is small.
-	o.Children[Ref(c, "Lease", c.Name)] = plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Annotations: map[string]string{api.AnnotationRecord: text}},
-	}}
 	return o
 }
 
