@@ -169,7 +169,7 @@ func TestAlerts(t *testing.T) {
 		for _, problem := range check(alert.Expr, metrics) {
 			t.Errorf("%s: %s", alert.Alert, problem)
 		}
-		isCritical := slices.Contains([]string{"MainstayDown", "MainstayPostgreSQLNoPrimary"}, alert.Alert)
+		isCritical := slices.Contains([]string{"MainstayDown", "MainstayPostgreSQLNoPrimary", "MainstayCacheNoPrimary"}, alert.Alert)
 		if want := map[bool]string{true: "critical", false: "warning"}[isCritical]; alert.Labels["severity"] != want {
 			t.Errorf("%s is %s, want %s", alert.Alert, alert.Labels["severity"], want)
 		}

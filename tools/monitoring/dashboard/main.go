@@ -135,7 +135,7 @@ var rows = []row{
 	}},
 	{"Databases", []panel{
 		{"Elections", "Terms, per hour: each claim of leadership raises the term.", "", false, []query{
-			{`max by (namespace, postgresql) (delta(mainstay_instance_term{namespace=~"$namespace"}[1h]))`, "{{namespace}}/{{postgresql}}"}}},
+			{`max by (namespace, postgresql) (delta(mainstay_instance_term{namespace=~"$namespace", postgresql!=""}[1h]))`, "{{namespace}}/{{postgresql}}"}}},
 		{"Lag", "What each replica has not replayed.", "bytes", false, []query{
 			{`max by (namespace, member) (mainstay_postgresql_replication_lag_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{member}}"}}},
 		{"Volumes", "Used part.", "percentunit", false, []query{
@@ -144,6 +144,18 @@ var rows = []row{
 			{`max by (namespace, pod) (mainstay_postgresql_connections{namespace=~"$namespace"} / mainstay_postgresql_max_connections{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
 		{"Transactions per second", "Of all databases of a server.", "", false, []query{
 			{`sum by (namespace, postgresql, result) (rate(mainstay_postgresql_transactions_total{namespace=~"$namespace"}[$__rate_interval]))`, "{{namespace}}/{{postgresql}} {{result}}"}}},
+	}},
+	{"Caches", []panel{
+		{"Elections", "Terms, per hour: each claim of leadership raises the term.", "", false, []query{
+			{`max by (namespace, cache) (delta(mainstay_instance_term{namespace=~"$namespace", cache!=""}[1h]))`, "{{namespace}}/{{cache}}"}}},
+		{"Memory", "Used part of maxmemory. From 100 % on, keys give way, or writes fail with noeviction.", "percentunit", false, []query{
+			{`max by (namespace, pod) (mainstay_cache_memory_used_bytes{namespace=~"$namespace"} / mainstay_cache_memory_max_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
+		{"Lookups per second", "Of keys that are there, and of others.", "", false, []query{
+			{`sum by (namespace, cache, result) (rate(mainstay_cache_lookups_total{namespace=~"$namespace"}[$__rate_interval]))`, "{{namespace}}/{{cache}} {{result}}"}}},
+		{"Evicted keys per second", "Keys that gave way because memory was full.", "", false, []query{
+			{`sum by (namespace, cache) (rate(mainstay_cache_evicted_keys_total{namespace=~"$namespace"}[$__rate_interval]))`, "{{namespace}}/{{cache}}"}}},
+		{"Connections", "Used part of maxclients.", "percentunit", false, []query{
+			{`max by (namespace, pod) (mainstay_cache_connections{namespace=~"$namespace"} / mainstay_cache_max_connections{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
 	}},
 	{"Process", []panel{
 		{"Memory", "", "bytes", false, ofProcesses("process_resident_memory_bytes")},
