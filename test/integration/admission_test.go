@@ -152,10 +152,12 @@ func TestAdmission(t *testing.T) {
 	s := newGoverned(t)
 	s.startWith(t, func(settings *setup.Settings) {
 		withImages(settings)
+		withValkey(settings)
 		settings.DefaultPolicyRegistries = []string{"docker.io/mainstay"}
 	})
 	t.Run("refused in production", s.testRefused)
 	t.Run("databases", s.testDatabases)
+	t.Run("caches", s.testCaches)
 	t.Run("an autoscaler that allows too many", s.testAutoscaler)
 	t.Run("scale", s.testScale)
 	t.Run("registries", s.testRegistries)

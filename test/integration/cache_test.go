@@ -239,6 +239,14 @@ func TestCachePassword(t *testing.T) {
 	}
 	g.Eventually(there(c.Namespace, "sessions-app", secret, has("first-password"))).WithContext(t.Context()).Should(gomega.Succeed())
 	g.Eventually(there(c.Namespace, "sessions", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
+
+	next := client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"password":"second-password"}}`))
+	mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "mine"}}
+	g.Expect(cluster.Client.Patch(t.Context(), mine, next)).To(gomega.Succeed())
+	touch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"maxMemoryPercent":71}}`))
+	g.Expect(cluster.Client.Patch(t.Context(), live, touch)).To(gomega.Succeed())
+	g.Eventually(there(c.Namespace, "sessions-app", secret, has("second-password"))).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Expect(string(secret.Data["password.previous"])).To(gomega.Equal("first-password"), "the former password is not accepted meanwhile")
 }
 
 // TestCacheBesideAnother: an object of another owner with a child's name is not touched, and named
@@ -258,4 +266,38 @@ func TestCacheBesideAnother(t *testing.T) {
 	g.Expect(there(c.Namespace, "sessions-app", secret, func() bool { return len(secret.Data) == 1 })(t.Context())).To(gomega.Succeed())
 	err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "sessions"}, &appsv1.StatefulSet{})
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "pods would use a foreign Secret: %v", err)
+}
+
+// testCaches: the default policy's production admits a Cache that has a limit of cpu and an allowed
+// image, and refuses the others. Memory is in its spec anyway.
+func (s *governed) testCaches(t *testing.T) {
+	g := gomega.NewWithT(t)
+	enough := func(c *databasev1.Cache) {
+		c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	}
+	for want, change := range map[string]func(*databasev1.Cache){
+		`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits")`: func(
+			c *databasev1.Cache) {
+			c.Spec.Image = "docker.io/mainstay/valkey:9"
+		},
+		`spec.version: Invalid value: "` + valkeyImage + `": must be an image of docker.io/mainstay ` +
+			`(policy "default", rule "production.allowedRegistries")`: enough,
+		`spec.resources.limits.memory: Forbidden: it follows from spec.memory`: func(c *databasev1.Cache) {
+			c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+		},
+	} {
+		c := newCache("production")
+		change(c)
+		g.Expect(s.client.Create(t.Context(), c)).To(gomega.MatchError(gomega.ContainSubstring(want)))
+	}
+	c := newCache("production")
+	enough(c)
+	c.Spec.Image = "docker.io/mainstay/valkey:9"
+	s.create(t, c)
+	g.Eventually(func(ctx context.Context) error {
+		return s.client.Get(ctx, client.ObjectKeyFromObject(c), &appsv1.StatefulSet{})
+	}).WithContext(t.Context()).Should(gomega.Succeed())
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":6}}`))
+	err := s.client.SubResource("scale").Patch(t.Context(), c.DeepCopy(), patch)
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 6")))
 }

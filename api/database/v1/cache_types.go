@@ -120,7 +120,7 @@ type CacheSpec struct {
 	MinReplicasToWrite int32 `json:"minReplicasToWrite,omitempty"`
 
 	// PasswordSecret is the name of a Secret of this namespace whose key password has the password of
-	// the user app, of 8 to 512 characters without spaces and control characters. A change of it is
+	// the user app, of 8 to 256 characters without spaces and control characters. A change of it is
 	// followed. Default: Mainstay makes a password, in the Secret NAME-app, where you may change it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -241,7 +241,7 @@ func TestPassword(t *testing.T) {
 		"missing":         {newCache(given), empty(), "", "spec.passwordSecret: Not found: Secret shop/mine: create it with the key password"},
 		"another key":     {newCache(given), gives("pass", "given-password"), "", "the key password of the Secret shop/mine must have from 8"},
 		"has a line feed": {newCache(given), gives(PasswordKey, "given-password\n"), "", "without spaces and line breaks"},
-		"endless":         {newCache(given), gives(PasswordKey, strings.Repeat("a", 513)), "", "from 8 to 512"},
+		"endless":         {newCache(given), gives(PasswordKey, strings.Repeat("a", 257)), "", "from 8 to 256"},
 	} {
 		wanted := Desired(test.c, test.observed, Decide(test.c, test.observed))
 		secret, ref := child[*corev1.Secret](wanted, "sessions-app"), Ref(test.c, "Secret", "sessions-app")
@@ -259,6 +259,24 @@ func TestPassword(t *testing.T) {
 			!strings.Contains(ready.Message, test.problem) ||
 			strings.Contains(ready.Message, "given-password") || condition(status, "Stalled").Status != metav1.ConditionTrue {
 			t.Errorf("%s: got %+v", name, ready)
+		}
+	}
+}
+
+// TestPrevious: the former password is accepted until the next one, or until a user empties it.
+func TestPrevious(t *testing.T) {
+	of := func(password, previous string) map[string][]byte {
+		return map[string][]byte{PasswordKey: []byte(password), previousKey: []byte(previous)}
+	}
+	for name, test := range map[string]struct {
+		stored map[string][]byte
+		want   string
+	}{
+		"new": {nil, ""}, "unchanged": {of("now", ""), ""}, "changed": {of("before", ""), "before"}, "changed again": {of("before", "long ago"), "before"},
+		"kept": {of("now", "before"), "before"}, "back": {of("now", "now"), ""},
+	} {
+		if got := previous(test.stored, "now"); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

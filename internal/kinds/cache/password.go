@@ -16,7 +16,7 @@ import (
 // Limits of a password, in bytes.
 const (
 	shortestPassword = 8
-	longestPassword  = 512
+	longestPassword  = 256
 )
 
 // stored is the content of the Secret with which applications connect, as it is; nil if there is
@@ -57,6 +57,23 @@ func password(c *databasev1.Cache, observed Observed) (text, problem string) {
 	return text, ""
 }
 
+// previousKey is the key of a password that is still accepted, while clients change to the new one;
+// it is empty for none.
+const previousKey = "password.previous"
+
+// previous returns the password that is still accepted, given what the application's Secret has. It
+// stays until the next change, or until a user empties it.
+func previous(stored map[string][]byte, password string) string {
+	former := string(stored[PasswordKey])
+	if former == "" || former == password {
+		former = string(stored[previousKey])
+	}
+	if former == password {
+		return ""
+	}
+	return former
+}
+
 // application is what a client needs to connect, with this password.
 func application(c *databasev1.Cache, observed Observed, password string) *corev1.Secret {
 	scheme, port := "rediss", strconv.Itoa(serverPort)
@@ -71,6 +88,7 @@ func application(c *databasev1.Cache, observed Observed, password string) *corev
 			corev1.BasicAuthUsernameKey: []byte(user), corev1.BasicAuthPasswordKey: []byte(password),
 			"host": []byte(host), "port": []byte(port), "uri": []byte(uri.String()),
 			database.AuthorityKey: observed.Certificates[database.AuthorityKey],
+			previousKey:           []byte(previous(stored(c, observed), password)),
 		},
 	}
 }

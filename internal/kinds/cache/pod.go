@@ -24,7 +24,7 @@ func podTemplate(c *databasev1.Cache, observed Observed) corev1.PodTemplateSpec 
 	if spec.Persistence == nil {
 		volumes = append(volumes, database.EmptyDir(database.DataVolume, ""))
 	}
-	volumes = append(volumes, d.SecretVolumes(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)...)
+	volumes = append(volumes, d.SecretVolumes(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey, previousKey)...)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: podMeta(c, d),
 		Spec: corev1.PodSpec{
