@@ -41,8 +41,8 @@ func (c cacheOf) status() databasev1.CacheStatus {
 	return found.Status
 }
 
-// try sends a command to a Service, from the pod of an instance, by TLS and with the password of the
-// application.
+// try sends a command to a Service, from the pod of an instance, by TLS and with the password of
+// the application.
 func (c cacheOf) try(from, service string, words ...string) (string, error) {
 	c.t.Helper()
 	arguments := append([]string{
