@@ -46,6 +46,7 @@ const name = "db"
 type Database struct {
 	t         testing.TB
 	server    *testenv.Server
+	engine    string
 	namespace string
 	// block is the second number of all addresses, 127.BLOCK.0.0.
 	block int
@@ -88,15 +89,25 @@ func New(t testing.TB, server *testenv.Server, settings contract.Settings, insta
 	return d
 }
 
+// engines are the variables with the file systems of the engines' images.
+var engines = map[string]string{"postgresql": "MAINSTAY_POSTGRESQL_ROOT", "valkey": "MAINSTAY_VALKEY_ROOT"}
+
 // Make makes all that a database needs, and starts nothing.
 func Make(t testing.TB, server *testenv.Server, settings contract.Settings, instances int) *Database {
 	t.Helper()
+	return makeOf(t, "postgresql", server, settings, instances)
+}
+
+// makeOf is Make for an engine.
+func makeOf(t testing.TB, engine string, server *testenv.Server, settings contract.Settings, instances int) *Database {
+	t.Helper()
 	d := &Database{
-		t: t, server: server, namespace: server.Namespace(t), block: 1 + (os.Getpid()*7+int(blocks.Add(1)))%maxBlocks, root: os.Getenv("MAINSTAY_POSTGRESQL_ROOT"),
+		t: t, server: server, engine: engine, namespace: server.Namespace(t), block: 1 + (os.Getpid()*7+int(blocks.Add(1)))%maxBlocks,
+		root: os.Getenv(engines[engine]),
 	}
 	binary := os.Getenv("MAINSTAY_INSTANCE")
 	if d.root == "" || binary == "" {
-		t.Fatal("MAINSTAY_POSTGRESQL_ROOT and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both")
+		t.Fatalf("%s and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both", engines[engine])
 	}
 	t.Cleanup(d.end)
 	d.must(d.prepare(binary))
@@ -154,6 +165,9 @@ func (d *Database) program(name string) string {
 
 // environment is that of the containers.
 func (d *Database) environment() []string {
+	if d.engine == "valkey" {
+		return []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}
+	}
 	return []string{"PATH=" + filepath.Dir(d.program("postgres")) + ":/usr/bin:/bin", "HOME=/tmp"}
 }
 
@@ -271,7 +285,7 @@ func (p *Pod) launch(uid string, atEnd func()) (*Process, error) {
 	}
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
 	return start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), atEnd,
-		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
+		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--engine="+p.d.engine, "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
 		"--hosts="+strings.Join(hosts, ","), "--application="+inside("application"), "--log-format=text")

@@ -1,0 +1,378 @@
+package instances
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// cacheOf starts a Cache with three instances, and waits until all serve.
+func cacheOf(t *testing.T, settings contract.Settings, instances int) *Database {
+	t.Helper()
+	settings.Durability, settings.FailoverAfter = "Asynchronous", after
+	d := makeOf(t, "valkey", server, settings, instances)
+	d.mount(map[string]string{"username": "app", "password": password})
+	for _, pod := range d.Pods {
+		pod.Start()
+	}
+	took := d.Await("instances that serve", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	t.Logf("%d instances serve after %s", instances, took.Round(time.Millisecond))
+	return d
+}
+
+var (
+	inMemory = contract.Settings{Ephemeral: true, Parameters: map[string]string{
+		"maxmemory": "67108864", "maxmemory-policy": "allkeys-lru", "appendonly": "no", "save": "", "min-replicas-to-write": "0",
+	}}
+	stored = contract.Settings{Parameters: map[string]string{
+		"maxmemory": "67108864", "maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "everysec", "save": "3600 1 300 100",
+		"min-replicas-to-write": "0",
+	}}
+)
+
+// session opens a session of the application on a pod.
+func (p *Pod) session() (valkey.Client, error) {
+	return valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{net.JoinHostPort(p.Address, strconv.Itoa(serverPort))}, Username: "app", Password: password,
+		TLSConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // this is a test's server
+		Dialer:    net.Dialer{Timeout: time.Second}, ConnWriteTimeout: time.Second, ForceSingleClient: true, DisableCache: true,
+		DisableRetry: true, PipelineMultiplex: -1,
+	})
+}
+
+// ask sends a command to the server of a pod, and returns its answer as a text.
+func (p *Pod) ask(command ...string) (string, error) {
+	client, err := p.session()
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	answer := client.Do(context.Background(), client.B().Arbitrary(command[0]).Args(command[1:]...).Build())
+	value, err := answer.ToAny()
+	if valkey.IsValkeyNil(err) {
+		return "", nil
+	}
+	return fmt.Sprint(value), err
+}
+
+// writer writes a number after the other through the write Service, and notes what was acknowledged
+// and when.
+type writer struct {
+	d    *Database
+	mu   sync.Mutex
+	last int
+	at   time.Time
+	gap  time.Duration
+}
+
+// newWriter starts a writer, which ends with the test.
+func newWriter(t *testing.T, d *Database) *writer {
+	w := &writer{d: d, at: time.Now()}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+func (w *writer) run(ctx context.Context) {
+	var client valkey.Client
+	var at *Pod
+	for number := 1; ctx.Err() == nil; time.Sleep(*pause) {
+		pod := w.d.Published(ctx)
+		if client != nil && pod != at {
+			client.Close()
+			client = nil
+		}
+		if at = pod; pod != nil && client == nil {
+			client, _ = pod.session()
+		}
+		if client == nil {
+			continue
+		}
+		err := client.Do(ctx, client.B().Set().Key("number-"+strconv.Itoa(number)).Value("x").Build()).Error()
+		if err != nil {
+			client.Close()
+			client = nil
+			continue
+		}
+		w.acknowledged(number)
+		number++
+	}
+}
+
+func (w *writer) acknowledged(number int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.gap = max(w.gap, now.Sub(w.at))
+	w.last, w.at = number, now
+}
+
+// since returns the last number, and forgets the longest gap.
+func (w *writer) now() (last int, gap time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, gap = w.last, max(w.gap, time.Since(w.at))
+	w.gap, w.at = 0, time.Now()
+	return last, gap
+}
+
+// missing returns how many of the numbers up to one a pod does not have.
+func (w *writer) missing(pod *Pod, upTo int) int {
+	client, err := pod.session()
+	w.d.must(err)
+	defer client.Close()
+	count := 0
+	for number := 1; number <= upTo; number++ {
+		there, err := client.Do(context.Background(), client.B().Exists().Key("number-"+strconv.Itoa(number)).Build()).AsInt64()
+		w.d.must(err)
+		if there == 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// again waits until the Cache is whole and takes writes, and says how long it took none.
+func (w *writer) again(what string) {
+	w.d.t.Helper()
+	last, _ := w.now()
+	w.d.Await("writes after "+what, time.Minute, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.last > last+10 })
+	whole := w.d.Await("whole Cache after "+what, time.Minute, func() bool { return w.d.IsWhole(context.Background()) })
+	_, gap := w.now()
+	w.d.t.Logf("%s: no write for %s, whole %s after that", what, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
+}
+
+// others returns the pods that are not the one.
+func (d *Database) others(leader *Pod) []*Pod {
+	var others []*Pod
+	for _, pod := range d.Pods {
+		if pod != leader {
+			others = append(others, pod)
+		}
+	}
+	return others
+}
+
+// serverOf is the process of the server of a pod.
+func (p *Pod) serverProcess() int {
+	for _, pid := range children(p.process.command.Process.Pid) {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.HasPrefix(string(text), "valkey") {
+			return pid
+		}
+	}
+	p.d.t.Fatalf("%s has no server", p.Name)
+	return 0
+}
+
+// TestCacheSurvives: a Cache takes writes again after each of these faults, a planned switchover
+// loses nothing, and what was acknowledged before a fault and had reached a replica is there.
+func TestCacheSurvives(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]contract.Settings{"in memory": inMemory, "stored": stored} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := cacheOf(t, settings, 3)
+			w := newWriter(t, d)
+			w.again("the beginning")
+			for _, fault := range []struct {
+				what string
+				hurt func(leader *Pod)
+			}{
+				{"the server's process was killed", func(leader *Pod) { d.must(syscall.Kill(leader.serverProcess(), syscall.SIGKILL)) }},
+				{"the primary's program was killed and started again", func(leader *Pod) { leader.Kill(); leader.Start() }},
+				{"a replica's program was killed and started again", func(leader *Pod) {
+					replica := d.others(leader)[0]
+					replica.Kill()
+					replica.Start()
+				}},
+			} {
+				before, _ := w.now()
+				leader := d.Published(t.Context())
+				fault.hurt(leader)
+				w.again(fault.what)
+				// A write reaches the replicas in milliseconds: those of the last second before may be lost.
+				const lately = 150
+				if lost := w.missing(d.Published(t.Context()), max(before-lately, 0)); lost > 0 {
+					t.Errorf("%s: %d of %d older writes are lost", fault.what, lost, before)
+				}
+			}
+			w.planned()
+		})
+	}
+}
+
+// planned lets the primary hand over, and fails the test if a write is lost.
+func (w *writer) planned() {
+	d := w.d
+	d.t.Helper()
+	record := d.Record(context.Background())
+	known := map[string]string{}
+	for _, pod := range d.Pods {
+		known[pod.Name] = pod.Report(context.Background()).Incarnation
+	}
+	w.now()
+	d.configure(func(s *contract.Settings) { s.SwitchFrom = record.Term })
+	d.Await("another primary", time.Minute, func() bool { return d.Record(context.Background()).Term > record.Term })
+	w.again("a planned switchover")
+	last, _ := w.now()
+	if lost := w.missing(d.Published(context.Background()), last); lost > 0 {
+		// Those of earlier faults may be lost: they are the same on all instances.
+		d.t.Logf("%d writes of before are lost", lost)
+	}
+	for _, pod := range d.Pods {
+		if now := pod.Report(context.Background()).Incarnation; now != known[pod.Name] {
+			d.t.Errorf("the planned switchover made new data in %s", pod.Name)
+		}
+	}
+}
+
+// TestCacheHandsOver: a planned switchover and the end of the primary's pod lose nothing.
+func TestCacheHandsOver(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 3)
+	w := newWriter(t, d)
+	w.again("the beginning")
+	for range 3 {
+		w.planned()
+	}
+	leader := d.Published(t.Context())
+	leader.process.Signal(syscall.SIGTERM)
+	<-leader.process.ended
+	leader.Start()
+	w.again("the end of the primary's pod")
+	last, _ := w.now()
+	if lost := w.missing(d.Published(t.Context()), last); lost > 0 {
+		t.Errorf("%d of %d acknowledged writes are lost", lost, last)
+	}
+}
+
+// isWholeAfter reports whether another primary leads than in a term, and all others follow it.
+func (d *Database) isWholeAfter(ctx context.Context, term uint64) bool {
+	return d.Record(ctx).Term > term && d.IsWhole(ctx)
+}
+
+// TestCacheEmptyPrimary: a primary that restarts empty joins the others, also if it was alone for
+// so long that no other instance counts; and if all have ended, one begins with empty data.
+func TestCacheEmptyPrimary(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 3)
+	leader := d.Published(t.Context())
+	_, err := leader.ask("SET", "kept", "yes")
+	d.must(err)
+	others := d.others(leader)
+	for _, pod := range others {
+		d.Await("the write on a replica", time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+		pod.Isolate(true)
+	}
+	d.Await("a primary alone", time.Minute, func() bool {
+		record := d.Record(t.Context())
+		return len(record.Rules) == 1 && len(record.Rules[0].Set) == 0
+	})
+	leader.Kill()
+	d.must(leader.Wipe())
+	leader.Start()
+	for _, pod := range others {
+		pod.Isolate(false)
+	}
+	d.Await("whole Cache", time.Minute, func() bool { return d.IsWhole(t.Context()) && d.Published(t.Context()) != leader })
+	for _, pod := range d.Pods {
+		d.Await("what was written, on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+	}
+
+	for _, pod := range d.Pods {
+		pod.Kill()
+		d.must(pod.Wipe())
+	}
+	begun, term := time.Now(), d.Record(t.Context()).Term
+	for _, pod := range d.Pods {
+		pod.Start()
+	}
+	d.Await("whole Cache after all were lost", time.Minute, func() bool { return d.isWholeAfter(t.Context(), term) })
+	t.Logf("after all were lost: whole after %s", time.Since(begun).Round(time.Millisecond))
+	if value, err := d.Published(t.Context()).ask("GET", "kept"); value != "" || err != nil {
+		t.Errorf("got %q, %v", value, err)
+	}
+}
+
+// TestCacheStored: what is stored outlives the end of all programs.
+func TestCacheStored(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, stored, 2)
+	_, err := d.Published(t.Context()).ask("SET", "kept", "yes")
+	d.must(err)
+	for _, pod := range d.Pods {
+		d.Await("data that "+pod.Name+" stores", time.Minute, func() bool {
+			_, err := os.Stat(pod.Volume() + "/data/server/appendonlydir/appendonly.aof.manifest")
+			value, _ := pod.ask("GET", "kept")
+			return err == nil && value == "yes"
+		})
+	}
+	for _, pod := range d.Pods {
+		pod.Kill()
+	}
+	term := d.Record(t.Context()).Term
+	for _, pod := range d.Pods {
+		pod.Start()
+	}
+	d.Await("whole Cache after all were killed", time.Minute, func() bool { return d.isWholeAfter(t.Context(), term) })
+	for _, pod := range d.Pods {
+		d.Await("what was written, on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+	}
+}
+
+// TestCacheRefuses: the application can't do what would break the Cache, and a client without a
+// password can do nothing.
+func TestCacheRefuses(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 1)
+	pod := d.Pods[0]
+	for _, command := range [][]string{
+		{"CONFIG", "GET", "*"}, {"DEBUG", "SLEEP", "0"}, {"MODULE", "LIST"}, {"REPLICAOF", "NO", "ONE"}, {"SLAVEOF", "NO", "ONE"},
+		{"SHUTDOWN"},
+		{"ACL", "LIST"}, {"PSYNC", "?", "-1"}, {"SYNC"}, {"REPLCONF", "ip-address", "x"}, {"FAILOVER"}, {"MONITOR"}, {"SAVE"}, {"BGSAVE"},
+		{"BGREWRITEAOF"}, {"MIGRATE", "h", "1", "k", "0", "1"}, {"CLUSTER", "INFO"}, {"CLIENT", "KILL", "TYPE", "normal"},
+		{"EVAL", "return redis.call('CONFIG', 'GET', '*')", "0"},
+	} {
+		_, err := pod.ask(command...)
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "not allowed") &&
+			!strings.Contains(err.Error(), "No permissions") {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	for _, command := range [][]string{
+		{"SET", "k", "v"}, {"GET", "k"}, {"FLUSHALL"}, {"KEYS", "*"}, {"INFO"}, {"PUBLISH", "c", "m"}, {"CLIENT", "SETNAME", "x"},
+		{"EVAL", "return redis.call('SET', 'k', 'v')", "0"}, {"ACL", "WHOAMI"},
+	} {
+		if _, err := pod.ask(command...); err != nil {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // this is a test's server
+	stranger, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(pod.Address, strconv.Itoa(serverPort)))
+	d.must(err)
+	_, err = stranger.Write([]byte("PING\r\n"))
+	answer := make([]byte, 100)
+	count, readErr := stranger.Read(answer)
+	d.must(errors.Join(err, readErr, stranger.Close()))
+	if !strings.Contains(string(answer[:count]), "NOAUTH") {
+		t.Errorf("a stranger gets %q", answer[:count])
+	}
+}
