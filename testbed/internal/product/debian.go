@@ -7,8 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/build"
+	"github.com/mainstay-platform/mainstay/testbed/internal/image"
 )
 
 // bootstrap writes a root file system with the packages to a tar file.
@@ -40,6 +46,56 @@ func fetch(ctx context.Context, suite, folder string, packages []string) ([]stri
 		files = append(files, found[0])
 	}
 	return files, nil
+}
+
+// debianSource says of which packages of Debian an image is made.
+type debianSource struct {
+	name, suite string
+	packages    []string
+	// moves is true if the suite has another version tomorrow.
+	moves bool
+}
+
+// fromDebian builds an image of packages, without what they depend on: each is a layer.
+func (b Builder) fromDebian(
+	ctx context.Context, source debianSource, pack func(layers []v1.Layer) (map[string]v1.Image, error),
+) (string, error) {
+	scratch, err := os.MkdirTemp("", "testbed-"+source.name+"-")
+	if err != nil {
+		return "", fmt.Errorf("creating a folder for packages: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	parts := slices.Concat([]string{imageRevision, source.suite}, source.packages)
+	var files []string
+	if source.moves {
+		if files, err = fetch(ctx, source.suite, scratch, source.packages); err != nil {
+			return "", err
+		}
+		for _, file := range files {
+			parts = append(parts, filepath.Base(file)) // with its version
+		}
+	}
+	return b.tarball(source.name, build.Key(parts...), func() (map[string]v1.Image, error) {
+		if files == nil {
+			if files, err = fetch(ctx, source.suite, scratch, source.packages); err != nil {
+				return nil, err
+			}
+		}
+		layers, err := layersOf(ctx, scratch, files)
+		if err != nil {
+			return nil, err
+		}
+		return pack(layers)
+	})
+}
+
+// mergedFolders are the links in the root of a suite whose packages have everything in /usr.
+func mergedFolders() []image.File {
+	var files []image.File
+	for _, folder := range []string{"bin", "sbin", "lib", "lib64"} {
+		files = append(files, image.File{Path: "/" + folder, Link: "usr/" + folder})
+	}
+	return files
 }
 
 // mmdebstrap uses the mirror of the machine's own apt sources: another may be out of reach.

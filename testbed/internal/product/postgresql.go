@@ -3,14 +3,11 @@ package product
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/mainstay-platform/mainstay/testbed/internal/build"
 	"github.com/mainstay-platform/mainstay/testbed/internal/image"
 )
 
@@ -73,31 +70,8 @@ func (s postgresqlSource) packages() []string {
 // postgresql builds an image with the server and psql of one version, which anybody may run as any
 // user.
 func (b Builder) postgresql(ctx context.Context, source postgresqlSource) (string, error) {
-	scratch, err := os.MkdirTemp("", "testbed-postgresql-")
-	if err != nil {
-		return "", fmt.Errorf("creating a folder for PostgreSQL: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	parts := slices.Concat([]string{imageRevision, source.suite}, source.packages())
-	var files []string
-	if source.moves {
-		if files, err = fetch(ctx, source.suite, scratch, source.packages()); err != nil {
-			return "", err
-		}
-		for _, file := range files {
-			parts = append(parts, filepath.Base(file)) // with its version
-		}
-	}
-	return b.tarball(source.name(), build.Key(parts...), func() (map[string]v1.Image, error) {
-		if files == nil {
-			if files, err = fetch(ctx, source.suite, scratch, source.packages()); err != nil {
-				return nil, err
-			}
-		}
-		layers, err := layersOf(ctx, scratch, files)
-		if err != nil {
-			return nil, err
-		}
+	from := debianSource{name: source.name(), suite: source.suite, packages: source.packages(), moves: source.moves}
+	return b.fromDebian(ctx, from, func(layers []v1.Layer) (map[string]v1.Image, error) {
 		made, err := postgresqlImage(source.version, source.merged, layers)
 		if err != nil {
 			return nil, err
@@ -114,9 +88,7 @@ func postgresqlImage(version string, merged bool, layers []v1.Layer, further ...
 		{Path: "/etc/group", Mode: 0o644, Data: []byte("root:x:0:\npostgres:x:65532:\n")},
 	}
 	if merged {
-		for _, folder := range []string{"bin", "sbin", "lib", "lib64"} {
-			files = append(files, image.File{Path: "/" + folder, Link: "usr/" + folder})
-		}
+		files = append(files, mergedFolders()...)
 	}
 	base, err := image.Layer(files)
 	if err != nil {

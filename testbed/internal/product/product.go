@@ -26,6 +26,7 @@ const (
 	DemoJavaImage      = "docker.io/mainstay/demo-java:1.0"
 	DemoAgentImage     = "docker.io/mainstay/demo-agent" // tags 1.0, 2.0 and broken
 	PostgreSQLImage    = "docker.io/mainstay/postgresql" // a tag for each major version
+	ValkeyImage        = "docker.io/mainstay/valkey"     // a tag for each major version
 )
 
 // imageRevision changes the key of every image: raise it when this package builds
@@ -52,7 +53,7 @@ func Images() []string { return append(CoreImages(), "metrics-server", "nginx") 
 // AllImages returns the names that [Builder.Image] accepts, including images that a node gets only
 // by `image load`.
 func AllImages() []string {
-	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent"}, postgresqlNames())
+	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent"}, postgresqlNames(), valkeyNames())
 }
 
 // Image returns the tarball of one image.
@@ -70,6 +71,11 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 	for _, source := range postgresqlSources {
 		if source.name() == name {
 			return b.postgresql(ctx, source)
+		}
+	}
+	for _, source := range valkeySources {
+		if source.name() == name {
+			return b.valkey(ctx, source)
 		}
 	}
 	for _, server := range npmPostgreSQLs {
