@@ -101,6 +101,8 @@ var layers = []layer{
 	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, databases: true,
 		runs: everyPostgreSQL},
+	// On request: every version of Valkey, in Caches to which faults happen.
+	{name: "valkey", lane: hostLane, onRequest: true, budget: 10 * time.Minute, prepare: instances, databases: true, runs: everyValkey},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
@@ -195,13 +197,28 @@ func everyPostgreSQL(ctx context.Context) ([]goTest, error) {
 		if err != nil {
 			return nil, err
 		}
-		image := []string{"MAINSTAY_POSTGRESQL_ROOT=" + root}
+		image := []string{postgresqlRoot + "=" + root}
 		engine := goTest{
 			directory: ".", arguments: []string{"-tags", "instances", "-timeout", "20m", "./internal/postgres/server/"}, environment: image,
 		}
 		databases := realServers("-databases=2", "-away=10s")
 		databases.environment = image
 		tests = append(tests, engine, databases)
+	}
+	return tests, nil
+}
+
+// everyValkey returns the tests of Caches with each version that an image is there for.
+func everyValkey(ctx context.Context) ([]goTest, error) {
+	var tests []goTest
+	for version := 8; version <= 9; version++ {
+		root, err := step.Ask(ctx, "image", "root", fmt.Sprintf("valkey-%d", version))
+		if err != nil {
+			return nil, err
+		}
+		caches := realServers("-test.run=TestCache", "-test.count=3")
+		caches.environment = []string{valkeyRoot + "=" + root}
+		tests = append(tests, caches)
 	}
 	return tests, nil
 }

@@ -66,10 +66,15 @@ func assets(options ...string) func(context.Context, *step.Log) ([]string, error
 	}
 }
 
+// The variables that say where the files of an engine's image are.
+const (
+	postgresqlRoot = "MAINSTAY_POSTGRESQL_ROOT"
+	valkeyRoot     = "MAINSTAY_VALKEY_ROOT"
+)
+
 // instances builds what real databases on this machine need: the API server, the program, and the
-// files of an image with PostgreSQL.
+// files of an image of each engine.
 func instances(ctx context.Context, log *step.Log) ([]string, error) {
-	const image = "postgresql-17"
 	environment, err := assets()(ctx, log)
 	if err != nil {
 		return nil, err
@@ -81,12 +86,19 @@ func instances(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := log.Show("building the program of an instance", build); err != nil {
 		return nil, err
 	}
-	unpack := exec.CommandContext(ctx, step.Testbed, "image", "root", image)
-	if err := log.Show("unpacking an image of PostgreSQL, unless that is done", unpack); err != nil {
-		return nil, err
+	environment = append(environment, "MAINSTAY_INSTANCE="+program)
+	for _, image := range []struct{ name, variable string }{{"postgresql-17", postgresqlRoot}, {"valkey-8", valkeyRoot}} {
+		unpack := exec.CommandContext(ctx, step.Testbed, "image", "root", image.name)
+		if err := log.Show("unpacking the image "+image.name+", unless that is done", unpack); err != nil {
+			return nil, err
+		}
+		root, err := step.Ask(ctx, "image", "root", image.name)
+		if err != nil {
+			return nil, err
+		}
+		environment = append(environment, image.variable+"="+root)
 	}
-	root, err := step.Ask(ctx, "image", "root", image)
-	return append(environment, "MAINSTAY_INSTANCE="+program, "MAINSTAY_POSTGRESQL_ROOT="+root), err
+	return environment, nil
 }
 
 // testbedEnvironment makes the tests of the testbed use the built tool, and record the state of the

@@ -65,6 +65,7 @@ var sequential = map[string]string{
 	"internal/instance/volume":   "a lock keeps the removal of old data apart from the making of new; the tests use neither at once",
 	"internal/postgres":          "a sync.OnceValue reads the table of parameters",
 	"internal/postgres/server":   "what runs beside its tests is tried in the layer postgresql, with real servers",
+	"internal/valkey/server":     "what runs beside its tests is tried in the layer instances, with real servers",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",
 	"test/perf": "the tests only compare figures; what measures is not run by them",

@@ -93,7 +93,7 @@ var areas = []area{
 	},
 	{
 		name: "instances", folders: []string{"internal/instance", "internal/postgres", "cmd/mainstay-instance", "internal/postgres/server",
-			"internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
+			"internal/valkey", "internal/valkey/server", "internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
 		files: []string{"instancecluster_test.go"}, layers: []string{instancesLayer, databasesLayer},
 	},
 	{

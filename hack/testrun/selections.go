@@ -326,10 +326,10 @@ func nightly(context.Context) ([]layer, error) {
 }
 
 // nightlyDatabases returns what `make test` has no time for of databases: a million schedules of
-// their election, faults again and again, and every PostgreSQL.
+// their election, faults again and again, and every PostgreSQL and Valkey.
 func nightlyDatabases(context.Context) ([]layer, error) {
 	var chosen []layer
-	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "testbed", "databases", "databases-alone",
+	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "valkey", "testbed", "databases", "databases-alone",
 		"databases-versions", "faults-databases", "testbed-down"} {
 		chosen = append(chosen, named(name))
 	}

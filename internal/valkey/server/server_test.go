@@ -1,0 +1,253 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+func TestMajorOf(t *testing.T) {
+	for said, want := range map[string]string{
+		"Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=384b3c0d511f998a\n": "8",
+		"Valkey server v=9.1.2 sha=0": "9", "Valkey server v=7.2.0 sha=0": "", "Redis server v=7.0.0": "", "": "", "Valkey server v=10.0": "",
+	} {
+		if got, err := majorOf(said); got != want || (err == nil) != (want != "") {
+			t.Errorf("%.30q: got %q, %v", said, got, err)
+		}
+	}
+}
+
+// made returns an engine with data, and their directory.
+func made(t *testing.T) (*Engine, string) {
+	t.Helper()
+	directory := filepath.Join(t.TempDir(), "data")
+	e := New(Options{Data: directory, Clock: clock.RealClock{}})
+	e.programs = "8"
+	if err := e.Initialise(t.Context(), directory); err != nil {
+		t.Fatal(err)
+	}
+	return e, directory
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInspect: data exist while a server could load them; what was in memory only is lost, and what
+// is not ours is left alone.
+func TestInspect(t *testing.T) {
+	stale := func(t *testing.T, directory string, version string) {
+		write(t, filepath.Join(directory, stateFile), `{"system":"abcdefghijklm","version":"`+version+`"}`)
+	}
+	for name, test := range map[string]struct {
+		change func(t *testing.T, directory string)
+		want   string
+	}{
+		"nothing":            {func(t *testing.T, d string) { write(t, d+"x", ""); _ = os.RemoveAll(d) }, "exists false lost false"},
+		"a new database":     {func(*testing.T, string) {}, "exists true lost false"},
+		"nothing was stored": {func(t *testing.T, d string) { stale(t, d, "8") }, "exists false lost true"},
+		"a snapshot":         {func(t *testing.T, d string) { stale(t, d, "8"); write(t, filepath.Join(d, valkey.Dump), "x") }, "exists true lost false"},
+		"an append-only file": {func(t *testing.T, d string) {
+			stale(t, d, "8")
+			write(t, filepath.Join(d, valkey.Appended, valkey.Manifest), "x")
+		}, "exists true lost false"},
+		"data of a newer one": {func(t *testing.T, d string) { stale(t, d, "9") }, "has the data of Valkey 9, and needs those of Valkey 8 or an older one"},
+		"another's files": {func(t *testing.T, d string) {
+			_ = os.Remove(filepath.Join(d, stateFile))
+			write(t, filepath.Join(d, "x"), "")
+		}, "not an instance's"},
+		"a broken state": {func(t *testing.T, d string) { write(t, filepath.Join(d, stateFile), "{") }, "damaged"},
+	} {
+		e, directory := made(t)
+		test.change(t, directory)
+		data, err := e.Inspect()
+		got := fmt.Sprintf("exists %t lost %t", data.Exists, data.Lost)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+		if name == "a broken state" && !errors.Is(err, engine.ErrDamaged) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestEnd: what was noted of the end of the data counts, unless it is older than what is known.
+func TestEnd(t *testing.T) {
+	_, directory := made(t)
+	lines, err := valkey.Lines{}.Promoted("", 3, strings.Repeat("a", 40), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := valkey.State{Lines: lines}
+	for noted, want := range map[election.Position]election.Position{"3:70": "3:70", "": "3:0", "x": "3:0", "2:900": "3:0"} {
+		if err := writeEnd(directory, noted); err != nil {
+			t.Fatal(err)
+		}
+		if got := readEnd(directory, state); got != want {
+			t.Errorf("%q: got %q, want %q", noted, got, want)
+		}
+	}
+	if got := readEnd(directory, valkey.State{}); got != "" {
+		t.Errorf("data that had no leader end at %q", got)
+	}
+}
+
+// pieces are read one at a time, as they arrive.
+type pieces []string
+
+func (p *pieces) Read(into []byte) (int, error) {
+	if len(*p) == 0 {
+		return 0, io.EOF
+	}
+	count := copy(into, (*p)[0])
+	if (*p)[0] = (*p)[0][count:]; (*p)[0] == "" {
+		*p = (*p)[1:]
+	}
+	return count, nil
+}
+
+// TestCopySnapshot: a snapshot ends with its length, or with the mark, wherever that is cut.
+func TestCopySnapshot(t *testing.T) {
+	mark := strings.Repeat("0123456789", 4)
+	for name, test := range map[string]struct {
+		arrives pieces
+		length  int64
+		mark    string
+		want    string
+		fails   bool
+	}{
+		"a length":              {pieces{"abc", "def", "rest"}, 6, "", "abcdef", false},
+		"nothing":               {pieces{}, 0, "", "", false},
+		"a length that is cut":  {pieces{"abc"}, 6, "", "", true},
+		"a mark":                {pieces{"abc" + mark}, 0, mark, "abc", false},
+		"a mark in pieces":      {pieces{"abc", mark[:7], mark[7:39], mark[39:]}, 0, mark, "abc", false},
+		"a mark after others":   {pieces{strings.Repeat("x", 100), "01234", mark}, 0, mark, strings.Repeat("x", 100) + "01234", false},
+		"only a mark":           {pieces{mark}, 0, mark, "", false},
+		"a mark that is cut":    {pieces{"abc", mark[:39]}, 0, mark, "", true},
+		"a mark that is inside": {pieces{"a" + mark + "b", mark}, 0, mark, "a" + mark + "b", false},
+	} {
+		var into strings.Builder
+		err := copySnapshot(&into, bufio.NewReader(&test.arrives), test.length, test.mark, nil)
+		if (err != nil) != test.fails || err == nil && into.String() != test.want {
+			t.Errorf("%s: got %q, %v", name, into.String(), err)
+		}
+	}
+}
+
+// TestRelayKnowsItsServer: only a client with the password is asked what it wants.
+func TestRelayKnowsItsServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		commands [][]string
+		want     string
+	}{
+		"our server":        {[][]string{{"PING"}, {"AUTH", "mainstay-replication", "right"}, {"REPLCONF", "capa", "eof"}, {"PSYNC", "abc", "14"}}, "abc 14"},
+		"nothing to follow": {[][]string{{"AUTH", "mainstay-replication", "right"}, {"PSYNC", "?", "-1"}}, "? -1"},
+		"a wrong password":  {[][]string{{"AUTH", "mainstay-replication", "wrong"}, {"PSYNC", "?", "-1"}}, "a wrong password"},
+		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a stranger"},
+		"too many commands": {make([][]string, 20), "too many commands"},
+	} {
+		for i, command := range test.commands {
+			if command == nil {
+				test.commands[i] = []string{"PING"}
+			}
+		}
+		here, there := net.Pipe()
+		go func() {
+			go func() { _, _ = io.Copy(io.Discard, there) }()
+			for _, command := range test.commands {
+				_, _ = there.Write(valkey.Command(command...))
+			}
+		}()
+		w := &wanted{Conn: here, from: bufio.NewReader(here)}
+		err := (&relay{token: "right"}).greet(w)
+		got := fmt.Sprintf("%s %d", w.id, w.offset)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+		_ = errors.Join(here.Close(), there.Close())
+	}
+}
+
+// TestStreamIsRefused: a member gets a stream of a leader only, and of the one that it asks for.
+func TestStreamIsRefused(t *testing.T) {
+	e, _ := made(t)
+	me := election.Member{Name: "db-0", Incarnation: "a"}
+	e.Me = func() election.Member { return me }
+	member := election.Member{Name: "db-1", Incarnation: "b"}
+	hello := func(member, leader election.Member) string {
+		return fmt.Sprintf(`{"member":{"name":%q,"incarnation":%q},"leader":{"name":%q,"incarnation":%q}}`+"\n",
+			member.Name, member.Incarnation, leader.Name, leader.Incarnation)
+	}
+	for name, test := range map[string]struct {
+		text, pod string
+		leads     bool
+		want      string
+	}{
+		"no leader":            {hello(member, me), "db-1", false, "does not lead"},
+		"another leader":       {hello(member, election.Member{Name: "db-0", Incarnation: "old"}), "db-1", true, "does not lead"},
+		"another's name":       {hello(member, me), "db-2", true, "another instance than the certificate"},
+		"no hello":             {"x\n", "db-1", true, "can't be read"},
+		"too long a hello":     {strings.Repeat("x", maxHello+2), "db-1", true, "can't be read"},
+		"a hello without end":  {"{", "db-1", true, "can't be read"},
+		"a member of a leader": {hello(member, me), "db-1", true, ""},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		e.life, e.observed.Server.State = &life{ctx: ctx, cancel: cancel}, election.Standby
+		if test.leads {
+			e.observed.Server.State = election.Leading
+		}
+		answer, _, _ := e.receive(test.pod, strings.NewReader(test.text))
+		if !strings.Contains(answer.Refused, test.want) || (answer.Refused == "") != (test.want == "") {
+			t.Errorf("%s: got %q, want %q", name, answer.Refused, test.want)
+		}
+		cancel()
+	}
+}
+
+// TestLines: a parameter that the server does not accept is found by its line, and what the line
+// says is not passed on.
+func TestLines(t *testing.T) {
+	var log strings.Builder
+	l := &lines{to: &log, parameters: map[int]string{46: "hz"}}
+	for _, line := range []string{
+		"*** FATAL CONFIG FILE ERROR (Version 8.1.1) ***", "Reading the configuration file, at line 46", `>>> 'hz "x"'`,
+		"argument couldn't be parsed into an integer",
+	} {
+		l.pass(line)
+	}
+	if name, said := l.wrongParameter(); name != "hz" || said != "argument couldn't be parsed into an integer" {
+		t.Errorf("got %q, %q", name, said)
+	}
+	if strings.Contains(log.String(), ">>>") || !strings.Contains(log.String(), "FATAL CONFIG") {
+		t.Errorf("got %s", log.String())
+	}
+	l.pass("12:S 25 Nov 2026 13:20:53.679 * Connecting to PRIMARY 127.0.0.1:40000")
+	if strings.Contains(log.String(), "Connecting") || l.isDamaged() {
+		t.Errorf("got %s", log.String())
+	}
+	if l.pass("Bad file format reading the append only file: make a backup"); !l.isDamaged() {
+		t.Error("damaged data were not noticed")
+	}
+}
