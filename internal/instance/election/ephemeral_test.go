@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // kindOf is the name of an action.
@@ -164,6 +165,27 @@ func TestLostLeader(t *testing.T) {
 		promised.Saved.Seen.Term, promised.Local.Seen.Term = 9, 9
 		if reply, is := Decide(promised).(Reply); !is || reply.Promise.Given {
 			t.Errorf("an instance without data promises: %+v", reply)
+		}
+	}
+}
+
+// TestEmptiedReplica: a leader whose only replica was emptied has the time to renew that a silent
+// one would leave it, and no more.
+func TestEmptiedReplica(t *testing.T) {
+	for after, want := range map[time.Duration]string{time.Second: "WriteRecord", 7 * time.Second: "WriteRecord", 10 * time.Second: "Kill"} {
+		o := leading()
+		o.Config.Instances, o.Peers = 2, o.Peers[:1]
+		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1, Async: true}
+		o.Config.Durability = Asynchronous
+		o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}
+		o.Now += after
+		o.HeardPong(Pong{Member: Member{Name: b.Name, Incarnation: "new"}}, o.Now)
+		o.PingedAt = o.Now
+		if got := kindOf(Decide(o)); got != want {
+			t.Errorf("after %s: got %s, want %s", after, got, want)
+		}
+		if o.othersCover() || o.successor().HasData() {
+			t.Errorf("after %s: the emptied replica counts for more than that", after)
 		}
 	}
 }

@@ -177,6 +177,9 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 		o.see(Seen{Term: o.Held.Term + 1})
 	}
 	if sent > peer.PongSent {
+		if peer.PongSent != 0 && peer.Pong.Member != pong.Member {
+			peer.Before, peer.BeforeSent = peer.Pong, peer.PongSent
+		}
 		peer.Member, peer.Pong, peer.PongSent = pong.Member, pong, sent
 		o.learn(map[string]string{pong.Member.Name: pong.Address})
 	}

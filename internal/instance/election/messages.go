@@ -130,6 +130,10 @@ type Peer struct {
 	// came.
 	Pong     Pong
 	PongSent time.Duration
+	// Before is the last answer of the pod's member before that, which has lost its data since, and
+	// BeforeSent when that ping was sent.
+	Before     Pong
+	BeforeSent time.Duration
 
 	// AskReply is its answer to the last Ask; of another term if there is none.
 	AskReply AskReply

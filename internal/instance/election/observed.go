@@ -346,6 +346,20 @@ func (o *Observed) answered(within time.Duration) []Member {
 	return members
 }
 
+// answeredBefore returns the members that have answered such a ping and have lost their data since:
+// they promise nothing to another candidate, because they never come back. That gives the leader of
+// a replica which was emptied the time to renew.
+func (o *Observed) answeredBefore(within time.Duration) []Member {
+	var members []Member
+	for i := range o.Peers {
+		peer := &o.Peers[i]
+		if peer.BeforeSent != 0 && o.Now-peer.BeforeSent < within && peer.Before.Promised == (Promised{Term: o.Held.Term, Candidate: o.Me}) {
+			members = append(members, peer.Before.Member)
+		}
+	}
+	return members
+}
+
 // mayWrite reports whether a leader may still accept writes: it renewed recently, enough of its
 // members answered recently, or one of its rules waits for no other member.
 func (o *Observed) mayWrite(within time.Duration) bool {
@@ -358,7 +372,7 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 // heldByRule reports whether one of our rules prevents another leader: it names no other member, or
 // enough of its members have answered within the time.
 func (o *Observed) heldByRule(within time.Duration) bool {
-	heard := o.answered(within)
+	heard := append(o.answered(within), o.answeredBefore(within)...)
 	return slices.ContainsFunc(o.rules(), func(rule Rule) bool {
 		return rule.Leader == o.Me && (rule.alone() || rule.Acks > 0 && rule.counts(heard) >= rule.Acks)
 	})
