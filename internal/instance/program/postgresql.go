@@ -4,9 +4,10 @@ import (
 	"context"
 	"os"
 
+	"k8s.io/utils/clock"
+
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 	"github.com/mainstay-platform/mainstay/internal/postgres/server"
-	"k8s.io/utils/clock"
 )
 
 // postgresql is the engine of a PostgreSQL.

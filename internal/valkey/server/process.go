@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
@@ -188,22 +187,29 @@ func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
 	e.forget(l, problem)
 }
 
+// login opens the session of the administrator, unless it is open.
+func (e *Engine) login(l *life) error {
+	if l.client.Load() != nil {
+		return nil
+	}
+	client, err := e.connect(model.Administrator, l.administrator)
+	if err != nil {
+		return err
+	}
+	l.client.Store(&client)
+	context.AfterFunc(l.ctx, client.Close)
+	return nil
+}
+
 // answers waits until the server answers, with its data loaded.
 func (e *Engine) answers(ctx context.Context, l *life, state model.State) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	var last error
 	err := e.until(ctx, func() (bool, error) {
-		if l.client.Load() == nil {
-			client, err := e.connect(model.Administrator, l.administrator)
-			if err != nil {
-				last = err
-				return false, nil
-			}
-			l.client.Store(&client)
-			context.AfterFunc(l.ctx, client.Close)
+		if last = e.login(l); last == nil {
+			_, last = l.do(ctx, "PING")
 		}
-		_, last = l.do(ctx, "PING")
 		return last == nil, nil
 	})
 	if err != nil && l.ctx.Err() != nil {
@@ -214,7 +220,7 @@ func (e *Engine) answers(ctx context.Context, l *life, state model.State) error 
 		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for the server: %w: %v", err, last)
+		return fmt.Errorf("waiting for the server: %w", errors.Join(err, last))
 	}
 	e.mu.Lock()
 	e.damages = 0
@@ -282,19 +288,6 @@ func (e *Engine) lookPath(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of Valkey", name)
-}
-
-// signal sends a signal to the server's process.
-func (l *life) signal(signal syscall.Signal) error {
-	select {
-	case <-l.exited:
-		return errNotRunning
-	default:
-	}
-	if err := syscall.Kill(l.pid, signal); err != nil {
-		return fmt.Errorf("signalling the server: %w", err)
-	}
-	return nil
 }
 
 // lines passes a log on, and keeps what says why a server ended.

@@ -132,7 +132,7 @@ func (r *relay) serve(ctx context.Context, l *life) {
 
 // attend serves one connection of the server.
 func (r *relay) attend(ctx context.Context, l *life, connection net.Conn) error {
-	if err := connection.SetReadDeadline(time.Now().Add(greetTime)); err != nil {
+	if err := connection.SetReadDeadline(r.engine.Clock.Now().Add(greetTime)); err != nil {
 		return err
 	}
 	w := &wanted{Conn: connection, from: bufio.NewReader(connection)}
@@ -162,13 +162,13 @@ func (r *relay) attend(ctx context.Context, l *life, connection net.Conn) error 
 // wait waits until the source changes or the time is over, and then tells the server that it has to
 // wait on.
 func (r *relay) wait(ctx context.Context, connection net.Conn, changed <-chan struct{}, long time.Duration) error {
-	timer := time.NewTimer(long)
+	timer := r.engine.Clock.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-changed:
-	case <-timer.C:
+	case <-timer.C():
 	}
 	_, err := connection.Write([]byte("\n"))
 	return err

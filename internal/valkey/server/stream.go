@@ -34,11 +34,10 @@ type welcome struct {
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Limits of both lines, and of the time for them.
+// Limits of both lines.
 const (
-	maxHello    = 4 << 10
-	maxWelcome  = 64 << 10
-	welcomeTime = 5 * time.Second
+	maxHello   = 4 << 10
+	maxWelcome = 64 << 10
 )
 
 // leading is a stream of a leader.
@@ -59,8 +58,7 @@ func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, erro
 		return nil, err
 	}
 	l := &leading{stream: stream, from: bufio.NewReaderSize(stream, 32<<10), close: sync.OnceFunc(func() { _ = stream.Close() })}
-	late := time.AfterFunc(joinTime, l.close)
-	defer late.Stop()
+	defer within(joinTime, l.close)()
 	err = writeJSON(stream, hello{Member: e.Me(), Leader: from.Leader})
 	if err == nil {
 		err = readJSON(l.from, maxWelcome, &l.welcome)
@@ -82,6 +80,13 @@ func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, erro
 		return nil, err
 	}
 	return l, nil
+}
+
+// within calls a function after that time, unless what it returns is called before.
+func within(long time.Duration, late func()) (stop func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	unwatch := context.AfterFunc(ctx, late)
+	return func() { unwatch(); cancel() }
 }
 
 // ask sends a command and expects that answer.
@@ -118,8 +123,7 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, id s
 	if err != nil {
 		return nil, err
 	}
-	late := time.AfterFunc(joinTime, leader.close)
-	defer late.Stop()
+	defer within(joinTime, leader.close)()
 	err = e.continues(leader, id, offset-1)
 	if err == nil {
 		var answer model.Sync
@@ -253,7 +257,7 @@ func (e *Engine) replicaConnection(ctx context.Context, l *life, member election
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
-	err = connection.SetDeadline(time.Now().Add(commandTimeout))
+	err = connection.SetDeadline(e.Clock.Now().Add(commandTimeout))
 	if err == nil {
 		err = tell(connection, "AUTH", model.Replicator, l.replication)
 	}
