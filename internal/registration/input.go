@@ -78,6 +78,16 @@ func (in Input) Components() []Component {
 	return components
 }
 
+// Review returns what admission says to objects of a kind, for a kind that makes such objects; nil
+// if the kind is not enabled.
+func (in Input) Review(kind schema.GroupKind) Review {
+	at := slices.IndexFunc(in.Kinds, func(k Kind) bool { return k.GroupKind == kind })
+	if at < 0 {
+		return nil
+	}
+	return in.Kinds[at].Reviewed(in)
+}
+
 // Bindables returns the enabled kinds to which applications can be bound.
 func (in Input) Bindables() component.Bindables {
 	var found component.Bindables

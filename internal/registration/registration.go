@@ -56,6 +56,8 @@ type Kind struct {
 	Component *component.Traits
 	// Composed returns that with the kind's functions. New sets it if Component is set.
 	Composed func(Input) Component
+	// Reviewed returns what admission says to objects of the kind. New sets it.
+	Reviewed func(Input) Review
 	// Bindable is the kind as one to which applications can be bound. New sets it if Component has a
 	// Binding.
 	Bindable *component.Bindable
@@ -74,15 +76,18 @@ type Component struct {
 	component.Kind
 	// Object is an empty object.
 	Object client.Object
-	// Review returns what admission would say to an object that is to be created, or changed from
-	// before (nil: it does not exist).
-	Review func(ctx context.Context, object, before component.Object) (admission.Review, error)
+	Review Review
 }
+
+// Review returns what admission would say to an object that is to be created, or changed from
+// before (nil: it does not exist).
+type Review func(ctx context.Context, object, before component.Object) (admission.Review, error)
 
 // New returns the kind with what follows from its admission. admitted must accept an empty Input.
 func New[T client.Object](kind Kind, admitted func(Input) admission.Kind[T]) Kind {
 	definition := admitted(Input{})
 	kind.GroupKind, kind.Resource, kind.Object = definition.Kind.GroupKind(), definition.Resource, definition.New()
+	kind.Reviewed = func(in Input) Review { return admitted(in).ReviewComponent }
 	if traits := kind.Component; traits != nil {
 		kind.Composed = func(in Input) Component {
 			admits := admitted(in)
