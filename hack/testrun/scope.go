@@ -70,6 +70,10 @@ var areas = []area{
 		scenarios: []string{"appstack"}, endToEnd: []string{"AppStack"},
 	},
 	{
+		name: "ecommerceplatform", folders: []string{"internal/kinds/ecommerceplatform", "api/platform", "api/apps", "api/database"},
+		files: []string{"ecommerceplatform_test.go"},
+	},
+	{
 		name: "configmonitor", folders: []string{"internal/kinds/configmonitor"}, scenarios: []string{"configmonitor", "appconfig-used"},
 		files:    []string{"configmonitor_test.go", "evict_test.go", "workload_test.go", "secrets_test.go"},
 		endToEnd: []string{"changed configuration", "other kinds", "at once"},

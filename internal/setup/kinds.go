@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack/appstackcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/cache/cachecontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/ecommerceplatform/ecommerceplatformcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
@@ -38,6 +39,7 @@ func kinds() []registration.Kind {
 		postgresqlcontroller.Registration(),
 		cachecontroller.Registration(),
 		appstackcontroller.Registration(),
+		ecommerceplatformcontroller.Registration(),
 	}, instrumentationcontroller.Registrations()...)
 }
 

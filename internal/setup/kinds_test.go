@@ -90,7 +90,8 @@ func TestEnabledKinds(t *testing.T) {
 	for names, want := range map[string]string{
 		"": "must name at least one kind",
 		"webapp,shop": `unsupported value "shop": must be one of ` +
-			"appconfig, appstack, cache, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, postgresql, webapp",
+			"appconfig, appstack, cache, clusterinstrumentation, configmonitor, ecommerceplatform, instrumentation, " +
+			"platformpolicy, postgresql, webapp",
 	} {
 		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil ||
 			!strings.Contains(err.Error(), want) {

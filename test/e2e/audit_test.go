@@ -171,7 +171,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "a child is read only if its name is taken, or someone else has changed it"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
-	case right.resource == "webapps/finalizers", right.resource == "appstacks/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
+	case right.resource == "webapps/finalizers", right.resource == "appstacks/finalizers", right.resource == "ecommerceplatforms/finalizers",
+		right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
 		right.verb == "delete" &&
 			(right.resource == "deployments" || right.resource == "services"):
 		return "OwnerReferencesPermissionEnforcement requires it, for blockOwnerDeletion and for adoption"
@@ -180,8 +181,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 	case slices.Contains([]string{"config.mainstay.dev", "database.mainstay.dev"}, right.group) && right.verb == "patch" &&
 		!strings.Contains(right.resource, "/"):
 		return "the uninstallation removes finalizers, and these kinds have none"
-	case right == use{"platform.mainstay.dev", "appstacks", "", "patch"}:
-		return "the uninstallation removes the finalizers of AppStacks, and there are none then"
+	case right == use{"platform.mainstay.dev", "appstacks", "", "patch"}, right == use{"platform.mainstay.dev", "ecommerceplatforms", "", "patch"}:
+		return "the uninstallation removes the finalizers of AppStacks and EcommercePlatforms, and there are none then"
 	case right.group == "records.mainstay.dev" && right.verb == "patch":
 		return "the uninstallation removes the finalizer of records that are being deleted, and there are none then"
 	case right == use{"", "secrets", "mainstay-apiserver", "update"}:

@@ -61,6 +61,7 @@ func init() {
 	add("apps.mainstay.dev", "v1", false, "webapps")
 	add("config.mainstay.dev", "v1", false, "appconfigs", "configmonitors")
 	add("platform.mainstay.dev", "v1", false, "appstacks")
+	add("platform.mainstay.dev", "v1", false, "ecommerceplatforms")
 	add("instrumentation.mainstay.dev", "v1alpha1", false, "instrumentations")
 	add("instrumentation.mainstay.dev", "v1alpha1", true, "clusterinstrumentations")
 	add("policy.mainstay.dev", "v1", true, "platformpolicies")

@@ -222,7 +222,7 @@ func testInstallation(t *testing.T) {
 		"kubectl delete apiservice v1alpha1.farm.mainstay.dev")
 	awaitServed(t)
 	run("kubectl delete instrumentations --all --all-namespaces",
-		"kubectl delete appstacks --all --all-namespaces",
+		"kubectl delete ecommerceplatforms,appstacks --all --all-namespaces",
 		"kubectl delete webapps --all --all-namespaces --cascade=foreground",
 		"kubectl delete postgresqls,appconfigs,configmonitors,instrumentations --all --all-namespaces",
 		"kubectl delete clusterinstrumentations --all",

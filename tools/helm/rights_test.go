@@ -412,6 +412,7 @@ func TestRightsOfParts(t *testing.T) {
 		"appconfig":             {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":         {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"appstack":              {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appstacks", "watch"},
+		"ecommerceplatform":     {"kinds: {ecommerceplatform: {enabled: true}}", "{}", "ClusterRole", "appstacks", "create"},
 		"appstackwebapp":        {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "webapps", "delete"},
 		"appstackappconfig":     {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appconfigs", "delete"},
 		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
@@ -454,7 +455,7 @@ func TestRightsOfParts(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "appstack", "appstackappconfig", "appstackcache", "appstackconfigmonitor", "appstackobjects", "appstackpostgresql", "appstackwebapp", "cache", "certificates", "clusterinstrumentation",
-		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instance", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, partsOf(t)); diff != "" {
+		"configmonitor", "configuration", "defaultpolicy", "ecommerceplatform", "election", "farmpods", "injection", "injectiondirect", "instance", "instrumentation", "llamas", "platformpolicy", "postgresql", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, partsOf(t)); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

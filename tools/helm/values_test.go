@@ -91,6 +91,7 @@ var effects = map[string]struct{ values, want string }{
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 	"environments":                    {"environments: [{name: production, aliases: [prod, live]}, {name: qa}]", "--environments=production:prod:live,qa\n"},
 	"kinds.appstack.enabled":          {"kinds: {appstack: {enabled: true}}", ",appstack,"},
+	"kinds.ecommerceplatform":         {"kinds: {ecommerceplatform: {enabled: true}}", ",ecommerceplatform,"},
 	"kinds.appstack.objects":          {"kinds: {appstack: {enabled: true, " + queues + "}}", "--stack-objects=queues.v1.mq.example.com/Queue\n"},
 	"databaseImages.postgresql": {"databaseImages: {postgresql: {'17': 'r.io/pg:17.1'}}",
 		",17=r.io/pg:17.1,"},

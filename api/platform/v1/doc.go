@@ -18,7 +18,7 @@ var GroupVersion = schema.GroupVersion{Group: "platform." + api.Domain, Version:
 // AddToScheme registers the kinds of this package. It returns no error in practice;
 // the signature is the one that runtime.SchemeBuilder expects.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &AppStack{}, &AppStackList{})
+	scheme.AddKnownTypes(GroupVersion, &AppStack{}, &AppStackList{}, &EcommercePlatform{}, &EcommercePlatformList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

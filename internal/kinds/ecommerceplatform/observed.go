@@ -1,0 +1,71 @@
+package ecommerceplatform
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// Installation is what a platform has to know of the installation.
+type Installation struct {
+	// Environments are those that exist.
+	Environments policy.Environments
+	// HasStacks reports whether the kind AppStack is on.
+	HasStacks bool
+	// Types are those of the components whose kinds are on.
+	Types []string
+	// Databases are the versions of PostgreSQL that the installation has images for.
+	Databases []string
+}
+
+// newestDatabase returns the newest version that the installation has an image for; "" if it has
+// none.
+func (i Installation) newestDatabase() string {
+	versions := slices.DeleteFunc(slices.Clone(i.Databases), func(version string) bool { return number(version) == 0 })
+	if len(versions) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(versions, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+}
+
+// number returns a major version as a number; 0 if it is none.
+func number(version string) int {
+	count, err := strconv.Atoi(version)
+	if err != nil || count < 0 {
+		return 0
+	}
+	return count
+}
+
+// newestCache is the newest version of Valkey that the kind Cache has.
+const newestCache = "9"
+
+// Observed is everything that decisions about one platform depend on, read once.
+type Observed struct {
+	Installation
+	// Children has what exists under the name of the AppStack.
+	Children plan.Children
+	// Namespace are the labels of the platform's namespace.
+	Namespace map[string]string
+}
+
+// stack returns the platform's AppStack; nil if there is none.
+func (o Observed) stack(platform *platformv1.EcommercePlatform) *platformv1.AppStack {
+	found := o.Children[Ref(platform)]
+	stack, _ := found.Object.(*platformv1.AppStack)
+	if found.Ownership != plan.Ours {
+		return nil
+	}
+	return stack
+}
+
+// isOrphaning reports whether the platform is being deleted such that its AppStack stays.
+func isOrphaning(platform *platformv1.EcommercePlatform) bool {
+	return slices.Contains(platform.Finalizers, metav1.FinalizerOrphanDependents)
+}

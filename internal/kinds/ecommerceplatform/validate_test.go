@@ -1,0 +1,156 @@
+package ecommerceplatform
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+)
+
+// TestValidate: each rule refuses one platform, and accepts its neighbour.
+func TestValidate(t *testing.T) {
+	none := func(*platformv1.EcommercePlatformSpec) {}
+	withoutCache := installation
+	withoutCache.Types = []string{"webApp", "postgresql"}
+	withoutStacks, withoutAll := installation, installation
+	withoutStacks.HasStacks, withoutAll.Types = false, []string{"cache"}
+	for want, test := range map[string]struct {
+		bad, good change
+		in        Installation
+	}{
+		`spec.environment: Unsupported value: "live": supported values: "development", "dev", "staging", "production", "prod"`: {
+			in("live"), in("prod"), installation},
+		`spec.database.type: Invalid value: "mysql": kind MySQLCluster is not installed: use postgresql`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Database.Type = "mysql" }, none, installation},
+		`spec.database.type: Unsupported value: "oracle": supported values: "postgresql", "mysql"`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Database.Type = "oracle" }, none, installation},
+		`spec.cache.enabled: Invalid value: true: kind Cache is not installed: enable kinds.cache in the chart's values, or set this to false`: {
+			none, func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) }, withoutCache},
+		`spec.frontend.image: Required value`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Frontend.Image = "" }, none, installation},
+		`spec.backend.replicas: Invalid value: 0: must be from 1 to 10000`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Replicas = ptr.To[int32](0) },
+			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Replicas = ptr.To[int32](1) }, installation},
+		`spec.backend.replicas: Forbidden: may not be set together with autoscaling`: {
+			func(s *platformv1.EcommercePlatformSpec) {
+				s.Backend.Replicas, s.Backend.Autoscaling = ptr.To[int32](1), &msappsv1.Autoscaling{Max: 2}
+			},
+			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Autoscaling = &msappsv1.Autoscaling{Max: 2} }, installation},
+		`spec.ingress.host: Required value`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Ingress = &platformv1.PlatformIngress{} }, situationHost("a.b", ""), installation},
+		`spec.ingress.host: Invalid value: "https://a.b": must be a DNS name`: {
+			situationHost("https://a.b", ""), situationHost("*.a.b", ""), installation},
+		`spec.ingress.route: Forbidden: className and tlsSecretName are of an Ingress`: {
+			func(s *platformv1.EcommercePlatformSpec) {
+				s.Ingress = &platformv1.PlatformIngress{Host: "a.b", TLSSecretName: "x", Route: &platformv1.PlatformRoute{}}
+			},
+			func(s *platformv1.EcommercePlatformSpec) {
+				s.Ingress = &platformv1.PlatformIngress{Route: &platformv1.PlatformRoute{}}
+			}, installation},
+		`spec.labels[platform]: Invalid value: "other": must be left out`: {
+			func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"platform": "other"} },
+			func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"platform": "shop"} }, installation},
+		`spec: Forbidden: kind AppStack is not installed`: {none, nil, withoutStacks},
+		`spec: Forbidden: kind WebApp is not installed`:   {none, nil, withoutAll},
+	} {
+		if problems := Validate(admitted(test.bad), test.in); len(problems) == 0 || !strings.Contains(problems[0].Error(), want) {
+			t.Errorf("got  %v\nwant %s", problems, want)
+		}
+		if test.good != nil {
+			if problems := Validate(admitted(test.good), test.in); len(problems) > 0 {
+				t.Errorf("%s: its neighbour is refused: %v", want, problems)
+			}
+		}
+	}
+}
+
+// TestValidateWithin: what the namespace and the existing database refuse.
+func TestValidateWithin(t *testing.T) {
+	stored := made(admitted(in("staging")), nil)
+	database := func(given platformv1.PlatformDatabase) change {
+		return func(s *platformv1.EcommercePlatformSpec) { s.Environment, s.Database = "staging", given }
+	}
+	without := installation
+	without.Databases = nil
+	production := map[string]string{"mainstay.dev/environment": "prod"}
+	for want, test := range map[string]struct {
+		bad, good change
+		namespace map[string]string
+		existing  *platformv1.AppStack
+		in        Installation
+	}{
+		`spec.environment: Invalid value: "staging": must be production: that is the environment of namespace web`: {
+			in("staging"), in("production"), production, nil, installation},
+		`spec.environment: Invalid value: "staging": namespace web has the label mainstay.dev/environment=x`: {
+			in("staging"), nil, map[string]string{"mainstay.dev/environment": "x"}, nil, installation},
+		`spec.database.version: Required value: this installation has no image of PostgreSQL`: {
+			in("staging"), database(platformv1.PlatformDatabase{Version: "17"}), nil, nil, without},
+		`spec.database.version: Unsupported value: "15": supported values: "16", "17", "9", "next"`: {
+			database(platformv1.PlatformDatabase{Version: "15"}), database(platformv1.PlatformDatabase{Version: "16"}), nil, nil, installation},
+		`spec.database.version: Invalid value: "16": must be 17: another major version needs a dump`: {
+			database(platformv1.PlatformDatabase{Version: "16"}), database(platformv1.PlatformDatabase{Version: "17"}), nil, stored, installation},
+		`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`: {
+			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("10Gi"))}),
+			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("50Gi"))}), nil, stored, installation},
+		`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`: {
+			database(platformv1.PlatformDatabase{StorageClassName: new("fast")}), in("production"), nil, stored, installation},
+	} {
+		problems := ValidateWithin(admitted(test.bad), test.namespace, test.existing, test.in)
+		if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
+			t.Errorf("got  %v\nwant %s", problems, want)
+		}
+		if test.good != nil {
+			if problems := ValidateWithin(admitted(test.good), test.namespace, test.existing, test.in); len(problems) > 0 {
+				t.Errorf("%s: its neighbour is refused: %v", want, problems)
+			}
+		}
+	}
+}
+
+// TestInPlatform: paths of parts are those of the platform.
+func TestInPlatform(t *testing.T) {
+	stack := Compile(admitted(), nil, installation)
+	for given, want := range map[string]string{
+		"spec.components[0].spec.version":                                 "spec.database.version",
+		"spec.components[0].spec.replicas":                                "spec.database",
+		"spec.components[0].name":                                         "metadata.name",
+		"spec.components[1].type":                                         "spec.cache",
+		"spec.components[1].spec.memory":                                  "spec.cache.memory",
+		"spec.components[2].spec":                                         "spec.backend",
+		"spec.components[2].spec.resources.limits[cpu]":                   "spec.backend.resources.limits[cpu]",
+		"spec.components[2].spec.env[3].name: no":                         "spec.backend.env[3].name: no",
+		"spec.components[3].spec.ingress.host: a. b":                      "spec.ingress.host: a. b",
+		"spec.components[3].spec.route.hostnames[0]: no":                  "spec.ingress.host: no",
+		"spec.components[3].spec.route.parentRefs[0].name":                "spec.ingress.route.parentRefs[0].name",
+		"spec.components[3].spec.metrics.port":                            "spec.monitoring.port",
+		"spec.components[3].spec.image and spec.components[2].spec.image": "spec.frontend.image and spec.backend.image",
+		"spec.components[7].spec.image":                                   "spec.components[7].spec.image",
+		"spec.labels[a]":                                                  "spec.labels[a]",
+	} {
+		if got := InPlatform(given, stack); got != want {
+			t.Errorf("%s: got %s, want %s", given, got, want)
+		}
+	}
+}
+
+// TestTheTableFitsThePolicies: nothing that is compiled is more than the default policy allows; the
+// kinds of the parts check the rest (test/integration).
+func TestTheTableFitsThePolicies(t *testing.T) {
+	const most = 10 // maxReplicas of the default policy
+	var names []string
+	for environment, row := range table {
+		names = append(names, string(environment))
+		if row.instances < 1 || row.instances > most {
+			t.Errorf("%s has %d instances", environment, row.instances)
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"development", "production", "staging"}; !slices.Equal(names, want) {
+		t.Errorf("the environments are %v", names)
+	}
+}

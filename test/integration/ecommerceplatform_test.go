@@ -1,0 +1,162 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/test/testenv"
+)
+
+// newPlatform returns the smallest platform, without a cache.
+func newPlatform(namespace string) *platformv1.EcommercePlatform {
+	return &platformv1.EcommercePlatform{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
+		Spec: platformv1.EcommercePlatformSpec{
+			Frontend: platformv1.PlatformWeb{Image: "r.io/front:1"}, Backend: platformv1.PlatformWeb{Image: "r.io/back:1"},
+			Cache: platformv1.PlatformCache{Enabled: new(false)},
+		},
+	}
+}
+
+// platformed waits until the status of a platform is as wanted.
+func platformed(t *testing.T, platform *platformv1.EcommercePlatform, wanted func(platformv1.EcommercePlatformStatus) bool) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func(ctx context.Context) (string, error) {
+		var stored platformv1.EcommercePlatform
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(platform), &stored)
+		if err == nil && stored.Status.ObservedGeneration == stored.Generation && wanted(stored.Status) {
+			return "", nil
+		}
+		text, _ := json.Marshal(stored.Status)
+		return string(text), err
+	}).WithContext(t.Context()).Should(gomega.BeEmpty())
+}
+
+// TestPlatformLives: a platform makes its parts in order, says what they do, follows its spec, and
+// takes them away in order.
+func TestPlatformLives(t *testing.T) {
+	t.Parallel()
+	g, space := gomega.NewWithT(t), namespace(t)
+	manager := startManagerWith(t, space, nil, withImages)
+	platform := newPlatform(space)
+	create(t, platform)
+	s := stacked{t, g, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}}
+	db := newDatabase(space)
+	db.Name = "shop-db"
+	observedRevision(t, db, "db-1")
+	s.awaits()
+	platformed(t, platform, func(status platformv1.EcommercePlatformStatus) bool {
+		return status.Phase == "Deploying" && status.ComponentSummary == "0/3" && status.Environment == "development"
+	})
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+	s.awaits("backend")
+	s.ready("backend")
+	s.awaits("backend", "frontend")
+	s.ready("frontend")
+	platformed(t, platform, func(status platformv1.EcommercePlatformStatus) bool {
+		return status.Phase == "Running" && status.ComponentSummary == "3/3" && len(status.Endpoints) == 2
+	})
+	var backend msappsv1.WebApp
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-backend"}, &backend)).To(gomega.Succeed())
+	g.Expect(backend.Spec.Bindings).To(gomega.Equal([]msappsv1.Binding{{Kind: "PostgreSQL", Name: "shop-db"}}))
+	g.Expect(backend.Labels).To(gomega.HaveKeyWithValue("platform", "shop"))
+	g.Expect(backend.Spec.Labels).To(gomega.HaveKeyWithValue("platform", msappsv1.LabelValue("shop")))
+	g.Expect(backend.Labels).To(gomega.HaveKeyWithValue(api.LabelPartOf, "shop"))
+	manager.Settle(t)
+	manager.Stop()
+	again := startManagerWith(t, space, nil, withImages)
+	again.Settle(t)
+	g.Expect(testenv.In(space, again.Requests.Since(0, "PATCH ", "DELETE "))).To(gomega.BeEmpty(), "a restart writes something")
+
+	change(t, platform, func(platform *platformv1.EcommercePlatform) { platform.Spec.Backend.Image = "r.io/back:2" })
+	g.Eventually(func(ctx context.Context) (string, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(&backend), &backend)
+		return backend.Spec.Image, err
+	}).WithContext(t.Context()).Should(gomega.Equal("r.io/back:2"))
+	change(t, s.stack, func(stack *platformv1.AppStack) { stack.Spec.Components = stack.Spec.Components[:2] })
+	s.Eventually(func(ctx context.Context) (int, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(s.stack), s.stack)
+		return len(s.stack.Spec.Components), err
+	}).WithContext(t.Context()).Should(gomega.Equal(3), "an edit of the AppStack stays")
+
+	deleteInOrder(s, platform, db)
+}
+
+// deleteInOrder deletes a platform, whose parts go from the frontend to the database.
+func deleteInOrder(s stacked, platform *platformv1.EcommercePlatform, db *databasev1.PostgreSQL) {
+	s.Helper()
+	s.Expect(cluster.Client.Delete(s.Context(), platform)).To(gomega.Succeed())
+	s.releases("frontend", []string{"backend", "frontend"})
+	platformed(s.T, platform, func(status platformv1.EcommercePlatformStatus) bool {
+		return status.Phase == "Deleting" && strings.Contains(status.Conditions[len(status.Conditions)-1].Message, "in reverse order")
+	})
+	s.releases("backend", []string{"backend"})
+	s.Eventually(func(ctx context.Context) (bool, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), db)
+		return db.DeletionTimestamp != nil, err
+	}).WithContext(s.Context()).Should(gomega.BeTrue(), "the database stays")
+	change(s.T, db, func(db *databasev1.PostgreSQL) { db.Finalizers = nil })
+	for _, object := range []client.Object{&platformv1.AppStack{}, &platformv1.EcommercePlatform{}} {
+		s.Eventually(func(ctx context.Context) bool {
+			return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKeyFromObject(platform), object))
+		}).WithContext(s.Context()).Should(gomega.BeTrue(), "%T is left", object)
+	}
+	err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(db), &databasev1.PostgreSQL{})
+	s.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "the database is left: %v", err)
+}
+
+// TestPlatformRefused: by the schema, by the installation, and by what is in the way.
+func TestPlatformRefused(t *testing.T) {
+	t.Parallel()
+	g, space := gomega.NewWithT(t), namespace(t)
+	startManagerWith(t, space, nil, withImages)
+	for want, change := range map[string]func(*platformv1.EcommercePlatform){
+		"must be a DNS label of at most 41 characters": func(p *platformv1.EcommercePlatform) {
+			p.Name = "a23456789012345678901234567890123456789012"
+		},
+		"spec.backend.image": func(p *platformv1.EcommercePlatform) { p.Spec.Backend.Image = "" },
+		"must have a host, or a route": func(p *platformv1.EcommercePlatform) {
+			p.Spec.Ingress = &platformv1.PlatformIngress{}
+		},
+		`spec.database.type: Unsupported value: "oracle"`: func(p *platformv1.EcommercePlatform) { p.Spec.Database.Type = "oracle" },
+	} {
+		platform := newPlatform(space)
+		change(platform)
+		g.Expect(cluster.Client.Create(t.Context(), platform)).To(gomega.MatchError(gomega.ContainSubstring(want)))
+	}
+	mysql := newPlatform(space)
+	mysql.Name, mysql.Spec.Database.Type = "mysql", platformv1.DatabaseMySQL
+	create(t, mysql)
+	invalid := func(message string) func(platformv1.EcommercePlatformStatus) bool {
+		return func(status platformv1.EcommercePlatformStatus) bool {
+			return status.Phase == "Failed" && status.Conditions[len(status.Conditions)-1].Type == "Stalled" &&
+				status.Conditions[len(status.Conditions)-1].Message == message
+		}
+	}
+	platformed(t, mysql, invalid(`spec.database.type: Invalid value: "mysql": kind MySQLCluster is not installed: use postgresql`))
+	taken := newPlatform(space)
+	taken.Name = "taken"
+	create(t, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "taken"},
+		Spec: platformv1.AppStackSpec{Components: []platformv1.Component{webPart("web")}}})
+	create(t, taken)
+	platformed(t, taken, func(status platformv1.EcommercePlatformStatus) bool {
+		return status.Conditions[len(status.Conditions)-1].Reason == "Conflict"
+	})
+	change(t, mysql, func(p *platformv1.EcommercePlatform) { p.Labels = map[string]string{"a": "b"} })
+	err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(mysql), mysql)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	mysql.Spec.Database.Type = platformv1.DatabasePostgreSQL
+	g.Expect(cluster.Client.Update(t.Context(), mysql)).To(gomega.MatchError(gomega.ContainSubstring("spec.database.type can't change")))
+}
