@@ -135,17 +135,22 @@ func (c compiler) database() databasev1.PostgreSQLSpec {
 
 // cacheSpec is the part of the spec of a Cache that a platform sets.
 type cacheSpec struct {
-	Version  string            `json:"version"`
-	Memory   resource.Quantity `json:"memory"`
-	Replicas int32             `json:"replicas"`
+	Version   string                      `json:"version"`
+	Memory    resource.Quantity           `json:"memory"`
+	Replicas  int32                       `json:"replicas"`
+	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
 func (c compiler) cache() cacheSpec {
 	spec := cacheSpec{
 		Version:  cmp.Or(c.platform.Spec.Cache.Version, formerly(c.existing, cacheName).Version, newestCache),
-		Memory:   resource.MustParse(c.defaults.cacheMemory),
+		Memory:   resource.MustParse(c.defaults.cache.memory),
 		Replicas: c.defaults.instances,
+		// Those of memory follow from the memory.
+		Resources: c.defaults.cache.resources(),
 	}
+	delete(spec.Resources.Limits, corev1.ResourceMemory)
+	delete(spec.Resources.Requests, corev1.ResourceMemory)
 	if given := c.platform.Spec.Cache.Memory; given != nil {
 		spec.Memory = *given
 	}

@@ -20,9 +20,10 @@ type defaults struct {
 	backup        bool
 	durability    databasev1.Durability
 	web, database limits
-	cacheMemory   string
-	profile       msappsv1.SecurityProfile
-	spread        msappsv1.TopologySpread
+	// cache has the memory that a Cache makes limits of, and the limit of its CPU.
+	cache   limits
+	profile msappsv1.SecurityProfile
+	spread  msappsv1.TopologySpread
 }
 
 // table has the environments that a platform can be for. What a row of docs/spec says of disruption
@@ -34,17 +35,17 @@ type defaults struct {
 var table = map[policy.Environment]defaults{
 	policy.Development: {
 		instances: 1, storage: "10Gi", durability: databasev1.DurabilityAsynchronous,
-		web: limits{"250m", "256Mi"}, database: limits{"500m", "512Mi"}, cacheMemory: "128Mi",
+		web: limits{"250m", "256Mi"}, database: limits{"500m", "512Mi"}, cache: limits{"250m", "128Mi"},
 		profile: msappsv1.SecurityDefault, spread: msappsv1.SpreadPreferred,
 	},
 	policy.Staging: {
 		instances: 2, storage: "50Gi", backup: true, durability: databasev1.DurabilityPreferred,
-		web: limits{"500m", "512Mi"}, database: limits{"1", "1Gi"}, cacheMemory: "256Mi",
+		web: limits{"500m", "512Mi"}, database: limits{"1", "1Gi"}, cache: limits{"500m", "256Mi"},
 		profile: msappsv1.SecurityDefault, spread: msappsv1.SpreadPreferred,
 	},
 	policy.Production: {
 		instances: 3, storage: "100Gi", backup: true, durability: databasev1.DurabilityRequired,
-		web: limits{"1", "1Gi"}, database: limits{"2", "4Gi"}, cacheMemory: "1Gi",
+		web: limits{"1", "1Gi"}, database: limits{"2", "4Gi"}, cache: limits{"1", "1Gi"},
 		profile: msappsv1.SecurityRestricted, spread: msappsv1.SpreadRequired,
 	},
 }
