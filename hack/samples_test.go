@@ -7,13 +7,44 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kinds/ecommerceplatform"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
+
+// TestPlatformSamples: each platform is valid where all kinds are on, and the names of its parts fit.
+func TestPlatformSamples(t *testing.T) {
+	installation := ecommerceplatform.Installation{HasStacks: true, Types: []string{"webApp", "postgresql", "cache"}, Databases: []string{"14", "17"}}
+	files := map[string]string{"staging-platform.yaml": "staging", "platform/ecommerceplatform.yaml": "staging",
+		"platform/production-store.yaml": "production"}
+	for file, environment := range files {
+		content, err := os.ReadFile("../config/samples/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var platform platformv1.EcommercePlatform
+		if err := yaml.UnmarshalStrict(content, &platform); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		ecommerceplatform.Default(&platform)
+		namespace := map[string]string{api.LabelEnvironment: environment}
+		for _, found := range []field.ErrorList{ecommerceplatform.Validate(&platform, installation),
+			ecommerceplatform.ValidateWithin(&platform, namespace, nil, installation)} {
+			if err := found.ToAggregate(); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+		if parts := ecommerceplatform.Compile(&platform, nil, installation).Spec.Components; len(parts) != 4 {
+			t.Errorf("%s has %d parts", file, len(parts))
+		}
+	}
+}
 
 // TestSmokeSamples: the objects of the smoke test are valid, and belong together.
 func TestSmokeSamples(t *testing.T) {

@@ -160,3 +160,17 @@ func TestPlatformRefused(t *testing.T) {
 	mysql.Spec.Database.Type = platformv1.DatabasePostgreSQL
 	g.Expect(cluster.Client.Update(t.Context(), mysql)).To(gomega.MatchError(gomega.ContainSubstring("spec.database.type can't change")))
 }
+
+// TestPlatformSamples: the API server accepts them, under strict validation.
+func TestPlatformSamples(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	for _, file := range []string{"staging-platform.yaml", "platform/ecommerceplatform.yaml", "platform/production-store.yaml"} {
+		sample := readSample(t, "../../config/samples/"+file)
+		sample.SetNamespace(space)
+		err := cluster.Client.Create(t.Context(), sample, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
