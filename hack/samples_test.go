@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// TestPlatformSamples: each platform is valid where all kinds are on, and the names of its parts fit.
+// TestPlatformSamples: each platform is valid where all kinds are on.
 func TestPlatformSamples(t *testing.T) {
 	installation := ecommerceplatform.Installation{HasStacks: true, Types: []string{"webApp", "postgresql", "cache"}, Databases: []string{"14", "17"}}
 	files := map[string]string{"staging-platform.yaml": "staging", "platform/ecommerceplatform.yaml": "staging",

@@ -64,6 +64,8 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,
 		`{"spec":{"volumes":[{"name":"a","image":{"reference":"b"}}],"initContainers":[{"name":"webapp"},{"name":"webapp"}]}}`,
+		`{"metadata":{"name":"shop","namespace":"shop"},"spec":{"environment":"dev","frontend":{"image":"reg.io/f:1"},"backend":{"image":"reg.io/b:1"},"cache":{"enabled":false},"database":{"version":"17","storage":"1e9"}}}`,
+		`{"spec":{"image":"reg.io/shop:1","bindings":[{"kind":"PostgreSQL","name":"db"},{"kind":"PostgreSQL","name":"db","prefix":"A_"},{"kind":"Shop"}]}}`,
 		`{"spec":{"rules":[{"environment":"*","allowedRegistries":["a"],"defaults":{"resources":{"limits":{"cpu":"1"}}}}]}}`,
 		`{"spec":{"application":"shop","config":{"URL":"http://{{ .Values.HOST }}","HOST":"db"},"schema":{"required":["HOST"]},"rollout":{"window":{"start":"22:00","end":"04:00"}}}}`,
 		`{"spec":{"application":"shop","config":{"A":"{{ range 9 }}{{ .Values.B }}"},"files":{"A":""},"secretRefs":[{"name":"A"}],"schema":{"$ref":"#"}}}`,
