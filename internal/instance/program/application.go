@@ -43,7 +43,8 @@ type application[A comparable] struct {
 	everywhere bool
 	// provided is called when everything exists; may be nil.
 	provided func(ctx context.Context)
-	// more provides in that term what depends on the application, each time that it exists; may be nil.
+	// more provides in that term what depends on the application, each time that it exists; may be
+	// nil.
 	more func(ctx context.Context, done A, term uint64) error
 	log  logr.Logger
 

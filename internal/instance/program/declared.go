@@ -29,8 +29,8 @@ type declared struct {
 }
 
 // provide makes them, if they have changed, or another instance led since: what a former primary
-// made without any other member receiving it is lost. The Secret is written before the settings: one
-// that is not of their revision is newer, and they follow.
+// made without any other member receiving it is lost. The Secret is written before the settings:
+// one that is not of their revision is newer, and they follow.
 func (d *declared) provide(ctx context.Context, application postgres.Application, term uint64) error {
 	wanted := d.revision()
 	if wanted == "" || wanted == d.done && term == d.term {
