@@ -19,10 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/setup"
@@ -300,4 +303,25 @@ func (s *governed) testCaches(t *testing.T) {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":6}}`))
 	err := s.client.SubResource("scale").Patch(t.Context(), c.DeepCopy(), patch)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 6")))
+}
+
+// TestCacheInAStack: a WebApp that depends on a Cache gets its address and login once it is ready.
+func TestCacheInAStack(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	startManagerWith(t, space, nil, withValkey)
+	s := stacking(t, newStack(space, webPart("web", "sessions"), platformv1.Component{Name: "sessions", Type: "cache",
+		Spec: runtime.RawExtension{Raw: []byte(`{"version":"9","memory":"64Mi"}`)}}))
+	c := newCache(space)
+	c.Name = "shop-sessions"
+	s.Eventually(there(space, c.Name, &appsv1.StatefulSet{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	s.awaits()
+	runsCache(t, c, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 1, Provided: true})
+	s.awaits("web")
+	app := &msappsv1.WebApp{}
+	s.Expect(there(space, "shop-web", app, always)(t.Context())).To(gomega.Succeed())
+	for _, key := range []string{"uri", "host", "port", "username", "password"} {
+		s.Expect(app.Spec.Env).To(gomega.ContainElement(corev1.EnvVar{Name: "SESSIONS_" + strings.ToUpper(key), ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-sessions-app"}, Key: key}}}))
+	}
 }
