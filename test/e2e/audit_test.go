@@ -226,7 +226,7 @@ func testAudit(t *testing.T) {
 	events := auditLog(t)
 	for _, account := range []string{"mainstay-manager", "mainstay-uninstall", "mainstay-apiserver"} {
 		used, gone, denied := map[use]bool{}, leaving{}, map[string]int{}
-		rights, withoutDatabases := granted(t, account, ""), granted(t, account, ",kinds.postgresql.enabled=false")
+		rights, withoutDatabases := granted(t, account, ""), granted(t, account, ",kinds.postgresql.enabled=false,kinds.cache.enabled=false")
 		for _, e := range events {
 			gone.follow(e)
 			namespace, name, isAccount := strings.Cut(strings.TrimPrefix(e.User.Username, "system:serviceaccount:"), ":")

@@ -224,7 +224,7 @@ func testInstallation(t *testing.T) {
 	run("kubectl delete instrumentations --all --all-namespaces",
 		"kubectl delete ecommerceplatforms,appstacks --all --all-namespaces",
 		"kubectl delete webapps --all --all-namespaces --cascade=foreground",
-		"kubectl delete postgresqls,appconfigs,configmonitors,instrumentations --all --all-namespaces",
+		"kubectl delete postgresqls,caches,appconfigs,configmonitors,instrumentations --all --all-namespaces",
 		"kubectl delete clusterinstrumentations --all",
 		"helm uninstall mainstay --namespace mainstay-system")
 	g.Expect(names(t, "shop", "deployments")).To(gomega.BeEmpty())
