@@ -69,6 +69,7 @@ func TestCaches(t *testing.T) {
 			t.Parallel()
 			c := cacheOf{t: t, namespace: fmt.Sprintf("databases-valkey-%d", version)}
 			kubectl(t, "create", "namespace", c.namespace)
+			kubectl(t, "label", "namespace", c.namespace, "pod-security.kubernetes.io/enforce=restricted")
 			t.Cleanup(func() { kubectlAnyway(t, "delete", "namespace", c.namespace, "--timeout=2m") })
 			apply(t, c.namespace, fmt.Sprintf(smallestCache, version))
 			kubectl(t, "-n", c.namespace, "wait", "--for=condition=Ready", "cache/sessions", "--timeout=300s")
