@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -76,8 +77,36 @@ func CheckParameter(name, value string) error {
 	return nil
 }
 
-// Accepted returns the parameters that a server may get, in order, and why others are left out.
+// Memory for replication, in bytes: what a server keeps of its writes for replicas that were away
+// counts as memory of the keys, and what it keeps for one that is slow, or is being copied to, comes
+// on top of that. Both follow from the memory of the keys, so that neither takes all that is left
+// of the container's.
+const (
+	backlogShare, leastBacklog = 32, 1 << 20
+	waitingShare, leastWaiting = 8, 4 << 20
+)
+
+// derived returns the parameters that follow from the others, if they say how much memory there is.
+func derived(parameters map[string]string) []Setting {
+	memory, err := strconv.ParseInt(parameters["maxmemory"], 10, 64)
+	if err != nil || memory <= 0 {
+		return nil
+	}
+	waiting := max(memory/waitingShare, leastWaiting)
+	return []Setting{
+		{"client-output-buffer-limit", fmt.Sprintf("replica %d %d 60", waiting, waiting)},
+		{"repl-backlog-size", strconv.FormatInt(max(memory/backlogShare, leastBacklog), 10)},
+	}
+}
+
+// Accepted returns the parameters that a server may get, with those that follow from them, in order,
+// and why others are left out.
 func Accepted(parameters map[string]string) (accepted []Setting, refused []error) {
+	for _, setting := range derived(parameters) {
+		if _, isSet := parameters[setting.Name]; !isSet {
+			accepted = append(accepted, setting)
+		}
+	}
 	for name, value := range parameters {
 		if err := CheckParameter(name, value); err != nil {
 			refused = append(refused, err)

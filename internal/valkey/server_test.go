@@ -69,6 +69,25 @@ func TestCheckParameter(t *testing.T) {
 	}
 }
 
+// TestMemoryOfReplication: it follows from maxmemory, and from what a user has set.
+func TestMemoryOfReplication(t *testing.T) {
+	for memory, want := range map[string]string{
+		"": "[]", "0": "[]", "100mb": "[]",
+		"33554432":   "[{client-output-buffer-limit replica 4194304 4194304 60} {repl-backlog-size 1048576}]",
+		"4294967296": "[{client-output-buffer-limit replica 536870912 536870912 60} {repl-backlog-size 134217728}]",
+	} {
+		accepted, _ := Accepted(map[string]string{"maxmemory": memory})
+		got := fmt.Sprint(slices.DeleteFunc(accepted, func(s Setting) bool { return s.Name == "maxmemory" }))
+		if got != want {
+			t.Errorf("%s: got %s, want %s", memory, got, want)
+		}
+	}
+	accepted, _ := Accepted(map[string]string{"maxmemory": "33554432", "repl-backlog-size": "7"})
+	if !slices.Contains(accepted, Setting{"repl-backlog-size", "7"}) || len(accepted) != 3 {
+		t.Errorf("got %v", accepted)
+	}
+}
+
 // TestConfiguration: the file has each parameter on the line that is named, hashes in place of
 // passwords, and no user but ours.
 func TestConfiguration(t *testing.T) {

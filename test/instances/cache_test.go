@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -44,7 +45,9 @@ var (
 )
 
 // session opens a session of the application on a pod.
-func (p *Pod) session() (valkey.Client, error) {
+func (p *Pod) session() (valkey.Client, error) { return p.sessionWith(password) }
+
+func (p *Pod) sessionWith(password string) (valkey.Client, error) {
 	return valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{net.JoinHostPort(p.Address, strconv.Itoa(serverPort))}, Username: "app", Password: password,
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // this is a test's server
@@ -374,5 +377,175 @@ func TestCacheRefuses(t *testing.T) {
 	d.must(errors.Join(err, readErr, stranger.Close()))
 	if !strings.Contains(string(answer[:count]), "NOAUTH") {
 		t.Errorf("a stranger gets %q", answer[:count])
+	}
+}
+
+// TestCacheSettings: passwords are rotated without a restart, and for a while two are accepted;
+// parameters take effect at once, or are pending, or are reported; and clients without TLS have a
+// port of their own.
+func TestCacheSettings(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 2)
+	may := func(pod *Pod, password string) bool {
+		client, err := pod.sessionWith(password)
+		if err != nil {
+			return false
+		}
+		defer client.Close()
+		return client.Do(t.Context(), client.B().Ping().Build()).Error() == nil
+	}
+	pids := d.Pods[0].serverProcess()
+	for _, step := range []struct {
+		files       map[string]string
+		may, mayNot []string
+	}{
+		{map[string]string{"password": "new", "password.previous": password}, []string{password, "new"}, []string{"other"}},
+		{map[string]string{"password": "new", "password.previous": ""}, []string{"new"}, []string{password}},
+		{map[string]string{"password": password}, []string{password}, []string{"new", ""}},
+	} {
+		d.mount(step.files)
+		for _, pod := range d.Pods {
+			d.Await("users as the Secret says on "+pod.Name, time.Minute, func() bool {
+				for _, one := range step.may {
+					if !may(pod, one) {
+						return false
+					}
+				}
+				for _, one := range step.mayNot {
+					if may(pod, one) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+	}
+	change := func(name, value string) {
+		d.configure(func(s *contract.Settings) { s.Parameters[name] = value })
+	}
+	change("maxmemory", "33554432")
+	for _, pod := range d.Pods {
+		d.Await("another maxmemory on "+pod.Name, time.Minute, func() bool {
+			text, _ := pod.ask("INFO", "memory")
+			return strings.Contains(text, "maxmemory:33554432\r")
+		})
+	}
+	report := func(what string, is func(contract.Report) bool) {
+		t.Helper()
+		d.Await(what, time.Minute, func() bool { return is(d.Pods[0].Report(t.Context())) && is(d.Pods[1].Report(t.Context())) })
+	}
+	change("databases", "4")
+	report("a parameter that is pending", func(r contract.Report) bool { return r.PendingRestart && r.Problem == "" })
+	change("hz", "many")
+	report("a parameter that is not accepted", func(r contract.Report) bool { return strings.Contains(r.Problem, "parameter hz") })
+	change("dir", "/tmp")
+	report("a parameter that is ours", func(r contract.Report) bool { return strings.Contains(r.Problem, "dir: Forbidden") })
+	if now := d.Pods[0].serverProcess(); now != pids {
+		t.Error("the server was restarted")
+	}
+	replica := d.others(d.Published(t.Context()))[0]
+	replica.Kill()
+	replica.Start()
+	d.Await("a replica that was restarted with them", time.Minute, func() bool {
+		return d.IsWhole(t.Context()) && !replica.Report(t.Context()).PendingRestart
+	})
+	report("what is still not accepted", func(r contract.Report) bool { return strings.Contains(r.Problem, "and 1 more") })
+
+	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(replica.Address, strconv.Itoa(plainPort)))
+	d.must(err)
+	_, err = fmt.Fprintf(plain, "AUTH app %s\r\nGET none\r\nSET none x\r\n", password)
+	d.must(err)
+	d.must(plain.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	answers := make([]byte, 0, 1<<10)
+	for !strings.Contains(string(answers), "READONLY") {
+		part := make([]byte, 1<<9)
+		count, err := plain.Read(part)
+		d.must(err)
+		answers = append(answers, part[:count]...)
+	}
+	if !strings.HasPrefix(string(answers), "+OK\r\n$-1\r\n-READONLY") {
+		t.Errorf("got %q", answers)
+	}
+	d.must(plain.Close())
+	for _, pod := range d.Pods {
+		if log := pod.log(); strings.Contains(log, password) {
+			t.Errorf("the log of %s has the password", pod.Name)
+		}
+	}
+}
+
+// TestCacheCutOff: while the primary is cut off, another one takes writes; then the former one is
+// emptied and follows.
+func TestCacheCutOff(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 3)
+	w := newWriter(t, d)
+	w.again("the beginning")
+	leader := d.Published(t.Context())
+	term := d.Record(t.Context()).Term
+	w.now()
+	leader.Isolate(true)
+	d.Await("another primary", time.Minute, func() bool {
+		published := d.Published(t.Context())
+		return published != nil && published != leader && d.Record(t.Context()).Term > term
+	})
+	last, _ := w.now()
+	d.Await("writes", time.Minute, func() bool { now, _ := w.now(); return now > last+10 })
+	if _, err := leader.ask("SET", "beside", "x"); err == nil {
+		t.Error("the former primary takes writes beside the new one")
+	}
+	leader.Isolate(false)
+	w.again("the primary was cut off")
+	if value, err := leader.ask("GET", "beside"); value != "" || err != nil {
+		t.Errorf("got %q, %v", value, err)
+	}
+}
+
+// TestCacheUnderLoad: a replica gets its copy while clients write more than the primary keeps of
+// its writes otherwise.
+func TestCacheUnderLoad(t *testing.T) {
+	t.Parallel()
+	settings := inMemory
+	settings.Parameters = maps.Clone(settings.Parameters)
+	settings.Parameters["maxmemory"] = "134217728" // 4 MiB of writes are kept, and 16 for a replica that waits.
+	d := cacheOf(t, settings, 2)
+	leader := d.Published(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	for number := range 2 {
+		client, err := leader.session()
+		d.must(err)
+		writers.Go(func() {
+			defer client.Close()
+			value := strings.Repeat("x", 10<<10)
+			for i := 0; ctx.Err() == nil; i++ {
+				if i > 10_000 { // The memory is full: 5 MB in a second, from both.
+					<-time.After(4 * time.Millisecond)
+				}
+				key := fmt.Sprintf("key-%d-%d", number, i%10_000)
+				if err := client.Do(ctx, client.B().Set().Key(key).Value(value).Build()).Error(); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); writers.Wait() })
+	replica := d.others(leader)[0]
+	evicted := func() bool {
+		text, _ := leader.ask("INFO", "stats")
+		return strings.Contains(text, "evicted_keys:") && !strings.Contains(text, "evicted_keys:0\r")
+	}
+	d.Await("a full memory", time.Minute, evicted)
+	for range 2 {
+		before := d.Record(t.Context()).Rules[0].Set
+		replica.Kill()
+		d.must(replica.Wipe())
+		replica.Start()
+		took := d.Await("a copy", time.Minute, func() bool {
+			rules := d.Record(t.Context()).Rules
+			return len(rules) == 1 && len(rules[0].Set) == 1 && rules[0].Set[0] != before[0] && d.IsWhole(t.Context())
+		})
+		t.Logf("whole with a copy after %s", took.Round(time.Millisecond))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +38,8 @@ import (
 const (
 	serverPort = 5432
 	peerPort   = 8443
+	// plainPort is that of a Valkey without TLS.
+	plainPort = 6380
 )
 
 // name is that of every database: each is in a namespace of its own.
@@ -284,8 +287,12 @@ func (p *Pod) launch(uid string, atEnd func()) (*Process, error) {
 		}
 	}
 	inside := func(element string) string { return filepath.Join(p.d.directory, p.Name, element) }
+	plain := "0"
+	if p.d.engine == "valkey" {
+		plain = strconv.Itoa(plainPort)
+	}
 	return start(p.d.root, p.d.outside(p.Name, "log"), p.d.environment(), atEnd,
-		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--engine="+p.d.engine, "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
+		filepath.Join(p.d.directory, "mainstay-instance"), "run", "--engine="+p.d.engine, "--plain-port="+plain, "--database="+name, "--namespace="+p.d.namespace, "--pod="+p.Name,
 		"--pod-uid="+uid, "--volume="+inside("volume"), "--run="+inside("run"), "--certificates="+inside("certificates"),
 		"--listen="+p.Address, "--advertise="+p.advertised(), "--probes="+p.Address+":8080", "--kubeconfig="+inside("kubeconfig"),
 		"--hosts="+strings.Join(hosts, ","), "--application="+inside("application"), "--log-format=text")

@@ -183,9 +183,6 @@ func (e *Engine) forget(l *life, problem string) {
 	if l == nil && e.abort != nil {
 		e.abort()
 	}
-	if l == nil {
-		e.release()
-	}
 	e.life = nil
 	e.asked = time.Time{}
 	e.observed = engine.Observation{Server: e.resting(), Problem: problem}
