@@ -49,8 +49,8 @@ and our dashboard; there are more, and they have more labels. Its process has th
 const instances = `
 # Of the instances of databases
 
-Served by each instance of a PostgreSQL at its port 9187, to who has the password of the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
-Unlike the others, they have the name of an object, that of the PostgreSQL; the scrape adds the namespace and the pod.
+Served by each instance of a PostgreSQL at its port 9187, and of a Cache at its port 9121, to who has the password of the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
+Unlike the others, they have the name of an object, that of the PostgreSQL or the Cache; the scrape adds the namespace and the pod.
 `
 
 const elsewhere = `

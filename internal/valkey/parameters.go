@@ -78,9 +78,9 @@ func CheckParameter(name, value string) error {
 }
 
 // Memory for replication, in bytes: what a server keeps of its writes for replicas that were away
-// counts as memory of the keys, and what it keeps for one that is slow, or is being copied to, comes
-// on top of that. Both follow from the memory of the keys, so that neither takes all that is left
-// of the container's.
+// counts as memory of the keys, and what it keeps for one that is slow, or is being copied to,
+// comes on top of that. Both follow from the memory of the keys, so that neither takes all that is
+// left of the container's.
 const (
 	backlogShare, leastBacklog = 32, 1 << 20
 	waitingShare, leastWaiting = 8, 4 << 20
@@ -99,8 +99,8 @@ func derived(parameters map[string]string) []Setting {
 	}
 }
 
-// Accepted returns the parameters that a server may get, with those that follow from them, in order,
-// and why others are left out.
+// Accepted returns the parameters that a server may get, with those that follow from them, in
+// order, and why others are left out.
 func Accepted(parameters map[string]string) (accepted []Setting, refused []error) {
 	for _, setting := range derived(parameters) {
 		if _, isSet := parameters[setting.Name]; !isSet {
