@@ -67,8 +67,8 @@ var layers = []layer{
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
 		runs: commands(endToEnd()...)},
-	{name: "databases-brief", lane: clusterLane, budget: databasesAllowance, prepare: databases("postgresql-14", "postgresql-17"),
-		runs: commands(databaseFaults("-run", "TestFaults|TestSmallest", "-args", "-brief")...)},
+	{name: "databases-brief", lane: clusterLane, budget: databasesAllowance, prepare: databases("postgresql-14", "postgresql-17", "valkey-8", "valkey-9"),
+		runs: commands(databaseFaults("-run", "TestFaults|TestSmallest|TestCaches", "-args", "-brief")...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),

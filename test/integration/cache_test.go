@@ -305,7 +305,7 @@ func (s *governed) testCaches(t *testing.T) {
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 6")))
 }
 
-// TestCacheInAStack: a WebApp that depends on a Cache gets its address and login once it is ready.
+// TestCacheInAStack: a WebApp that depends on a Cache is bound to it, and made once it is ready.
 func TestCacheInAStack(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
@@ -320,8 +320,6 @@ func TestCacheInAStack(t *testing.T) {
 	s.awaits("web")
 	app := &msappsv1.WebApp{}
 	s.Expect(there(space, "shop-web", app, always)(t.Context())).To(gomega.Succeed())
-	for _, key := range []string{"uri", "host", "port", "username", "password"} {
-		s.Expect(app.Spec.Env).To(gomega.ContainElement(corev1.EnvVar{Name: "SESSIONS_" + strings.ToUpper(key), ValueFrom: &corev1.EnvVarSource{
-			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-sessions-app"}, Key: key}}}))
-	}
+	s.Expect(app.Spec.Bindings).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Kind", gomega.BeEquivalentTo("Cache")),
+		gomega.HaveField("Name", c.Name))))
 }
