@@ -20,16 +20,19 @@ type Streams interface {
 	HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser)
 }
 
-// Limits of streams: of one peer at once, and how long the answer to a request may take.
+// Limits of streams: of one peer at once, how long the answer to a request may take, and how many
+// bytes may wait to be read: 256 MB in a second, where the way takes a millisecond.
 const (
-	maxStreams = 4
-	streamTime = 5 * time.Second
+	maxStreams   = 4
+	streamTime   = 5 * time.Second
+	streamBuffer = 256 << 10
 )
 
 // Stream opens a stream to another instance, on a connection of its own, so that messages never
 // wait for what it carries. It ends with the context, or when it is closed.
 func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, error) {
 	transport := c.transport(to)
+	transport.HTTP2.MaxReceiveBufferPerStream, transport.HTTP2.MaxReceiveBufferPerConnection = streamBuffer, 2*streamBuffer
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{writer: writer, end: func() { cancel(); transport.CloseIdleConnections() }}
