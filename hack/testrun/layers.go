@@ -62,7 +62,7 @@ var layers = []layer{
 	{name: "integration", lane: hostLane, budget: 310 * time.Second, perKind: integrationAllowance, prepare: assets(),
 		runs: commands(integration()...), atOnce: 2},
 	{name: "faults", lane: hostLane, budget: 190 * time.Second, perKind: faultsAllowance, prepare: assets(), runs: commands(faults()...)},
-	{name: "instances", lane: hostLane, budget: 4 * time.Minute, prepare: instances, databases: true, atOnce: 2,
+	{name: "instances", lane: hostLane, budget: 5 * time.Minute, prepare: instances, databases: true, atOnce: 2,
 		runs: commands(databasesHere()...)},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
