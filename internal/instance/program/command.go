@@ -98,7 +98,7 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
 	flags.StringVar(&o.application, "application", "/etc/mainstay/application",
-		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL makes, or username,\n"+
+		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL makes, or username, "+
 			"password and perhaps password.previous of the user of a Valkey; none if it is missing")
 	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
 	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
