@@ -46,7 +46,7 @@ func (c cacheOf) status() databasev1.CacheStatus {
 func (c cacheOf) try(from, service string, words ...string) (string, error) {
 	c.t.Helper()
 	arguments := append([]string{
-		"-n", c.namespace, "exec", from, "--", "env", "VALKEYCLI_AUTH=" + c.password, "valkey-cli", "-t", "2", "--tls",
+		"-n", c.namespace, "exec", from, "--", "valkey-cli", "-a", c.password, "-t", "2", "--tls",
 		"--cacert", "/etc/mainstay/certificates/" + from + "/ca.crt", "-h", service + "." + c.namespace + ".svc", "--user", "app", "--no-auth-warning",
 	}, words...)
 	return command(c.t.Context(), "", os.Getenv("KUBECTL"), arguments...)
