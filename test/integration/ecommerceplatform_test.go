@@ -16,6 +16,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -115,6 +116,49 @@ func deleteInOrder(s stacked, platform *platformv1.EcommercePlatform, db *databa
 	}
 	err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(db), &databasev1.PostgreSQL{})
 	s.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "the database is left: %v", err)
+}
+
+// TestPlatformWithCache: the backend is bound to the cache, and a cache that is disabled goes once
+// the backend runs without it.
+func TestPlatformWithCache(t *testing.T) {
+	t.Parallel()
+	g, space := gomega.NewWithT(t), namespace(t)
+	startManagerWith(t, space, nil, func(settings *setup.Settings) {
+		withImages(settings)
+		settings.ValkeyImages = map[string]string{"9": valkeyImage}
+	})
+	platform := newPlatform(space)
+	platform.Spec.Cache = platformv1.PlatformCache{}
+	create(t, platform)
+	s := stacked{t, g, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}}
+	db, cache := newDatabase(space), newCache(space)
+	db.Name, cache.Name = "shop-db", "shop-cache"
+	observedRevision(t, db, "db-1")
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+	observedRevision(t, &databasev1.PostgreSQL{ObjectMeta: cache.ObjectMeta}, "sessions-1")
+	s.awaits()
+	runsCache(t, cache, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
+	s.awaits("backend")
+	bound := func(ctx context.Context) ([]msappsv1.Binding, error) {
+		var backend msappsv1.WebApp
+		err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: space, Name: "shop-backend"}, &backend)
+		return backend.Spec.Bindings, err
+	}
+	g.Expect(bound(t.Context())).To(gomega.ContainElement(msappsv1.Binding{Kind: "Cache", Name: "shop-cache"}))
+	s.ready("backend")
+	s.awaits("backend", "frontend")
+	s.ready("frontend")
+	platformed(t, platform, func(status platformv1.EcommercePlatformStatus) bool { return status.ComponentSummary == "4/4" })
+
+	change(t, platform, func(platform *platformv1.EcommercePlatform) { platform.Spec.Cache.Enabled = new(false) })
+	g.Eventually(bound).WithContext(t.Context()).Should(gomega.HaveLen(1))
+	isGoing := func(ctx context.Context) (bool, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(cache), cache)
+		return cache.DeletionTimestamp != nil, err
+	}
+	g.Expect(isGoing(t.Context())).To(gomega.BeFalse(), "the cache goes before the backend runs without it")
+	s.ready("backend")
+	g.Eventually(isGoing).WithContext(t.Context()).Should(gomega.BeTrue(), "the cache stays")
 }
 
 // TestPlatformRefused: by the schema, by the installation, and by what is in the way.

@@ -111,7 +111,8 @@ func TestRightsOfUninstall(t *testing.T) {
 		resources = append(resources, r.Resource)
 	}
 	slices.Sort(resources)
-	want := []string{"apiservices", "appconfigs", "appstacks", "caches", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "ecommerceplatforms", "instrumentations",
+	want := []string{"apiservices", "appconfigs", "appstacks", "caches", "clusterinstrumentations", "configmonitors", "customresourcedefinitions",
+		"ecommerceplatforms", "instrumentations",
 		"llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "postgresqls", "validatingwebhookconfigurations", "webapps"}
 	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
 		t.Error(diff)

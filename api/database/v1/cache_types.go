@@ -307,10 +307,6 @@ type CacheStatus struct {
 	// SwitchoverFor is the spec.switchoverAt that is being carried out; absent if none is.
 	// +optional
 	SwitchoverFor *metav1.Time `json:"switchoverFor,omitempty"`
-	// CredentialsRevision changes with the content of the Secret NAME-app, and reveals nothing of it.
-	// What is bound to the cache is restarted when it changes.
-	// +optional
-	CredentialsRevision string `json:"credentialsRevision,omitempty"`
 	// Replicas is the number of instances that exist.
 	// +optional
 	Replicas int32 `json:"replicas"`
@@ -327,6 +323,10 @@ type CacheStatus struct {
 	// Lag is how far the replica that is furthest behind is: absent, Seconds or Minutes.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// CredentialsRevision changes with the content of the Secret NAME-app, and reveals nothing of it.
+	// What is bound to the cache is restarted when it changes.
+	// +optional
+	CredentialsRevision string `json:"credentialsRevision,omitempty"`
 	// Selector selects the pods; the scale subresource uses it.
 	// +optional
 	Selector string `json:"selector,omitempty"`

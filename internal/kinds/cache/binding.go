@@ -6,16 +6,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 )
 
-// Binding is what an application that is bound to a cache gets: its address as one URL, under both
-// names that clients look for, and the file with the authority of its certificate.
+// Binding is what an application that is bound to a cache gets: its address as one URL, under the
+// names of both servers, and the file with the authority of its certificates.
 func Binding() *component.Binding {
 	return &component.Binding{
 		Variables: func(name string) []component.Output {
-			return []component.Output{
-				database.FromApplication(name, "REDIS_URL", "uri"), database.FromApplication(name, "VALKEY_URL", "uri"),
-			}
+			return []component.Output{database.Variable(name, "REDIS_URL", "uri"), database.Variable(name, "VALKEY_URL", "uri")}
 		},
-		Authority:          func(name string) (configMap, key string) { return database.AuthorityName(name), database.AuthorityKey },
+		Authority:          database.Authority,
 		AuthorityVariables: []string{"REDIS_CA_FILE", "VALKEY_CA_FILE"},
 		Condition:          databasev1.ConditionWritable,
 		Revision: func(object component.Object) string {

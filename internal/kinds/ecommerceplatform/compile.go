@@ -25,8 +25,8 @@ import (
 func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack, installation Installation) *platformv1.AppStack {
 	environment, _ := installation.Environments.Parse(platform.Spec.Environment)
 	c := compiler{
-		platform: platform, existing: existing, defaults: table[environment],
-		version: cmp.Or(platform.Spec.Database.Version, formerly(existing, databaseName).Version, installation.newestDatabase()),
+		platform: platform, existing: existing, defaults: table[environment], caches: installation.Caches,
+		version: cmp.Or(platform.Spec.Database.Version, formerly(existing, databaseName).Version, newest(installation.Databases)),
 	}
 	stack := &platformv1.AppStack{
 		ObjectMeta: metav1.ObjectMeta{Namespace: platform.Namespace, Name: platform.Name, Labels: ownLabels(platform)},
@@ -62,6 +62,7 @@ type compiler struct {
 	existing *platformv1.AppStack
 	defaults defaults
 	version  string
+	caches   []string
 }
 
 // former is what is kept of an existing component.
@@ -143,7 +144,7 @@ type cacheSpec struct {
 
 func (c compiler) cache() cacheSpec {
 	spec := cacheSpec{
-		Version:  cmp.Or(c.platform.Spec.Cache.Version, formerly(c.existing, cacheName).Version, newestCache),
+		Version:  cmp.Or(c.platform.Spec.Cache.Version, formerly(c.existing, cacheName).Version, newest(c.caches), newestCache),
 		Memory:   resource.MustParse(c.defaults.cache.memory),
 		Replicas: c.defaults.instances,
 		// Those of memory follow from the memory.

@@ -89,7 +89,7 @@ func specOf(stack *platformv1.AppStack, name string) string {
 func TestCompileKeeps(t *testing.T) {
 	first := made(admitted(in("staging")), nil)
 	newer := installation
-	newer.Databases = []string{"17", "18"}
+	newer.Databases, newer.Caches = []string{"17", "18"}, []string{"10", "9"}
 	for want, stack := range map[string]*platformv1.AppStack{
 		`"storage":"50Gi"`:  Compile(admitted(in("development")), first, newer),
 		`"version":"17"`:    Compile(admitted(in("staging")), first, newer),
@@ -102,6 +102,10 @@ func TestCompileKeeps(t *testing.T) {
 		if got := specOf(stack, "db"); !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+	kept, chosen := specOf(Compile(admitted(), first, newer), "cache"), specOf(Compile(admitted(), nil, newer), "cache")
+	if !strings.Contains(kept, `"version":"9"`) || !strings.Contains(chosen, `"version":"10"`) {
+		t.Errorf("the cache is %s, of a new platform %s", kept, chosen)
 	}
 	if again := Compile(admitted(in("staging")), first, installation); again.Spec.Components[0].Spec.Raw == nil ||
 		specOf(again, "db") != specOf(first, "db") {

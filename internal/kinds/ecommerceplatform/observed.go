@@ -20,14 +20,14 @@ type Installation struct {
 	HasStacks bool
 	// Types are those of the components whose kinds are on.
 	Types []string
-	// Databases are the versions of PostgreSQL that the installation has images for.
-	Databases []string
+	// Databases and Caches are the versions of PostgreSQL and Valkey that the installation has images
+	// for.
+	Databases, Caches []string
 }
 
-// newestDatabase returns the newest version that the installation has an image for; "" if it has
-// none.
-func (i Installation) newestDatabase() string {
-	versions := slices.DeleteFunc(slices.Clone(i.Databases), func(version string) bool { return number(version) == 0 })
+// newest returns the newest of some versions; "" if there is none.
+func newest(of []string) string {
+	versions := slices.DeleteFunc(slices.Clone(of), func(version string) bool { return number(version) == 0 })
 	if len(versions) == 0 {
 		return ""
 	}
@@ -43,7 +43,8 @@ func number(version string) int {
 	return count
 }
 
-// newestCache is the newest version of Valkey that the kind Cache has.
+// newestCache is the newest version of Valkey that the kind Cache has: where the installation has
+// no image, the Cache says so.
 const newestCache = "9"
 
 // Observed is everything that decisions about one platform depend on, read once.

@@ -122,7 +122,7 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	problems := checkNamespace(platform, namespace, installation.Environments, at.Child("environment"))
 	database, was := platform.Spec.Database, formerly(existing, databaseName)
 	if componentOf(existing, databaseName) == nil {
-		if database.Version == "" && installation.newestDatabase() == "" {
+		if database.Version == "" && newest(installation.Databases) == "" {
 			problems = append(problems, field.Required(at.Child("database", "version"),
 				"this installation has no image of PostgreSQL: set databaseImages.postgresql of the chart's values"))
 		}

@@ -15,7 +15,7 @@ import (
 func Binding() *component.Binding {
 	return &component.Binding{
 		Variables: variables,
-		Authority: func(name string) (configMap, key string) { return database.AuthorityName(name), database.AuthorityKey },
+		Authority: database.Authority,
 		// https://www.postgresql.org/docs/current/libpq-envars.html
 		AuthorityVariables: []string{"PGSSLROOTCERT"},
 		Condition:          databasev1.ConditionWritable,
@@ -29,9 +29,9 @@ func Binding() *component.Binding {
 }
 
 func variables(name string) []component.Output {
-	of := func(variable, key string) component.Output { return database.FromApplication(name, variable, key) }
 	return []component.Output{
-		of("DATABASE_URL", "uri"), of("PGHOST", "host"), of("PGPORT", "port"), of("PGUSER", corev1.BasicAuthUsernameKey),
-		of("PGPASSWORD", corev1.BasicAuthPasswordKey), of("PGDATABASE", "dbname"), {Name: "PGSSLMODE", Value: "verify-full"},
+		database.Variable(name, "DATABASE_URL", "uri"), database.Variable(name, "PGHOST", "host"), database.Variable(name, "PGPORT", "port"),
+		database.Variable(name, "PGUSER", corev1.BasicAuthUsernameKey), database.Variable(name, "PGPASSWORD", corev1.BasicAuthPasswordKey),
+		database.Variable(name, "PGDATABASE", "dbname"), {Name: "PGSSLMODE", Value: "verify-full"},
 	}
 }

@@ -31,7 +31,7 @@ func Status(
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
 		// A Secret that can't be read now, or is being made again, is no change.
-		CredentialsRevision: cmp.Or(d.CredentialsRevision(observed.State), db.Status.CredentialsRevision),
+		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d), db.Status.CredentialsRevision),
 	}
 	remember(&status, about.Remember())
 	if about.Primary != nil {

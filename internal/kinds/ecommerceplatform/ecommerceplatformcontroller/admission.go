@@ -27,7 +27,8 @@ var stackKind = schema.GroupKind{Group: platformv1.GroupVersion.Group, Kind: "Ap
 // installationOf returns what platforms have to know of the installation.
 func installationOf(in registration.Input) ecommerceplatform.Installation {
 	installation := ecommerceplatform.Installation{
-		Environments: in.Environments, HasStacks: in.Review(stackKind) != nil, Databases: slices.Collect(maps.Keys(in.PostgreSQLImages)),
+		Environments: in.Environments, HasStacks: in.Review(stackKind) != nil,
+		Databases: slices.Collect(maps.Keys(in.PostgreSQLImages)), Caches: slices.Collect(maps.Keys(in.ValkeyImages)),
 	}
 	for _, c := range in.Components() {
 		installation.Types = append(installation.Types, c.Type)
