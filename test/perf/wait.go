@@ -24,19 +24,25 @@ func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good f
 		answer <- err
 		return answer
 	}
-	stream, err := watching.Watch(ctx, list)
+	open := func() (watch.Interface, error) { return watching.Watch(ctx, list) }
+	stream, err := open()
 	if err != nil {
 		answer <- err
 		return answer
 	}
-	go func() { answer <- count(ctx, watching, list, stream, n, good) }()
+	go func() {
+		err := count(stream, open, n, good)
+		if err != nil {
+			err = fmt.Errorf("watching %T: %w", list, err)
+		}
+		answer <- err
+	}()
 	return answer
 }
 
 // count reads a watch until n objects were good at some time. An API server that has much to do
-// ends watches; another one begins with all objects as they are then.
-func count(ctx context.Context, watching client.WithWatch, list client.ObjectList, stream watch.Interface, n int,
-	good func(client.Object) bool) error {
+// ends watches; another one, which open returns, begins with all objects as they are then.
+func count(stream watch.Interface, open func() (watch.Interface, error), n int, good func(client.Object) bool) error {
 	found := map[types.NamespacedName]bool{}
 	for {
 		for event := range stream.ResultChan() {
@@ -51,8 +57,8 @@ func count(ctx context.Context, watching client.WithWatch, list client.ObjectLis
 		}
 		stream.Stop()
 		var err error
-		if stream, err = watching.Watch(ctx, list); err != nil {
-			return fmt.Errorf("watching %T: %d of %d objects seen: %w", list, len(found), n, err)
+		if stream, err = open(); err != nil {
+			return fmt.Errorf("%d of %d objects seen: %w", len(found), n, err)
 		}
 	}
 }
