@@ -149,8 +149,10 @@ type Instance struct {
 	hasOld bool
 	// provided is true once the application has its role and database.
 	provided bool
-	// provisions is the revision of the databases and users that were made last.
-	provisions string
+	// provisions is the revision of the databases and users that were made last, in provisionsTerm:
+	// what a former primary has made may be lost.
+	provisions     string
+	provisionsTerm uint64
 	// dropsAt is when old data are removed at the earliest.
 	dropsAt time.Time
 }
@@ -214,7 +216,7 @@ func (i *Instance) Provided(ctx context.Context) { i.post(ctx, func() { i.provid
 
 // ProvisionsMade tells the instance that the databases and users of that revision exist.
 func (i *Instance) ProvisionsMade(ctx context.Context, revision string) {
-	i.post(ctx, func() { i.provisions = revision })
+	i.post(ctx, func() { i.provisions, i.provisionsTerm = revision, i.core.Held.Term })
 }
 
 // RecordChanged tells the instance that the Lease was seen to have another version.

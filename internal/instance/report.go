@@ -72,7 +72,10 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case i.core.Leads():
 		report.Term = i.core.Held.Term
 		if server.State == election.Leading && i.core.Held.Published {
-			report.Role, report.Provided, report.Provisions = contract.Primary, i.provided, i.provisions
+			report.Role, report.Provided = contract.Primary, i.provided
+			if i.provisionsTerm == i.core.Held.Term {
+				report.Provisions = i.provisions
+			}
 		}
 	case server.State == election.Standby && seen.Connected:
 		report.Role, report.Term, report.Lag = contract.Replica, server.Source.Term, lagClass(seen.Lag)

@@ -28,6 +28,9 @@ func testSamples(t *testing.T) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
+		if filepath.Base(file) == "staging-platform.yaml" {
+			continue // its kind is off by default; the smoke test of the workflows applies it
+		}
 		// The nodes have no busybox image; nginx has a shell too.
 		text := strings.ReplaceAll(string(content), "docker.io/library/busybox:1.37", "docker.io/library/nginx:1.22")
 		apply(t, ns, text)

@@ -210,7 +210,7 @@ func databaseIsReady(owner *unstructured.Unstructured) bool {
 }
 
 // hideRandom removes what is drawn or issued, but not the names of its keys; the length of the time
-// without a primary; and a hash of what has the namespace's name.
+// without a primary; and hashes of what is drawn, or has the namespace's name.
 func hideRandom(object *unstructured.Unstructured) {
 	data, has, _ := unstructured.NestedMap(object.Object, "data")
 	if has && (object.GetKind() == "Secret" || object.GetName() == appName+"-ca" ||
@@ -221,6 +221,9 @@ func hideRandom(object *unstructured.Unstructured) {
 		_ = unstructured.SetNestedMap(object.Object, data, "data") // they are strings
 	}
 	unstructured.RemoveNestedField(object.Object, "status", "primaryChange", "seconds")
+	if _, has, _ := unstructured.NestedString(object.Object, "status", "credentialsRevision"); has {
+		_ = unstructured.SetNestedField(object.Object, "set", "status", "credentialsRevision") // it is a text
+	}
 	if annotations := object.GetAnnotations(); annotations[api.AnnotationTemplate] != "" {
 		annotations[api.AnnotationTemplate] = "set"
 		object.SetAnnotations(annotations)

@@ -26,7 +26,8 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: d.MetricsSecret(observed.State), Uncached: true, CreateOnce: true})
 	addProvisions(&wanted, db, observed)
-	add(plan.Child{Object: settings(db, observed, decided)})
+	// Settings with the revision of what was not written would be waited for in vain.
+	add(plan.Child{Object: settings(db, observed, decided), Needs: provisionsRef(db, observed)})
 	account, role, binding := d.Access()
 	add(plan.Child{Object: account})
 	add(plan.Child{Object: role})

@@ -3,6 +3,7 @@ package postgresql
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
+// GenerationKey is the key of the generation of the spec from which the provisions were derived.
+const GenerationKey = "generation"
+
 // ObservedUser is what was read about the password of a user.
 type ObservedUser struct {
 	// Password is that of the Secret that has it, or a new random one if none has.
@@ -24,18 +28,31 @@ type ObservedUser struct {
 	Problem string
 }
 
-// NextProvisions returns what the primary is to make, given what it was to make before, whether it
-// has made that, and which Secrets of former users are still there:
+// Before is what the primary was to make.
+type Before struct {
+	contract.Provisions
+	// Generation is that of the spec from which they were derived; 0 if that is not known.
+	Generation int64
+	// IsMade reports whether the primary has made them.
+	IsMade bool
+}
+
+// NextProvisions returns what the primary is to make, given what it was to make before, and which
+// Secrets of former users are still there:
 //
 //	a user of the spec          as the spec says; as before while its password can't be used
 //	a former user               stays listed until it can't log in any more and its Secret is gone
 //	a former database           is dropped if its reclaim was Delete; listed until that is done
+//
+// A database is dropped only if the spec before this one is known to have said Delete: one that was
+// changed to Retain, and removed before Mainstay saw that, stays.
 func NextProvisions(
-	db *databasev1.PostgreSQL, before contract.Provisions, isMade bool, users map[string]ObservedUser, hasSecret func(name string) bool,
+	db *databasev1.PostgreSQL, before Before, users map[string]ObservedUser, hasSecret func(name string) bool,
 ) contract.Provisions {
+	isMade := before.IsMade
 	var next contract.Provisions
 	for _, user := range db.Spec.Users {
-		if one, usable := nextUser(db, before, user, users[user.Name]); usable {
+		if one, usable := nextUser(db, before.Provisions, user, users[user.Name]); usable {
 			next.Users = append(next.Users, one)
 		}
 	}
@@ -62,7 +79,7 @@ func NextProvisions(
 		})
 	}
 	for _, database := range before.Databases {
-		if database.Delete && !isListed[database.Name] {
+		if database.Delete && !isListed[database.Name] && before.Generation+1 == db.Generation {
 			next.DropDatabases = append(next.DropDatabases, database.Name)
 		}
 	}
@@ -114,7 +131,9 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 	wanted.Children = append(wanted.Children, plan.Child{
 		Object: &corev1.Secret{
 			ObjectMeta: Common(db, observed).Meta(contract.ProvisionsName(db.Name)), Type: corev1.SecretTypeOpaque,
-			Data: map[string][]byte{contract.ProvisionsKey: observed.Provisions},
+			Data: map[string][]byte{
+				contract.ProvisionsKey: observed.Provisions, GenerationKey: []byte(strconv.FormatInt(db.Generation, 10)),
+			},
 		},
 		Uncached: true, Needs: needs,
 	})
@@ -145,4 +164,12 @@ func provisioning(s *subject) string {
 func HasMade(db *databasev1.PostgreSQL, observed Observed, revision string) bool {
 	primary := database.PrimaryOf(observed.Instances(Common(db, observed)))
 	return revision != "" && primary != nil && primary.Report.Provisions == revision
+}
+
+// provisionsRef names the Secret that the primary reads; nothing if there is none.
+func provisionsRef(db *databasev1.PostgreSQL, observed Observed) []plan.Ref {
+	if len(observed.Provisions) == 0 {
+		return nil
+	}
+	return []plan.Ref{Ref(db, "Secret", contract.ProvisionsName(db.Name))}
 }

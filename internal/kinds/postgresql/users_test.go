@@ -120,7 +120,7 @@ func observedUsers() map[string]ObservedUser {
 // TestNextProvisions: what the primary is to make, from one spec to the next.
 func TestNextProvisions(t *testing.T) {
 	db, none := newDatabase(withUsers), func(string) bool { return false }
-	first := NextProvisions(db, contract.Provisions{}, false, observedUsers(), none)
+	first := NextProvisions(db, Before{}, observedUsers(), none)
 	want := contract.Provisions{
 		Users: []contract.User{
 			{Name: "shop", Verifier: "v1", ConnectionLimit: 20, Secret: "db-shop"},
@@ -137,10 +137,10 @@ func TestNextProvisions(t *testing.T) {
 	// A password that can't be used changes nothing of a user, and makes none.
 	users := observedUsers()
 	users["shop"] = ObservedUser{Problem: "gone"}
-	if kept := NextProvisions(db, first, true, users, none); kept.Users[0].Verifier != "v1" {
+	if kept := NextProvisions(db, Before{Provisions: first, IsMade: true}, users, none); kept.Users[0].Verifier != "v1" {
 		t.Errorf("got %+v", kept.Users)
 	}
-	if kept := NextProvisions(db, contract.Provisions{}, true, users, none); len(kept.Users) != 1 || kept.Users[0].Name != "Reader" {
+	if kept := NextProvisions(db, Before{IsMade: true}, users, none); len(kept.Users) != 1 || kept.Users[0].Name != "Reader" {
 		t.Errorf("got %+v", kept.Users)
 	}
 
@@ -148,7 +148,7 @@ func TestNextProvisions(t *testing.T) {
 	first.Databases[0].Delete = true
 	first.Databases = append(first.Databases, contract.Database{Name: "kept"})
 	empty := newDatabase()
-	left := NextProvisions(empty, first, true, nil, none)
+	left := NextProvisions(empty, Before{Provisions: first, IsMade: true, Generation: 2}, nil, none)
 	want = contract.Provisions{
 		FormerUsers:   []contract.FormerUser{{Name: "shop", Secret: "db-shop"}, {Name: "Reader", Secret: "reader"}},
 		DropDatabases: []string{"orders"},
@@ -156,18 +156,23 @@ func TestNextProvisions(t *testing.T) {
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("got %+v, want %+v", left, want)
 	}
-	if again := NextProvisions(empty, left, false, nil, none); !reflect.DeepEqual(again, want) {
+	// A spec between the two, which was never seen, may have said Retain.
+	missed := NextProvisions(empty, Before{Provisions: first, IsMade: true, Generation: 1}, nil, none)
+	if missed.DropDatabases != nil || len(missed.FormerUsers) != 2 {
+		t.Errorf("after a spec that was not seen: got %+v", missed)
+	}
+	if again := NextProvisions(empty, Before{Provisions: left, Generation: 3}, nil, none); !reflect.DeepEqual(again, want) {
 		t.Errorf("before it is done: got %+v, want %+v", again, want)
 	}
 	hasReader := func(name string) bool { return name == "reader" }
-	again := NextProvisions(empty, left, true, nil, hasReader)
+	again := NextProvisions(empty, Before{Provisions: left, IsMade: true}, nil, hasReader)
 	if !reflect.DeepEqual(again.FormerUsers, want.FormerUsers[1:]) || again.DropDatabases != nil {
 		t.Errorf("with a Secret left: got %+v", again)
 	}
-	if again := NextProvisions(empty, left, true, nil, none); !again.IsEmpty() {
+	if again := NextProvisions(empty, Before{Provisions: left, IsMade: true}, nil, none); !again.IsEmpty() {
 		t.Errorf("when it is done: got %+v", again)
 	}
-	if again := NextProvisions(db, left, false, observedUsers(), none); len(again.FormerUsers)+len(again.DropDatabases) > 0 {
+	if again := NextProvisions(db, Before{Provisions: left}, observedUsers(), none); len(again.FormerUsers)+len(again.DropDatabases) > 0 {
 		t.Errorf("back in the spec: got %+v", again)
 	}
 }
@@ -200,7 +205,7 @@ func TestProvisionsInOrder(t *testing.T) {
 	observed := running(db, 1)
 	observed.Users = observedUsers()
 	observed.Users["Reader"] = ObservedUser{Problem: "the Secret reader has no key password"}
-	observed.Provisions = NextProvisions(db, contract.Provisions{}, false, observed.Users, func(string) bool { return false }).Encode()
+	observed.Provisions = NextProvisions(db, Before{}, observed.Users, func(string) bool { return false }).Encode()
 	wanted := Desired(db, observed, Decide(db, observed))
 	at := func(name string) int {
 		return slices.IndexFunc(wanted.Children, func(child plan.Child) bool { return child.Object.GetName() == name })

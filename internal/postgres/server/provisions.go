@@ -139,13 +139,13 @@ func (s provisioning) lock(ctx context.Context, name string) error {
 	}
 	var canLogIn bool
 	err := s.session.QueryRow(ctx, "SELECT rolcanlogin FROM pg_roles WHERE rolname = $1 AND NOT rolsuper", name).Scan(&canLogIn)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && !canLogIn {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil && canLogIn {
+		_, err = s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL")
 	}
-	if _, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL"); err != nil {
+	if err != nil {
 		return err
 	}
 	_, err = s.session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", name)

@@ -80,7 +80,9 @@ func (r reviewer) review(ctx context.Context, platform *platformv1.EcommercePlat
 	stack := r.compile(platform, existing)
 	var former component.Object
 	var warnings []string
-	if before != nil {
+	// What is stored may name an environment that the installation no longer has: then it is no
+	// platform that can be compiled, and the change is that of a new one.
+	if before != nil && len(ecommerceplatform.Validate(*before, r.installation)) == 0 {
 		former = r.compile(*before, existing)
 		warnings = ecommerceplatform.WarnOfChange(platform, *before, existing, r.installation)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,25 +30,33 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 	}
 	// A content that can't be read is written anew. What was to be dropped or locked by it is
 	// forgotten, and stays.
-	before, _ := contract.ParseProvisions(stored)
-	if err := k.readUserSecrets(ctx, db, before, observed); err != nil {
+	listedBefore, _ := contract.ParseProvisions(stored)
+	before := postgresql.Before{
+		Provisions: listedBefore, IsMade: postgresql.HasMade(db, *observed, contract.ProvisionsRevision(stored)),
+	}
+	if text := string(secretOf(db, *observed, listed.Name)[postgresql.GenerationKey]); len(text) <= maxGeneration {
+		before.Generation, _ = strconv.ParseInt(text, 10, 64) // 0 is one that is not known.
+	}
+	if err := k.readUserSecrets(ctx, db, listedBefore, observed); err != nil {
 		return err
 	}
 	observed.Users = map[string]postgresql.ObservedUser{}
 	for _, user := range db.Spec.Users {
-		one, err := k.observeUser(ctx, db, *observed, user, before)
+		one, err := k.observeUser(ctx, db, *observed, user, listedBefore)
 		if err != nil {
 			return err
 		}
 		observed.Users[user.Name] = one
 	}
-	next := postgresql.NextProvisions(db, before, postgresql.HasMade(db, *observed, contract.ProvisionsRevision(stored)), observed.Users,
-		func(name string) bool { return secretOf(db, *observed, name) != nil })
+	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool { return secretOf(db, *observed, name) != nil })
 	if !next.IsEmpty() {
 		observed.Provisions = next.Encode()
 	}
 	return nil
 }
+
+// maxGeneration is the length of the highest generation.
+const maxGeneration = 19
 
 // readUserSecrets reads the Secrets of users, and of those that are no longer in the spec.
 func (k kind) readUserSecrets(
@@ -119,6 +128,8 @@ func (k kind) passwordOf(
 			return "", fmt.Sprintf("the Secret %s has no key %s", name, key), nil
 		}
 		data = secret.Data
+	} else if found := observed.Children[postgresql.Ref(db, "Secret", name)]; found.Object != nil && data == nil {
+		return "", fmt.Sprintf("the Secret %s exists and was not created by this PostgreSQL: delete it, or set secretName", name), nil
 	} else if _, hasKey := data[key]; !hasKey {
 		return "", "", nil
 	}
