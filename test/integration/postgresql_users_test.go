@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -16,6 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // declared returns what the primary is to make, if the settings have its revision.
@@ -122,4 +124,37 @@ func leave(t *testing.T, db *databasev1.PostgreSQL, says func(part string)) {
 	}).WithContext(t.Context()).Should(gomega.BeTrue(), "what was made stays listed")
 	says("True Available")
 	g.Expect(known(db, "mine", secret, always)(t.Context())).To(gomega.Succeed(), "the user's own Secret is gone")
+}
+
+// TestDatabaseUserInTheWay: a Secret of another owner keeps its user back, and nobody else; it is
+// left as it is, and nothing is written again and again.
+func TestDatabaseUserInTheWay(t *testing.T) {
+	t.Parallel()
+	g, db, recorded := gomega.NewWithT(t), newDatabase(namespace(t)), &testenv.Requests{}
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: "db-shop"}, StringData: map[string]string{"password": "theirs"}})
+	manager := startManagerWith(t, db.Namespace, recorded, withImages)
+	db.Spec.Replicas = 1
+	db.Spec.Users = []databasev1.User{{Name: "shop"}, {Name: "other"}}
+	create(t, db)
+	var provisions contract.Provisions
+	g.Eventually(func(ctx context.Context) (err error) { provisions, _, err = declared(ctx, db); return err }).WithContext(t.Context()).
+		Should(gomega.Succeed())
+	g.Expect(provisions.Users).To(gomega.ConsistOf(gomega.HaveField("Name", "other")))
+	observedRevision(t, db, "db-1")
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+	live := &databasev1.PostgreSQL{}
+	g.Eventually(known(db, "db", live, func() bool {
+		ready := meta.FindStatusCondition(live.Status.Conditions, databasev1.ConditionReady)
+		return ready != nil && strings.Contains(ready.Message, "user shop: the Secret db-shop exists and was not created by this PostgreSQL")
+	})).WithContext(t.Context()).Should(gomega.Succeed())
+	manager.Settle(t)
+	before := recorded.Count()
+	change(t, db, func(db *databasev1.PostgreSQL) { db.Labels = map[string]string{"team": "shop"} })
+	manager.Settle(t)
+	for _, call := range testenv.In(db.Namespace, recorded.Since(before, "POST ", "PATCH ", "DELETE ", "PUT ")) {
+		g.Expect(call).NotTo(gomega.Or(gomega.ContainSubstring("/secrets"), gomega.ContainSubstring("/configmaps")), "it is written again")
+	}
+	secret := &corev1.Secret{}
+	g.Expect(known(db, "db-shop", secret, always)(t.Context())).To(gomega.Succeed())
+	g.Expect(string(secret.Data["password"])).To(gomega.Equal("theirs"))
 }
