@@ -50,11 +50,11 @@ type database struct {
 	metrics func(ctx context.Context, add adder) error
 	// provide keeps what an application needs in the server, until the context ends.
 	// readProvisions reads the Secret with the databases and users of the spec.
-	provide func(ctx context.Context, of told, readProvisions func(context.Context) ([]byte, error)) error
+	provide func(ctx context.Context, of notified, readProvisions func(context.Context) ([]byte, error)) error
 }
 
-// told is an instance that is told what exists in its server.
-type told interface {
+// notified is an instance that is notified of what exists in its server.
+type notified interface {
 	observed
 	Provided(ctx context.Context)
 	ProvisionsMade(ctx context.Context, revision string)

@@ -27,7 +27,7 @@ func openPostgreSQL(o options, p *parts) database {
 	})
 	return database{
 		Engine: engine, versioned: engine, metrics: postgresqlMetrics(engine.Statistics),
-		provide: func(ctx context.Context, of told, readProvisions func(context.Context) ([]byte, error)) error {
+		provide: func(ctx context.Context, of notified, readProvisions func(context.Context) ([]byte, error)) error {
 			more := &declared{
 				server: engine, revision: func() string { return *p.provisions.Load() }, read: readProvisions, made: of.ProvisionsMade, log: p.log,
 			}

@@ -34,7 +34,7 @@ func openValkey(o options, p *parts) database {
 	})
 	return database{
 		Engine: engine, versioned: engine, streams: engine, metrics: cacheMetrics(engine.Statistics),
-		provide: func(ctx context.Context, of told, _ func(context.Context) ([]byte, error)) error {
+		provide: func(ctx context.Context, of notified, _ func(context.Context) ([]byte, error)) error {
 			return (&application[valkey.Application]{
 				directory: o.application, of: of, server: engine, read: readUser, everywhere: true, provided: of.Provided, log: p.log,
 			}).run(ctx)
