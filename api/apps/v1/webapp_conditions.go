@@ -68,8 +68,8 @@ const (
 	// ReasonServiceAccountNotFound: the ServiceAccount in spec.serviceAccountName does not exist. The
 	// Deployment is not created or changed until it does.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
-	// ReasonWaitingForBinding: an object of spec.bindings can't be used yet. An application that has
-	// never started waits for it; one that runs goes on without the new binding until then.
+	// ReasonWaitingForBinding: an object of spec.bindings can't be used yet. No pod is started, and
+	// those that run stay as they are, until it can.
 	ReasonWaitingForBinding = "WaitingForBinding"
 	// ReasonIngressClassNotFound (Degraded): the class in spec.ingress.className does not exist, so
 	// that no controller serves the Ingress. The pods work.

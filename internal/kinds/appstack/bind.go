@@ -61,33 +61,31 @@ func expandBindings(stack *platformv1.AppStack, kinds component.Kinds) {
 }
 
 // injected returns the bindings that a component gets because it depends on others: one for each
-// whose kind can be bound to, and to which its spec does not bind it already. The first of a kind
-// has no prefix as long as it is the only one of its kind; of several, each has the name of its
-// component as its prefix.
+// whose kind can be bound to, and to which its spec does not bind it already. The first of a kind in
+// dependsOn has no prefix, unless a binding of the spec has none; each other one has the name of its
+// component as its prefix. So one that is added at the end renames no variable.
 func injected(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) []binding {
 	kind, known := KindOf(c, kinds)
 	if !known || !kind.TakesBindings || c.Inject != nil && !*c.Inject {
 		return nil
 	}
 	var found []binding
-	of := map[string]int{}
-	own := bindingsIn(c, kind)
+	own, isPlain := bindingsIn(c, kind), map[string]bool{}
 	for _, one := range own {
-		of[one.Kind]++
+		isPlain[one.Kind] = isPlain[one.Kind] || one.Prefix == ""
 	}
 	for _, name := range c.DependsOn {
 		on, known := kindOfNamed(stack, name, kinds)
-		one := binding{Kind: on.Kind.Kind, Name: ObjectName(stack.Name, name), Prefix: variableName(name, "")}
+		one := binding{Kind: on.Kind.Kind, Name: ObjectName(stack.Name, name)}
 		isOwn := slices.ContainsFunc(own, func(other binding) bool { return other.Kind == one.Kind && other.Name == one.Name })
-		if known && on.Binding != nil && !isOwn {
-			found = append(found, one)
-			of[one.Kind]++
+		if !known || on.Binding == nil || isOwn {
+			continue
 		}
-	}
-	for i := range found {
-		if of[found[i].Kind] == 1 {
-			found[i].Prefix = ""
+		if isPlain[one.Kind] {
+			one.Prefix = variableName(name, "")
 		}
+		isPlain[one.Kind] = true
+		found = append(found, one)
 	}
 	return found
 }

@@ -50,11 +50,15 @@ func TestInjectBindings(t *testing.T) {
 	}
 	const explicit = `{"kind":"PostgreSQL","name":"shop-db"}`
 	for name, test := range map[string]struct{ got, want string }{
-		"a database":            {binds("", "db"), "PostgreSQL/shop-db"},
-		"no dependency":         {binds(""), ""},
-		"two databases":         {binds("", "orders-db", "db"), "PostgreSQL/shop-orders-db(ORDERS_DB_) PostgreSQL/shop-db(DB_)"},
-		"its own binding":       {binds(explicit, "db"), "PostgreSQL/shop-db"},
-		"its own, and another":  {binds(explicit, "db", "orders-db"), "PostgreSQL/shop-db PostgreSQL/shop-orders-db(ORDERS_DB_)"},
+		"a database":           {binds("", "db"), "PostgreSQL/shop-db"},
+		"no dependency":        {binds(""), ""},
+		"two databases":        {binds("", "orders-db", "db"), "PostgreSQL/shop-orders-db PostgreSQL/shop-db(DB_)"},
+		"its own binding":      {binds(explicit, "db"), "PostgreSQL/shop-db"},
+		"its own, and another": {binds(explicit, "db", "orders-db"), "PostgreSQL/shop-db PostgreSQL/shop-orders-db(ORDERS_DB_)"},
+		"its own with a prefix": {
+			binds(`{"kind":"PostgreSQL","name":"shop-db","prefix":"A_"}`, "db", "orders-db"),
+			"PostgreSQL/shop-db(A_) PostgreSQL/shop-orders-db",
+		},
 		"its own without a dep": {binds(explicit), "PostgreSQL/shop-db"},
 	} {
 		if test.got != test.want {

@@ -116,21 +116,24 @@ func boundAnnotation(now []effective) string {
 	return strings.Join(slices.Compact(all), ",")
 }
 
-// waitsForBindings reports whether no pod may be started, because it would lack a binding. One that
-// is added to an app that runs keeps no pod from running:
+// waitsForBindings reports whether the Deployment must stay as it is, or away, because its pods would
+// lack a binding of the spec. So a binding that is added to an app that runs comes with the rest of
+// its change in one rollout, and no pod ever runs with only a part of it:
 //
-//	a binding is pending    the Deployment              result
-//	no                      -                           false
-//	yes                     does not exist              true
-//	yes                     has 0 pods, not suspended   true: it is about to start
-//	yes                     anything else               false
+//	a binding is pending    the Deployment    suspended    result
+//	no                      -                 -            false
+//	yes                     does not exist    -            true
+//	yes                     exists            no           true
+//	yes                     exists            yes          false: no pod will lack it
 func waitsForBindings(app *msappsv1.WebApp, observed Observed) bool {
 	_, pending := effectiveBindings(app, observed)
-	if len(pending) == 0 {
-		return false
-	}
+	return len(pending) > 0 && (observed.deployment(app) == nil || !app.Spec.Suspend)
+}
+
+// hasNoPods reports whether the app has no Deployment, or one without pods.
+func hasNoPods(app *msappsv1.WebApp, observed Observed) bool {
 	deployment := observed.deployment(app)
-	return deployment == nil || !app.Spec.Suspend && ptr.Deref(deployment.Spec.Replicas, 1) == 0
+	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0
 }
 
 // pendingBindings says what is waited for; "" for nothing.

@@ -97,13 +97,13 @@ func TestBindingsInEffect(t *testing.T) {
 		"running, and failing over":      {observed: binding(running(boundAt("1")), store("False", "2")), want: "Store/main=1"},
 		"running, and gone":              {observed: binding(running(boundAt("1")), nil), want: "Store/main=1"},
 		"running, and being deleted":     {observed: binding(running(boundAt("1")), going), want: "Store/main=1"},
-		"added, and there is none":       {observed: binding(running(), nil), want: ""},
+		"added, and there is none":       {observed: binding(running(), nil), want: waits},
 		"added, and writable":            {observed: binding(running(), store("True", "1")), want: "Store/main=1"},
 		"added while stopped":            {observed: binding(running(stopped), nil), want: waits},
 		"added while suspended":          {observed: binding(running(stopped), nil), change: suspended, want: ""},
 		"resumed, and gone":              {observed: binding(running(stopped, boundAt("1")), nil), want: "Store/main=1"},
 		"removed":                        {observed: running(boundAt("1")), want: ""},
-		"an annotation that is too long": {observed: binding(running(boundAt(strings.Repeat("x", maxBound))), nil), want: ""},
+		"an annotation that is too long": {observed: binding(running(boundAt(strings.Repeat("x", maxBound))), nil), want: waits},
 	} {
 		app := admitted(bindings(oneBinding))
 		if test.change != nil {
@@ -235,8 +235,12 @@ var bindingStatus = map[string]statusCase{
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
 	"an app that runs waits for a new binding": {
-		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main",
+		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main, which does not exist; until then the pods stay as they are",
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
+	"problems of the pods that run come first": {
+		app: bindings(oneBinding), observed: binding(running(podsRefused), nil), phase: "Degraded",
+		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
 	"a database that goes changes nothing": {
 		app: bindings(oneBinding), observed: binding(running(boundAt("1")), nil), phase: "Running", message: "2 of 2 replicas",

@@ -125,7 +125,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
-	case waitsForBindings(app, observed):
+	case waitsForBindings(app, observed) && hasNoPods(app, observed):
 		return waiting(app, observed)
 	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(app, deployment, result)),
@@ -138,7 +138,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s is being updated", result.Changes[0].Ref.Kind,
 			result.Changes[0].Ref.Name), rolling: true}
 	}
-	if pendingBindings(app, observed) != "" {
+	if waitsForBindings(app, observed) {
 		return waiting(app, observed)
 	}
 	if found := summarizeRoute(app, observed); found != nil {
@@ -151,8 +151,11 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 
 // waiting is the summary of an app that waits for what it is bound to.
 func waiting(app *msappsv1.WebApp, observed Observed) objectSummary {
-	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonWaitingForBinding, "spec.bindings: waiting for %s",
-		pendingBindings(app, observed))}
+	message := "spec.bindings: waiting for " + pendingBindings(app, observed)
+	if !hasNoPods(app, observed) {
+		message += "; until then the pods stay as they are"
+	}
+	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonWaitingForBinding, "%s", message)}
 }
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
