@@ -130,11 +130,11 @@ type Component struct {
 	Outputs []Output `json:"outputs,omitempty"`
 
 	// Inject gives a webApp what the components that it depends on offer: of a database a binding
-	// (spec.bindings of the WebApp, which makes DATABASE_URL and others), unless its own spec has one;
-	// of an object the environment variables of its outputs. Of several databases of one kind the first
-	// in dependsOn has these names, and each other one has the name of its component as its prefix:
-	// ORDERS_DB_DATABASE_URL of a component orders-db. Variables in the component's own env take
-	// precedence.
+	// (spec.bindings of the WebApp, which makes DATABASE_URL and others), unless its own spec has
+	// one; of an object the environment variables of its outputs. Of several databases of one kind
+	// the first in dependsOn has these names, and each other one has the name of its component as
+	// its prefix: ORDERS_DB_DATABASE_URL of a component orders-db. Variables in the component's
+	// own env take precedence.
 	// +optional
 	// +default=true
 	Inject *bool `json:"inject,omitempty"`

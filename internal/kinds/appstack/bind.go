@@ -61,9 +61,9 @@ func expandBindings(stack *platformv1.AppStack, kinds component.Kinds) {
 }
 
 // injected returns the bindings that a component gets because it depends on others: one for each
-// whose kind can be bound to, and to which its spec does not bind it already. The first of a kind in
-// dependsOn has no prefix, unless a binding of the spec has none; each other one has the name of its
-// component as its prefix. So one that is added at the end renames no variable.
+// whose kind can be bound to, and to which its spec does not bind it already. The first of a kind
+// in dependsOn has no prefix, unless a binding of the spec has none; each other one has the name
+// of its component as its prefix. So one that is added at the end renames no variable.
 func injected(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds) []binding {
 	kind, known := KindOf(c, kinds)
 	if !known || !kind.TakesBindings || c.Inject != nil && !*c.Inject {

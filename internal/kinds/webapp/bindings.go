@@ -116,9 +116,9 @@ func boundAnnotation(now []effective) string {
 	return strings.Join(slices.Compact(all), ",")
 }
 
-// waitsForBindings reports whether the Deployment must stay as it is, or away, because its pods would
-// lack a binding of the spec. So a binding that is added to an app that runs comes with the rest of
-// its change in one rollout, and no pod ever runs with only a part of it:
+// waitsForBindings reports whether the Deployment must stay as it is, or away, because its pods
+// would lack a binding of the spec. So a binding that is added to an app that runs comes with the
+// rest of its change in one rollout, and no pod ever runs with only a part of it:
 //
 //	a binding is pending    the Deployment    suspended    result
 //	no                      -                 -            false
