@@ -58,8 +58,8 @@ const LookAgain = 2 * time.Second
 //	situation                                               what is done
 //	paused                                                  nothing
 //	hibernated                                              no pods
-//	there is no StatefulSet                                 as many pods as the spec says are made, or as
-//	                                                        there are volumes of an earlier database
+//	there is no StatefulSet, or it has no pods              as many pods as the spec says are made, or as
+//	                                                        many as have data that may be needed
 //	fewer instances are wanted, and there is no primary     all of them elect one
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
@@ -76,7 +76,7 @@ func Decide(d *Database, observed State) Decision {
 	if d.Hibernated && (set == nil || !d.Paused) {
 		return Decision{}
 	}
-	if set == nil || set.Spec.Replicas == nil {
+	if set == nil || set.Spec.Replicas == nil || *set.Spec.Replicas == 0 && !d.Paused {
 		return begin(d, observed, decided)
 	}
 	instances := observed.Instances(d)
@@ -93,15 +93,20 @@ func Decide(d *Database, observed State) Decision {
 	return switchover(d, observed, instances, replace(d, set, instances, observed.Now))
 }
 
-// begin decides how many pods are made at first. Of the volumes that an earlier database of the
-// name has left, each one may have what the others lack. Until a record says which counts, all of
-// them have to answer, however few instances are wanted.
+// begin decides how many pods are made where there are none: at first, and after hibernation. Of
+// the volumes that an earlier database of the name has left, each one may have what the others
+// lack. Until a record says which counts, all of them have to answer, however few instances are
+// wanted; afterwards those that it names, which may be more than are wanted by now.
 func begin(d *Database, observed State, decided Decision) Decision {
-	if record, known := observed.Record(d); known && record.System != "" {
-		return decided
+	record, known := observed.Record(d)
+	isNeeded := func(ordinal int) bool {
+		return len(d.Volumes) > 0 && observed.Claim(d, VolumeName(d.Name, ordinal)) != nil
+	}
+	if known && record.System != "" {
+		isNeeded = func(ordinal int) bool { return slices.Contains(record.Pods(), PodName(d.Name, ordinal)) }
 	}
 	for ordinal := range MaxReplicas {
-		if len(d.Volumes) > 0 && observed.Claim(d, VolumeName(d.Name, ordinal)) != nil && ordinal >= int(decided.Replicas) {
+		if ordinal >= int(decided.Replicas) && isNeeded(ordinal) {
 			decided.Replicas = int32(ordinal) + 1 //nolint:gosec // it is at most MaxReplicas
 			decided.Pods = PodNames(d.Name, decided.Replicas)
 		}
@@ -136,12 +141,10 @@ func scaleIn(d *Database, observed State, instances []Instance, present int32) D
 		decided.Waits = fmt.Sprintf("%s, which is to be removed, hands over to another instance", holder)
 		return decided
 	}
-	for _, rule := range record.Rules {
-		for _, member := range append(rule.Set, rule.Leader) {
-			if goes(member.Name) {
-				decided.Waits = fmt.Sprintf("commits may still depend on %s, which is to be removed", member.Name)
-				return decided
-			}
+	for _, pod := range record.Pods() {
+		if goes(pod) {
+			decided.Waits = fmt.Sprintf("commits may still depend on %s, which is to be removed", pod)
+			return decided
 		}
 	}
 	return Decision{Replicas: d.Replicas}

@@ -216,6 +216,9 @@ func (s *Subject) Conditions(one summary.Summary) []metav1.Condition {
 
 // Writable says whether an instance takes writes.
 func (s *Subject) Writable() metav1.Condition {
+	if condition, isAsleep := s.asleep(); isAsleep {
+		return condition
+	}
 	if s.Primary == nil {
 		reason := databasev1.ReasonFailingOver
 		if s.isSwitching() {

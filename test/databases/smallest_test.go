@@ -35,4 +35,21 @@ func TestSmallest(t *testing.T) {
 			t.Errorf("kubectl get pg prints no %s:\n%s", column, table)
 		}
 	}
+	hibernates(t, namespace)
+}
+
+// hibernates stops the database and starts it again: what was written is there.
+func hibernates(t *testing.T, namespace string) {
+	t.Helper()
+	psql := func(statement string) string {
+		return kubectl(t, "-n", namespace, "exec", "test-db-0", "--", "psql", "-U", "postgres", "-Atc", statement)
+	}
+	psql("CREATE TABLE kept AS SELECT 17 AS number")
+	kubectl(t, "-n", namespace, "patch", "pg", "test-db", "--type", "merge", "-p", `{"spec":{"hibernated":true}}`)
+	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Hibernated", "pg/test-db", "--timeout=120s")
+	kubectl(t, "-n", namespace, "patch", "pg", "test-db", "--type", "merge", "-p", `{"spec":{"hibernated":false}}`)
+	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Running", "pg/test-db", "--timeout=120s")
+	if answer := psql("SELECT number FROM kept"); answer != "17" {
+		t.Errorf("after hibernation the row is %q", answer)
+	}
 }

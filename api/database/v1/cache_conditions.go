@@ -11,8 +11,6 @@ const (
 	ReasonReplicating = "Replicating"
 	// ReasonTooFewReplicas (Replicated): not all replicas receive.
 	ReasonTooFewReplicas = "TooFewReplicas"
-	// ReasonHibernated (Ready, Writable, Replicated): spec.hibernated is true: no instance runs.
-	ReasonHibernated = "Hibernated"
 	// ReasonPasswordUnavailable: the Secret that spec.passwordSecret names is missing, or has no
 	// password that can be used. What was in force goes on.
 	ReasonPasswordUnavailable = "PasswordUnavailable"

@@ -31,6 +31,9 @@ const (
 
 // Reasons of the conditions of a PostgreSQL. Package api has those that all kinds share.
 const (
+	// ReasonHibernated (Ready, Writable, Durable, Replicated): spec.hibernated is true: no instance
+	// runs.
+	ReasonHibernated = "Hibernated"
 	// ReasonAvailable (Ready): all instances take connections.
 	ReasonAvailable = "Available"
 	// ReasonCreating (Ready, Progressing): the database is made for the first time.
@@ -129,6 +132,8 @@ const (
 	PhaseFailed PostgreSQLPhase = "Failed"
 	// PhasePaused: spec.paused is true: Mainstay changes nothing.
 	PhasePaused PostgreSQLPhase = "Paused"
+	// PhaseHibernated: spec.hibernated is true, and no instance runs.
+	PhaseHibernated PostgreSQLPhase = "Hibernated"
 	// PhaseDeleting: the object is being deleted, and waits for its finalizers.
 	PhaseDeleting PostgreSQLPhase = "Deleting"
 )

@@ -25,7 +25,11 @@ func (p *PostgreSQL) SetObservedGeneration(generation int64) {
 	p.Status.ObservedGeneration = generation
 }
 
-// GetCounts returns how many instances are desired and how many take connections.
+// GetCounts returns how many instances are desired, none while it hibernates, and how many take
+// connections.
 func (p *PostgreSQL) GetCounts() (desired, ready int32) {
+	if p.Spec.Hibernated {
+		return 0, p.Status.ReadyReplicas
+	}
 	return p.Spec.Replicas, p.Status.ReadyReplicas
 }

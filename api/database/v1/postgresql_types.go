@@ -225,6 +225,11 @@ type PostgreSQLSpec struct {
 	// running and failing over.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// Hibernated stops all instances, and keeps everything else: volumes, Services and Secrets.
+	// Clients are refused meanwhile. Setting it to false starts the instances again.
+	// +optional
+	Hibernated bool `json:"hibernated,omitempty"`
 }
 
 // WALStorage is a volume of its own for the server's log.

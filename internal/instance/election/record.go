@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,18 @@ type Handover struct {
 
 // Released reports whether the record has no holder, so that any member may stand at once.
 func (r Record) Released() bool { return r.Holder == Holder{} }
+
+// Pods returns the names of the instances that may have acknowledged writes which others lack:
+// those of all rules.
+func (r Record) Pods() []string {
+	var names []string
+	for _, rule := range r.Rules {
+		for _, member := range append(slices.Clone(rule.Set), rule.Leader) {
+			names = append(names, member.Name)
+		}
+	}
+	return names
+}
 
 // newest returns the rule under which the leader acknowledges, or will next.
 func (r Record) newest() Rule {

@@ -58,7 +58,7 @@ func (s *subject) phase(one summary.Summary) databasev1.CachePhase {
 		return databasev1.CachePhaseSwitchingOver
 	case s.Primary == nil && one.Severity >= summary.Failed:
 		return databasev1.CachePhaseFailed
-	case s.isWaking():
+	case s.Waking() != "":
 		return databasev1.CachePhaseUpdating
 	case s.Primary == nil && s.wasReady() && hasPods:
 		return databasev1.CachePhaseFailingOver

@@ -2,9 +2,7 @@ package cache
 
 import (
 	"fmt"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -21,13 +19,13 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.UnderWay, api.ReasonTerminating, (*subject).Terminating),
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),
 	summary.When(summary.Stalled, databasev1.ReasonPasswordUnavailable, withoutPassword),
-	summary.When(summary.UnderWay, databasev1.ReasonScaling, hibernating),
-	summary.When(summary.Waiting, databasev1.ReasonHibernated, hibernated),
+	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Hibernating),
+	summary.When(summary.Waiting, databasev1.ReasonHibernated, (*subject).Hibernated),
 	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
 	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, (*subject).RefusedVolume),
 	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
 	summary.When(summary.UnderWay, databasev1.ReasonSwitchingOver, (*subject).HandingOver),
-	summary.When(summary.UnderWay, databasev1.ReasonUpdating, waking),
+	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Waking),
 	summary.When(summary.Degraded, databasev1.ReasonFailingOver, (*subject).WithoutPrimary),
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Scaling),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Replacing),
@@ -58,33 +56,6 @@ func withoutPassword(s *subject) string {
 	return problem
 }
 
-// hibernating: spec.hibernated is true, and instances still end.
-func hibernating(s *subject) string {
-	return summary.If(s.cache.Spec.Hibernated && len(s.Instances) > 0, "spec.hibernated is true, and %d instances are still to end: %s",
-		len(s.Instances), s.States())
-}
-
-// hibernated: spec.hibernated is true, and no instance runs.
-func hibernated(s *subject) string {
-	return summary.If(s.cache.Spec.Hibernated, "spec.hibernated is true: no instance runs")
-}
-
-// waking: the cache hibernated until now, and its instances have not had the time to elect a
-// primary.
-func waking(s *subject) string {
-	return summary.If(s.isWaking(), "the instances are being started: %s", s.States())
-}
-
-func (s *subject) isWaking() bool {
-	was := meta.FindStatusCondition(s.cache.Status.Conditions, databasev1.ConditionWritable)
-	if s.cache.Spec.Hibernated || s.Primary != nil || was == nil || was.Reason != databasev1.ReasonHibernated {
-		return false
-	}
-	return !slices.ContainsFunc(s.Instances, func(instance database.Instance) bool {
-		return s.Observed.Now.Sub(instance.Pod.CreationTimestamp.Time) > database.StartsFor
-	})
-}
-
 // foreignData says which volumes have data that the server must not touch. Their instances touch
 // nothing.
 func foreignData(s *subject) string {
@@ -112,21 +83,11 @@ func creating(s *subject) string {
 
 // conditions returns the conditions of the summary, and those of this kind.
 func (s *subject) conditions(one summary.Summary) []metav1.Condition {
-	all := append(s.Conditions(one), s.writable(), s.replicated())
+	all := append(s.Conditions(one), s.Writable(), s.replicated())
 	if s.cache.Spec.Persistence != nil {
 		all = append(all, s.Storage())
 	}
 	return all
-}
-
-func (s *subject) writable() metav1.Condition {
-	if s.cache.Spec.Hibernated && s.Primary == nil {
-		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonHibernated, "spec.hibernated is true: no instance runs")
-	}
-	if s.isWaking() {
-		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonHibernated, "the instances are being started: "+s.States())
-	}
-	return s.Writable()
 }
 
 // replicated says whether another instance can take over with nearly all data. The first row that
@@ -144,7 +105,7 @@ func (s *subject) replicated() metav1.Condition {
 	}
 	switch {
 	case spec.Hibernated:
-		return is(databasev1.ReasonHibernated, "spec.hibernated is true: no instance runs")
+		return is(databasev1.ReasonHibernated, database.IsHibernated)
 	case spec.Replicas == 1 && spec.Persistence == nil:
 		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data go with its pod")
 	case spec.Replicas == 1:

@@ -27,7 +27,8 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 	spec := &db.Spec
 	return &database.Database{
 		Kind: "PostgreSQL", Noun: "database", Namespace: db.Namespace, Name: db.Name, Generation: db.Generation, Part: part(db),
-		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Paused: spec.Paused, Window: spec.Rollout.Window,
+		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Hibernated: spec.Hibernated, Paused: spec.Paused,
+		Window:         spec.Rollout.Window,
 		TopologySpread: spec.TopologySpread, PreferredPrimary: spec.PreferredPrimary, SwitchoverAt: spec.SwitchoverAt,
 		AcceptLoss:     spec.Failover.AcceptLoss,
 		DeletionPolicy: spec.DeletionPolicy, Volumes: volumesOf(db), Ports: []database.Port{{Name: contract.PortName, Number: serverPort}},

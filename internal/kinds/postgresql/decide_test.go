@@ -1,6 +1,8 @@
 package postgresql
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -158,6 +160,8 @@ func TestEarlierVolumes(t *testing.T) {
 		return observed
 	}
 	led := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: election.Member{Name: "db-0", Incarnation: "1"}}}}
+	named := election.Record{System: "1", Term: 4, Rules: []election.Rule{{Leader: election.Member{Name: "db-0", Incarnation: "1"},
+		Set: []election.Member{{Name: "db-1", Incarnation: "1"}}, Acks: 1}}}
 	made := running(db, 3).with(db, election.Record{})
 	made.Pods = nil
 	for name, test := range map[string]struct {
@@ -170,11 +174,43 @@ func TestEarlierVolumes(t *testing.T) {
 		"the Lease was made":          {left(empty()).with(db, election.Record{}), 3, []string{"db-0", "db-1", "db-2"}},
 		"the StatefulSet was made":    {left(made), 3, []string{"db-0", "db-1", "db-2"}},
 		"the StatefulSet was deleted": {left(empty()).with(db, led), 1, []string{"db-0"}},
+		"a rule names another":        {left(empty()).with(db, named), 2, []string{"db-0", "db-1"}},
+		"it hibernated":               {asleep(made.with(db, led)), 1, []string{"db-0"}},
+		"it hibernated with others":   {asleep(made.with(db, named)), 2, []string{"db-0", "db-1"}},
 	} {
 		decided := Decide(db, test.observed)
 		if pods := elect(decided); decided.Replicas != test.replicas || !slices.Equal(pods, test.pods) {
 			t.Errorf("%s: %d pods are made, and %v elect: want %d, %v", name, decided.Replicas, pods, test.replicas, test.pods)
 		}
+	}
+}
+
+// asleep is what is observed of a database that hibernated: a StatefulSet without pods.
+func asleep(observed Observed) Observed {
+	observed.Pods, observed.Children = nil, maps.Clone(observed.Children)
+	for ref, found := range observed.Children {
+		if set, is := found.Object.(*appsv1.StatefulSet); is {
+			set = set.DeepCopy()
+			set.Spec.Replicas = new(int32)
+			observed.Children[ref] = plan.Found{Ownership: found.Ownership, Object: set}
+		}
+	}
+	return observed
+}
+
+// TestHibernated: no pods and no budget, and everything else stays.
+func TestHibernated(t *testing.T) {
+	db := newDatabase(replicas(3), sleeps)
+	wanted := Desired(db, running(db, 3), Decide(db, running(db, 3)))
+	kinds := map[string]int{}
+	for _, child := range wanted.Children {
+		kinds[reflect.TypeOf(child.Object).Elem().Name()]++
+		if set, is := child.Object.(*appsv1.StatefulSet); is && *set.Spec.Replicas != 0 {
+			t.Errorf("%d pods are to be", *set.Spec.Replicas)
+		}
+	}
+	if kinds["StatefulSet"] != 1 || kinds["PodDisruptionBudget"] != 0 || kinds["Service"] != 4 || kinds["Lease"] != 1 {
+		t.Errorf("got %v", kinds)
 	}
 }
 

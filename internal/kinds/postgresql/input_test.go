@@ -189,6 +189,7 @@ var mistakes = []mistake{
 	{`preferredPrimary: db-1`, "spec.preferredPrimary", `Unsupported value: "db-1": supported values: "db-0"`},
 	{`preferredPrimary: ` + strings.Repeat("a", 64), "spec.preferredPrimary", "Too long: may not be more than 63 bytes"},
 	{`paused: "no"`, "spec.paused", `must be of type boolean: "string"`},
+	{`hibernated: "no"`, "spec.hibernated", `must be of type boolean: "string"`},
 }
 
 // changes are the edits of a PostgreSQL that exists, after those before the arrow.

@@ -55,12 +55,16 @@ func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
 	switch {
 	case s.db.Spec.Paused:
 		return databasev1.PhasePaused
+	case one.Reason == databasev1.ReasonHibernated:
+		return databasev1.PhaseHibernated
 	case one.Severity == summary.Working:
 		return databasev1.PhaseRunning
 	case one.Reason == databasev1.ReasonSwitchingOver:
 		return databasev1.PhaseSwitchingOver
 	case s.Primary == nil && one.Severity >= summary.Failed:
 		return databasev1.PhaseFailed
+	case s.Waking() != "":
+		return databasev1.PhaseUpdating
 	case s.Primary == nil && s.wasReady() && len(s.Instances) > 0:
 		return databasev1.PhaseFailingOver
 	case s.Primary == nil && len(s.Instances) > 0:

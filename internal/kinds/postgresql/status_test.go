@@ -26,6 +26,9 @@ func says(observed Observed, ordinal int, report contract.Report) Observed {
 	return observed
 }
 
+// sleeps stops the instances.
+func sleeps(spec *databasev1.PostgreSQLSpec) { spec.Hibernated = true }
+
 // aged makes all pods older than a start takes.
 func aged(observed Observed) Observed {
 	for i := range observed.Pods {
@@ -53,6 +56,12 @@ func TestSummary(t *testing.T) {
 	fresh := newDatabase(replicas(3))
 	deleted := newDatabase(func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionDelete })
 	foreign := plan.Result{Conflicts: []plan.Ref{Ref(db, "StatefulSet", "db")}}
+	sleeping := newDatabase(replicas(3), sleeps)
+	sleeping.Status.FirstReadyTime = db.Status.FirstReadyTime
+	waking := newDatabase(replicas(3))
+	waking.Status = databasev1.PostgreSQLStatus{FirstReadyTime: db.Status.FirstReadyTime, Conditions: []metav1.Condition{
+		{Type: databasev1.ConditionWritable, Status: metav1.ConditionFalse, Reason: databasev1.ReasonHibernated},
+	}}
 	noImage := running(db, 3)
 	noImage.Catalogue = nil
 	for name, test := range map[string]struct {
@@ -67,6 +76,14 @@ func TestSummary(t *testing.T) {
 	}{
 		"works": {db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{}, "True", "Available", "Running",
 			"db-0 takes writes, and all 3 instances take connections"},
+		"hibernates": {sleeping, aged(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Scaling", "Updating",
+			"spec.hibernated is true, and 3 instances are still to end: db-0 (Leading)"},
+		"hibernated": {sleeping, asleep(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Hibernated", "Hibernated",
+			"spec.hibernated is true: no instance runs"},
+		"wakes": {waking, asleep(running(waking, 3)), Decision{Replicas: 3}, plan.Result{}, "False", "Updating", "Updating",
+			"the instances are being started: there are no pods yet"},
+		"does not wake": {waking, says(aged(running(waking, 3)), 0, contract.Report{State: "Starting"}), Decision{Replicas: 3}, plan.Result{}, "False",
+			"FailingOver", "FailingOver", "no instance takes writes: db-0 (Starting)"},
 		"nothing is there yet": {fresh, empty(), Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Pending",
 			"the database is being created: there are no pods yet"},
 		"the first start": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Promoting"}), 1, contract.Report{State: "Cloning",
@@ -272,6 +289,7 @@ func TestDurable(t *testing.T) {
 		"a loss is accepted":             {newDatabase(replicas(3), accepts(4)), whole, quorum(one), "False LossAccepted spec.failover.acceptLoss is 4, which is the present term"},
 		"that of an earlier term":        {newDatabase(replicas(3), accepts(3)), whole, quorum(one), "True Quorum"},
 		"asynchronous":                   {newDatabase(replicas(3), asynchronous), whole, quorum(alone), "False Asynchronous 2 replicas receive"},
+		"hibernated":                     {newDatabase(sleeps), whole, quorum(alone), "False Hibernated"},
 		"one instance":                   {newDatabase(), whole, quorum(alone), "False OneInstance"},
 	} {
 		decided := Decision{Replicas: test.db.Spec.Replicas}
