@@ -3,29 +3,22 @@ package database
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Variable returns a variable of an application that is bound to a database: a key of the Secret
-// with which applications connect.
-func Variable(database, name, key string) component.Output {
-	return component.Output{Name: name, Secret: ApplicationName(database), Key: key}
-}
-
 // Authority returns the ConfigMap, and its key, with the authorities of a database's certificates.
 func Authority(database string) (configMap, key string) { return AuthorityName(database), AuthorityKey }
 
-// credentials are the keys of the application's Secret with which applications connect.
+// credentials are the keys of such a Secret that matter to who connects.
 var credentials = []string{"uri", "host", "port", "dbname", corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}
 
-// CredentialsRevision returns a text that changes with the credentials in the application's Secret;
-// "" while there is none. It is a hash under a key that is as secret as the content, so that no
-// password can be guessed from it: the password with which metrics are read, which Mainstay has
-// made, and which stays.
-func (o State) CredentialsRevision(d *Database) string {
-	application, metrics := o.secret(d, ApplicationName(d.Name)), o.secret(d, MetricsName(d.Name))
+// CredentialsRevision returns a text that changes with the credentials in a Secret with which
+// applications connect; "" while there is none. It is a hash under a key that is as secret as the
+// content, so that no password can be guessed from it: the password with which metrics are read,
+// which Mainstay has made, and which stays.
+func (o State) CredentialsRevision(d *Database, secret string) string {
+	application, metrics := o.secret(d, secret), o.secret(d, MetricsName(d.Name))
 	if application == nil || metrics == nil || len(metrics.Data[corev1.BasicAuthPasswordKey]) == 0 {
 		return ""
 	}

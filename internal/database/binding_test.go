@@ -18,7 +18,7 @@ func TestCredentialsRevision(t *testing.T) {
 		return State{Children: plan.Children{
 			d.Ref("Secret", made.Name):           {Object: made, Ownership: ownership},
 			d.Ref("Secret", MetricsName(d.Name)): {Object: d.MetricsSecret(State{MetricsPassword: metrics}), Ownership: plan.Ours},
-		}}.CredentialsRevision(d)
+		}}.CredentialsRevision(d, ApplicationName(d.Name))
 	}
 	first := of("a", "x", "k", plan.Ours)
 	if first == "" || first != of("a", "y", "k", plan.Ours) {
@@ -27,7 +27,7 @@ func TestCredentialsRevision(t *testing.T) {
 	if other, key := of("b", "x", "k", plan.Ours), of("a", "x", "l", plan.Ours); first == other || first == key {
 		t.Errorf("the revisions of others are %s and %s", other, key)
 	}
-	if of("a", "x", "k", plan.Foreign) != "" || of("a", "x", "", plan.Ours) != "" || (State{}).CredentialsRevision(d) != "" {
+	if of("a", "x", "k", plan.Foreign) != "" || of("a", "x", "", plan.Ours) != "" || (State{}).CredentialsRevision(d, ApplicationName(d.Name)) != "" {
 		t.Error("there is a revision of what is not known")
 	}
 }

@@ -66,6 +66,7 @@ var specEffects = map[string]effect{
 	"env":                           {"env: [{name: A, value: b}]", "Deployment", appPath + "env.0.value", `"b"`},
 	"bindings[].kind":               {"bindings: [{kind: PostgreSQL, name: db}]", "Deployment", "spec.template.metadata.annotations.mainstay~dev/bindings", `"PostgreSQL/db=1"`},
 	"bindings[].name":               {"bindings: [{kind: PostgreSQL, name: db}]", "Deployment", appPath + "env.0.valueFrom.secretKeyRef.name", `"db-app"`},
+	"bindings[].user":               {"bindings: [{kind: PostgreSQL, name: db, user: orders}]", "Deployment", appPath + "env.0.valueFrom.secretKeyRef.name", `"db-orders"`},
 	"bindings[].prefix":             {"bindings: [{kind: PostgreSQL, name: db, prefix: A_}]", "Deployment", appPath + "env.0.name", `"A_DATABASE_URL"`},
 	"envFrom":                       {"envFrom: [{secretRef: {name: x}}]", "Deployment", appPath + "envFrom.0.secretRef.name", `"x"`},
 	"command":                       {"command: [/x]", "Deployment", appPath + "command.0", `"/x"`},
@@ -281,8 +282,12 @@ func effectOn(app *msappsv1.WebApp, test effect) (string, client.Object) {
 	webapp.Default(app)
 	bindings := webapp.Bind(app, component.Bindables{{Kind: databasev1.GroupVersion.WithKind("PostgreSQL"), Binding: *postgresql.Binding()}})
 	for i := range bindings {
-		bindings[i].Object = &databasev1.PostgreSQL{Status: databasev1.PostgreSQLStatus{CredentialsRevision: "1",
-			Conditions: []metav1.Condition{{Type: databasev1.ConditionWritable, Status: metav1.ConditionTrue}}}}
+		db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+		db.Spec.Users = []databasev1.User{{Name: "orders"}}
+		db.Status.CredentialsRevision = "1"
+		db.Status.Users = []databasev1.UserStatus{{Name: "orders", SecretName: "db-orders", Revision: "1"}}
+		db.Status.Conditions = []metav1.Condition{{Type: databasev1.ConditionWritable, Status: metav1.ConditionTrue}}
+		bindings[i].Object = db
 	}
 	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true, HasMonitorAPI: true, Bindings: bindings})
 	switch test.kind {

@@ -47,6 +47,12 @@ type Binding struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-', starting with a letter"
 	Name string `json:"name"`
+	// User of the object as whom the application connects, of those in its spec.users. Default:
+	// the one that every object has, by the Secret NAME-app. A Cache has no other.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z_][-A-Za-z0-9_]*)?$')",message="must be letters, digits, _ and -, beginning with a letter or _"
+	User string `json:"user,omitempty"`
 	// Prefix of the names of the variables: ORDERS_ makes ORDERS_DATABASE_URL. Default: none. Two
 	// bindings that would give the same variable need different ones.
 	// +optional

@@ -391,6 +391,13 @@ type PostgreSQLStatus struct {
 	// What is bound to the database is restarted when it changes.
 	// +optional
 	CredentialsRevision string `json:"credentialsRevision,omitempty"`
+
+	// Users are those of spec.users that exist, and with which Secret they connect.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Users []UserStatus `json:"users,omitempty"`
 	// Selector selects the pods; the scale subresource uses it.
 	// +optional
 	Selector string `json:"selector,omitempty"`

@@ -85,3 +85,13 @@ type User struct {
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
 }
+
+// UserStatus is a user that exists.
+type UserStatus struct {
+	// Name of the user.
+	Name string `json:"name"`
+	// SecretName is the name of the Secret with which it connects.
+	SecretName string `json:"secretName"`
+	// Revision changes with the content of that Secret, and reveals nothing of it.
+	Revision string `json:"revision"`
+}

@@ -128,7 +128,7 @@ func boundVariables(stack *platformv1.AppStack, c *platformv1.Component, kinds c
 		if at < 0 {
 			continue
 		}
-		for _, name := range kinds[at].Binding.Names(one.Name, one.Prefix) {
+		for _, name := range kinds[at].Binding.Names(one.Prefix) {
 			from[name] = componentOf(stack.Name, one.Name)
 		}
 	}

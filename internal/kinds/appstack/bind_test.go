@@ -16,8 +16,8 @@ func bindable() component.Kinds {
 	all := slices.Clone(kinds)
 	all[0].TakesBindings = true
 	all[1].Binding = &component.Binding{
-		Variables: func(name string) []component.Output {
-			return []component.Output{{Name: "DATABASE_URL", Secret: name + "-app", Key: "uri"}}
+		Variables: func(secret string) []component.Output {
+			return []component.Output{{Name: "DATABASE_URL", Secret: secret, Key: "uri"}}
 		},
 		AuthorityVariables: []string{"PGSSLROOTCERT"},
 	}

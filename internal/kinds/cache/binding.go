@@ -10,17 +10,19 @@ import (
 // names of both servers, and the file with the authority of its certificates.
 func Binding() *component.Binding {
 	return &component.Binding{
-		Variables: func(name string) []component.Output {
-			return []component.Output{database.Variable(name, "REDIS_URL", "uri"), database.Variable(name, "VALKEY_URL", "uri")}
+		Variables: func(secret string) []component.Output {
+			return []component.Output{{Name: "REDIS_URL", Secret: secret, Key: "uri"}, {Name: "VALKEY_URL", Secret: secret, Key: "uri"}}
 		},
+		Secret:             database.ApplicationName,
 		Authority:          database.Authority,
 		AuthorityVariables: []string{"REDIS_CA_FILE", "VALKEY_CA_FILE"},
 		Condition:          databasev1.ConditionWritable,
-		Revision: func(object component.Object) string {
-			if c, isCache := object.(*databasev1.Cache); isCache {
-				return c.Status.CredentialsRevision
+		Account: func(object component.Object, _ string) component.Account {
+			c, isCache := object.(*databasev1.Cache)
+			if !isCache {
+				return component.Account{}
 			}
-			return ""
+			return component.Account{Secret: database.ApplicationName(c.Name), Revision: c.Status.CredentialsRevision}
 		},
 	}
 }

@@ -292,7 +292,7 @@ func gives(key, value string) Observed {
 func TestBinding(t *testing.T) {
 	c, binding := newCache(), Binding()
 	secret := application(c, empty(), "x")
-	for _, output := range binding.Variables(c.Name) {
+	for _, output := range binding.Variables(binding.Secret(c.Name)) {
 		if _, has := secret.Data[output.Key]; !has || output.Secret != secret.Name {
 			t.Errorf("%s: Secret %s has no key %s", output.Name, output.Secret, output.Key)
 		}
@@ -304,11 +304,12 @@ func TestBinding(t *testing.T) {
 		t.Errorf("%s has no key %s", name, key)
 	}
 	const names = "REDIS_URL VALKEY_URL REDIS_CA_FILE VALKEY_CA_FILE"
-	if got := strings.Join(binding.Names(c.Name, ""), " "); got != names {
+	if got := strings.Join(binding.Names(""), " "); got != names {
 		t.Errorf("the variables are %s", got)
 	}
 	c.Status.CredentialsRevision = "1"
-	if status, _ := Status(c, empty(), Decision{}, plan.Result{}); status.CredentialsRevision != "1" || binding.Revision(c) != "1" {
+	status, _ := Status(c, empty(), Decision{}, plan.Result{})
+	if status.CredentialsRevision != "1" || binding.Account(c, "").Revision != "1" {
 		t.Errorf("without a Secret the revision is %q", status.CredentialsRevision)
 	}
 }

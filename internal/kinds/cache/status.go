@@ -28,7 +28,7 @@ func Status(c *databasev1.Cache, observed Observed, decided Decision, result pla
 		Selector:           d.Selector(),
 		Conditions:         about.conditions(one),
 		// A Secret that can't be read now, or is being made again, is no change.
-		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d), c.Status.CredentialsRevision),
+		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d, database.ApplicationName(c.Name)), c.Status.CredentialsRevision),
 	}
 	remember(&status, about.Remember())
 	status.Phase = about.phase(one)

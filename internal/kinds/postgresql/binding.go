@@ -1,10 +1,14 @@
 package postgresql
 
 import (
+	"fmt"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 )
 
@@ -15,23 +19,64 @@ import (
 func Binding() *component.Binding {
 	return &component.Binding{
 		Variables: variables,
+		Secret:    database.ApplicationName,
 		Authority: database.Authority,
 		// https://www.postgresql.org/docs/current/libpq-envars.html
 		AuthorityVariables: []string{"PGSSLROOTCERT"},
 		Condition:          databasev1.ConditionWritable,
-		Revision: func(object component.Object) string {
+		Account: func(object component.Object, user string) component.Account {
 			if db, isDatabase := object.(*databasev1.PostgreSQL); isDatabase {
-				return db.Status.CredentialsRevision
+				return account(db, user)
 			}
-			return ""
+			return component.Account{}
 		},
+		HasUsers: true,
 	}
 }
 
-func variables(name string) []component.Output {
-	return []component.Output{
-		database.Variable(name, "DATABASE_URL", "uri"), database.Variable(name, "PGHOST", "host"), database.Variable(name, "PGPORT", "port"),
-		database.Variable(name, "PGUSER", corev1.BasicAuthUsernameKey), database.Variable(name, "PGPASSWORD", corev1.BasicAuthPasswordKey),
-		database.Variable(name, "PGDATABASE", "dbname"), {Name: "PGSSLMODE", Value: "verify-full"},
+// account returns as whom an application connects: as a user that the primary has made, or as the
+// one that every database has.
+func account(db *databasev1.PostgreSQL, user string) component.Account {
+	if user == "" || user == applicationRole {
+		return component.Account{Secret: database.ApplicationName(db.Name), Revision: db.Status.CredentialsRevision}
 	}
+	made := slices.IndexFunc(db.Status.Users, func(one databasev1.UserStatus) bool { return one.Name == user })
+	switch {
+	case !isUser(db, user):
+		return component.Account{Problem: "which has no user " + user}
+	case made < 0:
+		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
+	}
+	return component.Account{Secret: db.Status.Users[made].SecretName, Revision: db.Status.Users[made].Revision}
+}
+
+func variables(secret string) []component.Output {
+	from := func(name, key string) component.Output { return component.Output{Name: name, Secret: secret, Key: key} }
+	return []component.Output{
+		from("DATABASE_URL", "uri"), from("PGHOST", "host"), from("PGPORT", "port"), from("PGUSER", corev1.BasicAuthUsernameKey),
+		from("PGPASSWORD", corev1.BasicAuthPasswordKey), from("PGDATABASE", "dbname"), {Name: "PGSSLMODE", Value: "verify-full"},
+	}
+}
+
+// madeUsers returns the users that the primary has made, by its report, and those that it had made
+// before. What is not known now is as it was.
+func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserStatus {
+	var made []databasev1.UserStatus
+	isMade := HasMade(db, observed, contract.ProvisionsRevision(observed.Provisions))
+	for _, user := range db.Spec.Users {
+		at := slices.IndexFunc(db.Status.Users, func(one databasev1.UserStatus) bool { return one.Name == user.Name })
+		one := databasev1.UserStatus{Name: user.Name}
+		if at >= 0 {
+			one = db.Status.Users[at]
+		}
+		if secret := UserSecretName(db, user); isMade && observed.Users[user.Name].Problem == "" {
+			if revision := observed.CredentialsRevision(Common(db, observed), secret); revision != "" {
+				one.SecretName, one.Revision = secret, revision
+			}
+		}
+		if one.Revision != "" {
+			made = append(made, one)
+		}
+	}
+	return made
 }

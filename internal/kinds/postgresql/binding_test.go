@@ -1,10 +1,16 @@
 package postgresql
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -13,7 +19,7 @@ func TestBinding(t *testing.T) {
 	db, binding := newDatabase(), Binding()
 	secret := application(db, Observed{State: database.State{Password: "x"}})
 	keys := map[string]bool{}
-	for _, output := range binding.Variables(db.Name) {
+	for _, output := range binding.Variables(binding.Secret(db.Name)) {
 		if output.Secret == "" {
 			continue
 		}
@@ -32,7 +38,7 @@ func TestBinding(t *testing.T) {
 		t.Errorf("%s has no key %s", name, key)
 	}
 	const names = "DATABASE_URL PGHOST PGPORT PGUSER PGPASSWORD PGDATABASE PGSSLMODE PGSSLROOTCERT"
-	if got := strings.Join(binding.Names(db.Name, ""), " "); got != names {
+	if got := strings.Join(binding.Names(""), " "); got != names {
 		t.Errorf("the variables are %s", got)
 	}
 }
@@ -44,4 +50,56 @@ func TestCredentialsRevision(t *testing.T) {
 	if status, _ := Status(db, Observed{}, Decision{}, plan.Result{}); status.CredentialsRevision != "1" {
 		t.Errorf("without a Secret the revision is %q", status.CredentialsRevision)
 	}
+}
+
+// TestBoundUser: an application connects as a user once the primary has made it, with the Secret
+// that it had then.
+func TestBoundUser(t *testing.T) {
+	db := newDatabase()
+	db.Spec.Users = []databasev1.User{{Name: "orders"}, {Name: "audit", SecretName: "auditors"}}
+	observed := running(db, 1)
+	secret := func(name, password string) {
+		ref := Ref(db, "Secret", name)
+		observed.Children[ref] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"password": []byte(password)},
+		}}
+	}
+	secret("db-metrics", "k")
+	secret("db-orders", "a")
+	secret("auditors", "b")
+	observed.Provisions = []byte("{}")
+	step := func(want string) {
+		t.Helper()
+		status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		db.Status.Users = status.Users
+		var got []string
+		for _, name := range []string{"", "app", "orders", "audit", "none"} {
+			one := Binding().Account(db, name)
+			got = append(got, cmp.Or(one.Problem, one.Secret))
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("got  %s\nwant %s", text, want)
+		}
+	}
+	step("db-app; db-app; whose user orders is not made yet; whose user audit is not made yet; which has no user none")
+	report := contract.Report{Role: contract.Primary, State: "Leading", Provisions: contract.ProvisionsRevision(observed.Provisions)}
+	observed = says(observed, 0, report)
+	step("db-app; db-app; db-orders; auditors; which has no user none")
+	first := Binding().Account(db, "orders").Revision
+
+	secret("db-orders", "another")
+	observed.Provisions = []byte("{ }")
+	step("db-app; db-app; db-orders; auditors; which has no user none")
+	if now := Binding().Account(db, "orders").Revision; now != first {
+		t.Errorf("the revision is %s before the primary has the password, not %s", now, first)
+	}
+	report.Provisions = contract.ProvisionsRevision(observed.Provisions)
+	observed = says(observed, 0, report)
+	step("db-app; db-app; db-orders; auditors; which has no user none")
+	if now := Binding().Account(db, "orders").Revision; now == first || now == "" {
+		t.Errorf("the revision is %q after the password has changed", now)
+	}
+	delete(observed.Children, Ref(db, "Secret", "db-orders"))
+	db.Spec.Users = db.Spec.Users[:1]
+	step("db-app; db-app; db-orders; which has no user audit; which has no user none")
 }

@@ -31,7 +31,8 @@ func Status(
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
 		// A Secret that can't be read now, or is being made again, is no change.
-		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d), db.Status.CredentialsRevision),
+		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d, database.ApplicationName(db.Name)), db.Status.CredentialsRevision),
+		Users:               madeUsers(db, observed),
 	}
 	remember(&status, about.Remember())
 	if about.Primary != nil {

@@ -32,6 +32,7 @@ const maxBindings, maxBindingText = 16, 63
 var (
 	bindingKind   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 	bindingName   = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+	bindingUser   = regexp.MustCompile(`^([A-Za-z_][-A-Za-z0-9_]*)?$`)
 	bindingPrefix = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)?$`)
 )
 
@@ -44,8 +45,16 @@ type Bound struct {
 	Object component.Object
 }
 
-// key identifies the object.
-func (b Bound) key() string { return BindingKey(b.Kind, b.Name) }
+// key identifies the object, and the user of it: "PostgreSQL/db", "PostgreSQL/db/orders".
+func (b Bound) key() string {
+	if b.User == "" {
+		return BindingKey(b.Kind, b.Name)
+	}
+	return BindingKey(b.Kind, b.Name) + "/" + b.User
+}
+
+// unready returns why pods can't be bound yet; "" if they can.
+func (b Bound) unready() string { return b.To.Unready(b.Object, b.User) }
 
 // authority is the path of the file with the authorities, below bindingsPath.
 func (b Bound) authority() string {
@@ -55,7 +64,16 @@ func (b Bound) authority() string {
 // effective is a binding that pods have.
 type effective struct {
 	Bound
-	revision string
+	revision, secret string
+}
+
+// text is what the annotation says of it: the revision, and for a user the Secret, which its object
+// may name.
+func (e effective) text() string {
+	if e.User == "" {
+		return e.key() + "=" + e.revision
+	}
+	return e.key() + "=" + e.revision + ":" + e.secret
 }
 
 // effectiveBindings returns the bindings that pods get now, and the others as pending:
@@ -71,10 +89,12 @@ func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective
 	for _, bound := range observed.Bindings {
 		former, isBound := has[bound.key()]
 		switch {
-		case bound.To.Unready(bound.Object) == "":
-			now = append(now, effective{bound, bound.To.Revision(bound.Object)})
+		case bound.unready() == "":
+			account := bound.To.Account(bound.Object, bound.User)
+			now = append(now, effective{bound, account.Revision, account.Secret})
 		case isBound:
-			now = append(now, effective{bound, former})
+			revision, secret, _ := strings.Cut(former, ":")
+			now = append(now, effective{bound, revision, cmp.Or(secret, bound.To.Secret(bound.Name))})
 		default:
 			pending = append(pending, bound)
 		}
@@ -84,10 +104,10 @@ func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective
 
 // maxBound is the length of the longest annotation with bindings that counts. A longer one is none
 // of ours, and is put back.
-const maxBound = maxBindings * 4 * maxBindingText
+const maxBound = maxBindings * 8 * maxBindingText
 
-// boundRevisions returns what the Deployment's pods are bound to, with the revisions of the
-// credentials.
+// boundRevisions returns what the Deployment's pods are bound to, with what the annotation says of
+// the credentials.
 func boundRevisions(app *msappsv1.WebApp, observed Observed) map[string]string {
 	revisions := map[string]string{}
 	deployment := observed.deployment(app)
@@ -110,7 +130,7 @@ func boundRevisions(app *msappsv1.WebApp, observed Observed) map[string]string {
 func boundAnnotation(now []effective) string {
 	var all []string
 	for _, one := range now {
-		all = append(all, one.key()+"="+one.revision)
+		all = append(all, one.text())
 	}
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), ",")
@@ -141,7 +161,7 @@ func pendingBindings(app *msappsv1.WebApp, observed Observed) string {
 	var all []string
 	_, pending := effectiveBindings(app, observed)
 	for _, bound := range pending {
-		all = append(all, fmt.Sprintf("%s %s, %s", bound.Kind, bound.Name, bound.To.Unready(bound.Object)))
+		all = append(all, fmt.Sprintf("%s %s, %s", bound.Kind, bound.Name, bound.unready()))
 	}
 	return conditions.FirstFew(all, "; ")
 }
@@ -160,7 +180,7 @@ func bindingVariables(spec *msappsv1.WebAppSpec, now []effective) []corev1.EnvVa
 		}
 	}
 	for _, one := range now {
-		for _, output := range one.To.Variables(one.Name) {
+		for _, output := range one.To.Variables(one.secret) {
 			variable := corev1.EnvVar{Name: one.Prefix + output.Name, Value: output.Value}
 			if output.Secret != "" {
 				variable.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -181,10 +201,10 @@ func bindingVolumes(now []effective) []corev1.Volume {
 	var sources []corev1.VolumeProjection
 	seen := map[string]bool{}
 	for _, one := range now {
-		if seen[one.key()] {
+		if seen[one.authority()] {
 			continue
 		}
-		seen[one.key()] = true
+		seen[one.authority()] = true
 		name, key := one.To.Authority(one.Name)
 		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: []corev1.KeyToPath{{Key: key, Path: one.authority()}},
@@ -229,6 +249,7 @@ func validateBindings(spec *msappsv1.WebAppSpec, at *field.Path) field.ErrorList
 		check(one.Kind, bindingKind, list.Index(i).Child("kind"), "must be the name of a kind, for example PostgreSQL")
 		check(one.Name, bindingName, list.Index(i).Child("name"),
 			"must be a DNS label: lower-case letters, digits and '-', starting with a letter")
+		check(one.User, bindingUser, list.Index(i).Child("user"), "must be letters, digits, _ and -, beginning with a letter or _")
 		check(one.Prefix, bindingPrefix, list.Index(i).Child("prefix"),
 			"must be letters, digits and '_', and not start with a digit, for example ORDERS_")
 	}
@@ -264,7 +285,10 @@ func ValidateBindings(app *msappsv1.WebApp, kinds component.Bindables) field.Err
 			problems = append(problems, field.NotSupported(at.Child("kind"), cmp.Or(one.Kind, "none"), kinds.Names()))
 			continue
 		}
-		for _, name := range kind.Names(one.Name, one.Prefix) {
+		if one.User != "" && !kind.HasUsers {
+			problems = append(problems, field.Invalid(at.Child("user"), one.User, fmt.Sprintf("must be left out: a %s has one user only", one.Kind)))
+		}
+		for _, name := range kind.Names(one.Prefix) {
 			if other, taken := from[name]; taken {
 				problems = append(problems, field.Invalid(at.Child("prefix"), one.Prefix, fmt.Sprintf(
 					"must differ from that of spec.bindings[%d]: both give the variable %s", other, name)))

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -23,14 +24,23 @@ var stores = component.Bindables{{
 	Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Store"},
 	New:  func() component.Object { return &msappsv1.WebApp{} },
 	Binding: component.Binding{
-		Variables: func(name string) []component.Output {
-			return []component.Output{{Name: "STORE_URL", Secret: name + "-app", Key: "uri"}, {Name: "STORE_MODE", Value: "strict"}}
+		Variables: func(secret string) []component.Output {
+			return []component.Output{{Name: "STORE_URL", Secret: secret, Key: "uri"}, {Name: "STORE_MODE", Value: "strict"}}
 		},
+		Secret:             func(name string) string { return name + "-app" },
 		Authority:          func(name string) (string, string) { return name + "-ca", "ca.pem" },
 		AuthorityVariables: []string{"STORE_CA"},
 		Condition:          "Writable",
-		Revision:           func(object component.Object) string { return object.(*msappsv1.WebApp).GetPhase() },
+		HasUsers:           true,
+		Account: func(object component.Object, user string) component.Account {
+			secret := "main-" + cmp.Or(user, "app")
+			return component.Account{Secret: secret, Revision: object.(*msappsv1.WebApp).GetPhase()}
+		},
 	},
+}, {
+	Kind:    schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shelf"},
+	New:     func() component.Object { return &msappsv1.WebApp{} },
+	Binding: component.Binding{Variables: func(string) []component.Output { return nil }},
 }}
 
 // store returns an object to bind to; status is that of its condition Writable, "" for none.
@@ -140,6 +150,34 @@ func TestBindingVariables(t *testing.T) {
 	}
 }
 
+// TestBoundAsAUser: its Secret is that of the user, also while its object is away.
+func TestBoundAsAUser(t *testing.T) {
+	as := msappsv1.Binding{Kind: "Store", Name: "main", User: "orders"}
+	app := admitted(bindings(as))
+	observe := func(observed Observed, object component.Object) Observed {
+		observed.Bindings = []Bound{{Binding: as, To: stores[0], Object: object}}
+		return observed
+	}
+	const annotation = "Store/main/orders=1:main-orders"
+	runs := running(func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{"mainstay.dev/bindings": annotation}
+	})
+	for name, observed := range map[string]Observed{
+		"it is there": observe(Observed{}, store("True", "1")), "it is away": observe(runs, nil),
+	} {
+		template := templateOf(app, observed)
+		if got := template.Annotations["mainstay.dev/bindings"]; got != annotation {
+			t.Errorf("%s: the annotation is %s", name, got)
+		}
+		if from := template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef; from.Name != "main-orders" {
+			t.Errorf("%s: the Secret is %s", name, from.Name)
+		}
+	}
+	if templateOf(app, observe(running(boundAt("1")), nil)) != nil {
+		t.Error("pods that are bound as another user count as bound")
+	}
+}
+
 // TestBindingsPassPodSecurity: the file of a binding needs nothing that the Restricted profile
 // forbids.
 func TestBindingsPassPodSecurity(t *testing.T) {
@@ -158,6 +196,8 @@ var bindingCases = map[string]formCase{
 	"a binding without a name":   {bound("Store", "", ""), bound("Store", "a", ""), "spec.bindings[0].name"},
 	"a prefix that is none":      {bound("Store", "db", "1_"), bound("Store", "db", "_1"), "spec.bindings[0].prefix"},
 	"a prefix with a line break": {bound("Store", "db", "A\n"), bound("Store", "db", "A"), "spec.bindings[0].prefix"},
+	"a user that is none":        {boundAs("or ders"), boundAs("or-ders"), "spec.bindings[0].user"},
+	"a long user":                {boundAs(strings.Repeat("a", 64)), boundAs(strings.Repeat("a", 63)), "spec.bindings[0].user"},
 	"the volume of the bindings": {volumeNamed("bindings"), volumeNamed("binding"), "spec.volumes[0].name"},
 	"a mount at their path":      {mountAt("/etc/mainstay/bindings/"), mountAt("/etc/mainstay/bindings2"), "spec.volumeMounts[0].mountPath"},
 	"a mount above it":           {mountAt("/etc"), mountAt("/etc/app"), "spec.volumeMounts[0].mountPath"},
@@ -169,6 +209,10 @@ func bound(kind, name, prefix string) func(*msappsv1.WebAppSpec) {
 	return func(s *msappsv1.WebAppSpec) {
 		s.Bindings = []msappsv1.Binding{{Kind: kind, Name: name, Prefix: prefix}}
 	}
+}
+
+func boundAs(user string) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) { s.Bindings = []msappsv1.Binding{{Kind: "Store", Name: "db", User: user}} }
 }
 
 func many(count int) func(*msappsv1.WebAppSpec) {
@@ -198,7 +242,9 @@ func TestValidateBindings(t *testing.T) {
 		"": admitted(bindings(oneBinding, prefixed)),
 		`spec.bindings[1].prefix: Invalid value: "": must differ from that of spec.bindings[0]: both give the variable STORE_URL`: admitted(
 			bindings(oneBinding, second)),
-		`spec.bindings[0].kind: Unsupported value: "Shop": supported values: "Store"`: admitted(bindings(msappsv1.Binding{Kind: "Shop", Name: "a"})),
+		`spec.bindings[0].user: Invalid value: "orders": must be left out: a Shelf has one user only`: admitted(
+			bindings(msappsv1.Binding{Kind: "Shelf", Name: "a", User: "orders"})),
+		`spec.bindings[0].kind: Unsupported value: "Shop": supported values: "Shelf", "Store"`: admitted(bindings(msappsv1.Binding{Kind: "Shop", Name: "a"})),
 	} {
 		got := ""
 		if problems := ValidateBindings(app, stores); len(problems) > 0 {
@@ -257,7 +303,7 @@ func TestBindingNames(t *testing.T) {
 	for _, variable := range templateOf(app, binding(Observed{}, store("True", "1"))).Spec.Containers[0].Env {
 		names[variable.Name] = true
 	}
-	if got, want := slices.Sorted(maps.Keys(names)), slices.Sorted(slices.Values(stores[0].Names("main", ""))); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(names)), slices.Sorted(slices.Values(stores[0].Names(""))); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -11,9 +11,12 @@ import (
 
 // Binding is what a kind offers to the applications that are bound to one of its objects.
 type Binding struct {
-	// Variables returns the environment variables of an application, by the name of the object:
-	// values, and keys of Secrets.
-	Variables func(name string) []Output
+	// Variables returns the environment variables of an application, by the name of the Secret with
+	// which it connects: values, and keys of that Secret.
+	Variables func(secret string) []Output
+	// Secret returns the name of the Secret with which an application connects that is not bound to a
+	// user of its own, by the name of the object.
+	Secret func(name string) string
 	// Authority returns the ConfigMap, and the key in it, with the authorities that sign the
 	// certificates of the object's servers.
 	Authority func(name string) (configMap, key string)
@@ -21,16 +24,28 @@ type Binding struct {
 	AuthorityVariables []string
 	// Condition is the type of the condition that is True once an application may start.
 	Condition string
-	// Revision returns a text that changes with the credentials, and reveals nothing of them; "" while
-	// it is not known.
-	Revision func(object Object) string
+	// Account returns as whom an application connects: a user of the object, or "" for the user that
+	// every object has.
+	Account func(object Object, user string) Account
+	// HasUsers reports whether objects can have further users.
+	HasUsers bool
 }
 
-// Names returns the names of all variables of an application that is bound to an object of this
-// name, each with a prefix.
-func (b Binding) Names(name, prefix string) []string {
+// Account is as whom an application connects.
+type Account struct {
+	// Secret is the name of the Secret with what is needed for that.
+	Secret string
+	// Revision is a text that changes with the credentials, and reveals nothing of them; "" while it
+	// is not known.
+	Revision string
+	// Problem says why nobody can connect as this user, as the end of a sentence; "" if one can.
+	Problem string
+}
+
+// Names returns the names of all variables of an application, each with a prefix.
+func (b Binding) Names(prefix string) []string {
 	var names []string
-	for _, one := range b.Variables(name) {
+	for _, one := range b.Variables("") {
 		names = append(names, prefix+one.Name)
 	}
 	for _, one := range b.AuthorityVariables {
@@ -47,9 +62,9 @@ type Bindable struct {
 	New func() Object
 }
 
-// Unready returns why an application that is bound to an object may not start yet, as the end of a
-// sentence; "" if it may. object is nil if there is none.
-func (b Bindable) Unready(object Object) string {
+// Unready returns why an application that is bound to an object, as one of its users or as "", may
+// not start yet, as the end of a sentence; "" if it may. object is nil if there is none.
+func (b Bindable) Unready(object Object, user string) string {
 	if object == nil {
 		return "which does not exist"
 	}
@@ -62,10 +77,12 @@ func (b Bindable) Unready(object Object) string {
 		return fmt.Sprintf("whose condition %s is not reported yet", b.Condition)
 	case found.Status != metav1.ConditionTrue:
 		return fmt.Sprintf("whose condition %s is %s (%s)", b.Condition, found.Status, found.Reason)
-	case b.Revision(object) == "":
+	}
+	account := b.Account(object, user)
+	if account.Problem == "" && account.Revision == "" {
 		return "whose credentials are not known yet"
 	}
-	return ""
+	return account.Problem
 }
 
 // Bindables are the kinds to which applications can be bound.

@@ -11,16 +11,22 @@ import (
 
 func TestUnready(t *testing.T) {
 	revision := "1"
-	kind := component.Bindable{Binding: component.Binding{Condition: "Writable", Revision: func(component.Object) string { return revision }},
+	account := func(_ component.Object, user string) component.Account {
+		if user != "" {
+			return component.Account{Problem: "which has no user " + user}
+		}
+		return component.Account{Revision: revision}
+	}
+	kind := component.Bindable{Binding: component.Binding{Condition: "Writable", Account: account},
 		Kind: databasev1.GroupVersion.WithKind("PostgreSQL")}
 	db := &databasev1.PostgreSQL{}
 	check := func(want string) {
 		t.Helper()
-		if got := kind.Unready(db); got != want {
+		if got := kind.Unready(db, ""); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got := kind.Unready(nil); got != "which does not exist" {
+	if got := kind.Unready(nil, ""); got != "which does not exist" {
 		t.Errorf("of nothing: %q", got)
 	}
 	check("whose condition Writable is not reported yet")
@@ -28,6 +34,9 @@ func TestUnready(t *testing.T) {
 	check("whose condition Writable is False (FailingOver)")
 	db.Status.Conditions[0].Status = metav1.ConditionTrue
 	check("")
+	if got := kind.Unready(db, "orders"); got != "which has no user orders" {
+		t.Errorf("as a user that is none: %q", got)
+	}
 	revision = ""
 	check("whose credentials are not known yet")
 	db.DeletionTimestamp = &metav1.Time{}
