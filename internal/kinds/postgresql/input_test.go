@@ -67,6 +67,7 @@ var mistakes = []mistake{
 	{`users: [{name: ` + strings.Repeat("a", 64) + `}]`, "spec.users[0].name", "Too long: may not be more than 63 bytes"},
 	{`users: [{name: postgres}]`, "spec.users[0].name", `Invalid value: "postgres": is the server's or Mainstay's own: choose another name`},
 	{`users: [{name: a}, {name: a}]`, "spec.users[1]", `Duplicate value: {"name":"a"}`},
+	{`users: [{name: a, roles: [b]}, {name: b, roles: [c]}, {name: c, roles: [app, a]}]`, "spec.users[2].roles[1]", `Invalid value: "a": is a member of c itself`},
 	{`users: [{name: a, roles: [nobody]}]`, "spec.users[0].roles[0]", `Invalid value: "nobody": must be app, one of spec.users, or one of`},
 	{`users: [{name: a, connectionLimit: -1}]`, "spec.users[0].connectionLimit", "should be greater than or equal to 0"},
 	{`users: [{name: a_b}]`, "spec.users[0].secretName", "Required value: db-a_b is no name of a Secret"},

@@ -41,6 +41,9 @@ var predefined = []string{
 	"pg_signal_backend", "pg_checkpoint", "pg_maintain",
 }
 
+// predefinedSince are the versions that have brought some of them.
+var predefinedSince = map[string]int{"pg_read_all_data": 14, "pg_write_all_data": 14, "pg_checkpoint": 15, "pg_maintain": 17}
+
 // UserSecretName returns the name of the Secret with which a user connects.
 func UserSecretName(db *databasev1.PostgreSQL, user databasev1.User) string {
 	return cmp.Or(user.SecretName, db.Name+"-"+user.Name)
@@ -89,7 +92,7 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		}
 		problems = append(problems, checkRoles(db, user, at.Child("roles"))...)
 	}
-	return problems
+	return append(problems, checkCircles(users, at)...)
 }
 
 const maxConnectionLimit = 10_000
@@ -136,6 +139,49 @@ func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, at *field.Path)
 		case role != applicationRole && !slices.Contains(predefined, role) && !isUser(db, role):
 			problems = append(problems, field.Invalid(at.Index(i), shown(role),
 				"must be app, one of spec.users, or one of "+strings.Join(predefined, ", ")))
+		case isNewerRole(db, role):
+			problems = append(problems, field.Invalid(at.Index(i), role,
+				fmt.Sprintf("is there since PostgreSQL %d, and spec.version is %s", predefinedSince[role], shown(db.Spec.Version))))
+		}
+	}
+	return problems
+}
+
+// isNewerRole reports whether the version lacks a predefined role.
+func isNewerRole(db *databasev1.PostgreSQL, role string) bool {
+	version, err := strconv.Atoi(db.Spec.Version)
+	return err == nil && version < predefinedSince[role]
+}
+
+// checkCircles returns the memberships that make a user a member of itself through others. Each user
+// is visited once.
+func checkCircles(users []databasev1.User, at *field.Path) field.ErrorList {
+	index := map[string]int{}
+	for i, user := range users {
+		index[user.Name] = i
+	}
+	const underWay, done = 1, 2
+	var problems field.ErrorList
+	visited := make([]int, len(users))
+	var visit func(i int)
+	visit = func(i int) {
+		visited[i] = underWay
+		for j, role := range users[i].Roles[:min(len(users[i].Roles), maxItems)] {
+			next, isUser := index[role]
+			switch {
+			case !isUser || next == i:
+			case visited[next] == underWay:
+				problems = append(problems, field.Invalid(at.Index(i).Child("roles").Index(j), shown(role),
+					fmt.Sprintf("is a member of %s itself, directly or through others", shown(users[i].Name))))
+			case visited[next] != done:
+				visit(next)
+			}
+		}
+		visited[i] = done
+	}
+	for i := range users {
+		if visited[i] != done {
+			visit(i)
 		}
 	}
 	return problems

@@ -73,6 +73,10 @@ func TestUsersAreChecked(t *testing.T) {
 		`spec.users[2].roles[0]: Invalid value: "pg_write_server_files": must be app, one of`: user("b", func(u *databasev1.User) {
 			u.Roles = []string{"pg_write_server_files"}
 		}),
+		`spec.users[2].roles[0]: Invalid value: "pg_maintain": is there since PostgreSQL 17, and spec.version is 16`: func(spec *databasev1.PostgreSQLSpec) {
+			spec.Version = "16"
+			user("b", func(u *databasev1.User) { u.Roles = []string{"pg_maintain"} })(spec)
+		},
 		`spec.users[2].roles[0]: Invalid value: "b": a user can't be a member of itself`: user("b", func(u *databasev1.User) {
 			u.Roles = []string{"b"}
 		}),
