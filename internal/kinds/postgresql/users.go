@@ -153,8 +153,8 @@ func isNewerRole(db *databasev1.PostgreSQL, role string) bool {
 	return err == nil && version < predefinedSince[role]
 }
 
-// checkCircles returns the memberships that make a user a member of itself through others. Each user
-// is visited once.
+// checkCircles returns the memberships that make a user a member of itself through others. Each
+// user is visited once.
 func checkCircles(users []databasev1.User, at *field.Path) field.ErrorList {
 	index := map[string]int{}
 	for i, user := range users {
