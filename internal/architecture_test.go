@@ -47,7 +47,7 @@ var pure = []string{
 	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/kit/jsonpatch", "internal/kit/monitoring",
 	"internal/kit/component", "internal/kit/podspec",
 	"internal/policy", "internal/policy/admissionpolicy", "internal/render", "internal/workload", "internal/instance/election", "internal/instance/contract",
-	"internal/postgres", "internal/valkey", "internal/database",
+	"internal/postgres", "internal/pgbouncer", "internal/valkey", "internal/database",
 }
 
 // large is a kind whose decisions are divided into parts, which are packages of their own.

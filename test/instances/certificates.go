@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,18 @@ func NewAuthority() (*Authority, error) {
 // this and other authorities to a directory, each file at once. It returns the certificate's serial
 // number. The certificate is the last file, so that who has seen it has met the others.
 func (a *Authority) Issue(directory, pod string, until time.Time, trusted ...*Authority) (*big.Int, error) {
+	return a.IssueTo(Subject{Name: postgres.CertificatePrefix + pod, Hosts: []string{pod}}, directory, until, trusted...)
+}
+
+// Subject is who a certificate is for: its common name, and the names and addresses of its server.
+type Subject struct {
+	Name      string
+	Hosts     []string
+	Addresses []net.IP
+}
+
+// IssueTo is Issue for anybody.
+func (a *Authority) IssueTo(subject Subject, directory string, until time.Time, trusted ...*Authority) (*big.Int, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generating a key: %w", err)
@@ -59,7 +72,7 @@ func (a *Authority) Issue(directory, pod string, until time.Time, trusted ...*Au
 		return nil, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: postgres.CertificatePrefix + pod}, DNSNames: []string{pod},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: subject.Name}, DNSNames: subject.Hosts, IPAddresses: subject.Addresses,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},

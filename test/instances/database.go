@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/cluster"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -219,7 +221,10 @@ func (d *Database) furnish(pod *Pod) error {
 			return fmt.Errorf("making a folder of %s: %w", pod.Name, err)
 		}
 	}
-	if _, err := d.authority.Issue(pod.certificates(), pod.Name, time.Now().Add(time.Hour)); err != nil {
+	subject := Subject{
+		Name: postgres.CertificatePrefix + pod.Name, Hosts: []string{pod.Name}, Addresses: []net.IP{net.ParseIP(d.serviceAddress())},
+	}
+	if _, err := d.authority.IssueTo(subject, pod.certificates(), time.Now().Add(time.Hour)); err != nil {
 		return err
 	}
 	way, err := proxy.New(d.server.Config, proxy.Plan{})
@@ -240,6 +245,10 @@ func (d *Database) furnish(pod *Pod) error {
 
 // certificates is the directory of the pod's certificate, as this test sees it.
 func (p *Pod) certificates() string { return p.d.outside(p.Name, "certificates") }
+
+// serviceAddress is that of the write Service, for clients of which an address must be in the
+// certificate.
+func (d *Database) serviceAddress() string { return fmt.Sprintf("127.%d.200.1", d.block) }
 
 // linkAddress is where the instance with that index reaches another one.
 func (d *Database) linkAddress(from int, to *Pod) string {

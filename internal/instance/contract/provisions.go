@@ -26,6 +26,8 @@ type Provisions struct {
 	DropDatabases []string `json:"dropDatabases,omitempty"`
 	// FormerUsers were in the spec and no longer are: they must not log in.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
+	// Pooler is true if poolers connect: they need a role that tells them how users log in.
+	Pooler bool `json:"pooler,omitempty"`
 }
 
 // Database is a database of the server.
@@ -72,7 +74,7 @@ func ParseProvisions(text []byte) (Provisions, error) {
 
 // IsEmpty reports whether there is nothing to make or to change.
 func (p Provisions) IsEmpty() bool {
-	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers) == 0
+	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers) == 0 && !p.Pooler
 }
 
 // Encode returns the content of ProvisionsKey.

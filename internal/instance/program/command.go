@@ -25,7 +25,7 @@ func Command(logs io.Writer, environment []string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(installCommand(), runCommand(logs, environment))
+	root.AddCommand(installCommand(), runCommand(logs, environment), poolerCommand(logs, environment))
 	return root
 }
 

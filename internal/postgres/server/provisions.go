@@ -65,6 +65,9 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 	for _, former := range provisions.FormerUsers {
 		try("former user", former.Name, s.lock(ctx, former.Name))
 	}
+	if provisions.Pooler {
+		try("role", postgres.PoolerRole, s.pooler(ctx))
+	}
 	for _, database := range provisions.Databases {
 		try("database", database.Name, s.database(ctx, database))
 	}

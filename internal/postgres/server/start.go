@@ -299,6 +299,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
 	defer stop()
 	_ = e.checkpoint(checkpointing)
+	_ = e.drainPoolers(ctx)
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
 	l.told()
 	if err := l.signal(syscall.SIGINT); err != nil {

@@ -27,6 +27,7 @@ const (
 	DemoAgentImage     = "docker.io/mainstay/demo-agent" // tags 1.0, 2.0 and broken
 	PostgreSQLImage    = "docker.io/mainstay/postgresql" // a tag for each major version
 	ValkeyImage        = "docker.io/mainstay/valkey"     // a tag for each major version
+	PgBouncerImage     = "docker.io/mainstay/pgbouncer"  // a tag for the major version
 )
 
 // imageRevision changes the key of every image: raise it when this package builds
@@ -53,7 +54,7 @@ func Images() []string { return append(CoreImages(), "metrics-server", "nginx") 
 // AllImages returns the names that [Builder.Image] accepts, including images that a node gets only
 // by `image load`.
 func AllImages() []string {
-	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent"}, postgresqlNames(), valkeyNames())
+	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent", "pgbouncer"}, postgresqlNames(), valkeyNames())
 }
 
 // Image returns the tarball of one image.
@@ -67,6 +68,8 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 		return b.demoJava(ctx)
 	case "demo-agent":
 		return b.demoAgent(ctx)
+	case "pgbouncer":
+		return b.pgbouncer(ctx)
 	}
 	for _, source := range postgresqlSources {
 		if source.name() == name {

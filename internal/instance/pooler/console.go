@@ -1,0 +1,44 @@
+package pooler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
+)
+
+// connects is how long the console may take to take a connection: it is on this machine.
+const connects = 2 * time.Second
+
+// console sends commands to PgBouncer (https://www.pgbouncer.org/usage.html#admin-console).
+type console struct {
+	// run is the directory of the socket, and port is in its name.
+	run  string
+	port int
+}
+
+// send sends one command, in a connection of its own, and returns when it is carried out.
+func (c console) send(ctx context.Context, command string) error {
+	config, err := pgconn.ParseConfig("host=localhost sslmode=disable")
+	if err != nil {
+		return fmt.Errorf("describing the console: %w", err)
+	}
+	config.Host, config.Port, config.User, config.Database = c.run, uint16(c.port), pgbouncer.Admin, pgbouncer.Admin //nolint:gosec // a port
+	config.Fallbacks, config.ConnectTimeout, config.RuntimeParams = nil, connects, map[string]string{}
+	session, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connecting to the console: %w", err)
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), connects)
+		defer cancel()
+		_ = session.Close(ending)
+	}()
+	if _, err := session.Exec(ctx, command).ReadAll(); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return nil
+}

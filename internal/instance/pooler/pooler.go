@@ -1,0 +1,196 @@
+// Package pooler runs PgBouncer in front of a database: it writes the configuration, starts the
+// process, lets it follow new certificates, holds statements back during a planned handover, and
+// lets clients end before the pod does.
+package pooler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/peers"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
+	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
+)
+
+// Options say how a pooler runs.
+type Options struct {
+	// Settings are those of PgBouncer. Listen, Run and Certificates count for this package too.
+	Settings pgbouncer.Settings
+	// Program is the path of PgBouncer, and Environment what it gets.
+	Program     string
+	Environment []string
+	// EndsWithin is how long clients may take to disconnect once the context of Run has ended; then
+	// their connections are closed as soon as their transactions are over.
+	EndsWithin time.Duration
+	// Output gets what PgBouncer prints.
+	Output io.Writer
+	Log    logr.Logger
+}
+
+// Pooler is one PgBouncer.
+type Pooler struct {
+	Options
+	console console
+	// answered is when the console has answered last, in nanoseconds since 1970; 0 is never.
+	answered atomic.Int64
+}
+
+// New returns a pooler that does not run yet.
+func New(o Options) *Pooler {
+	return &Pooler{Options: o, console: console{run: o.Settings.Run, port: o.Settings.ListenPort}}
+}
+
+// finally is how long PgBouncer may take to end once nothing more is waited for.
+const finally = 5 * time.Second
+
+// Run runs PgBouncer until asked ends, and clients have disconnected. It returns an error if
+// PgBouncer can't be started, or ends by itself.
+func (p *Pooler) Run(asked context.Context) error {
+	certificates, err := peers.LoadCertificates(p.Settings.Certificates)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it was doing
+	}
+	if err := p.configure(); err != nil {
+		return err
+	}
+	supervisor, err := supervise.New(nil, clock.RealClock{})
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it was doing
+	}
+	defer supervisor.Close()
+	defer supervisor.KillAll()
+	command := &exec.Cmd{
+		Path: p.Program, Args: []string{p.Program, filepath.Join(p.Settings.Run, pgbouncer.ConfigurationFile)}, Env: p.Environment,
+		Dir: p.Settings.Run, Stdout: p.Output, Stderr: p.Output,
+	}
+	if err := supervisor.Start(command, supervisor.Kills()); err != nil {
+		return err //nolint:wrapcheck // it names the program
+	}
+	group, ctx := errgroup.WithContext(context.WithoutCancel(asked))
+	ctx, end := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer end()
+		if err := supervisor.Wait(command); asked.Err() == nil {
+			return fmt.Errorf("PgBouncer has ended by itself: %w", errors.Join(err, errEnded))
+		}
+		return nil
+	})
+	group.Go(func() error { p.watch(ctx, certificates); return nil })
+	group.Go(func() error { p.answers(ctx); return nil })
+	group.Go(func() error {
+		_ = p.listener().run(ctx)
+		return nil
+	})
+	defer context.AfterFunc(asked, func() { p.end(ctx, command.Process) })()
+	return group.Wait() //nolint:wrapcheck // it is the first of them
+}
+
+// errEnded is why a pooler ends whose PgBouncer has, with whatever status.
+var errEnded = errors.New("see its last lines in the log")
+
+// configure writes PgBouncer's files, for no other user to read.
+func (p *Pooler) configure() error {
+	for name, content := range map[string]string{
+		pgbouncer.ConfigurationFile: pgbouncer.Configuration(p.Settings), pgbouncer.UsersFile: pgbouncer.Users,
+	} {
+		const mode = 0o600
+		if err := os.WriteFile(filepath.Join(p.Settings.Run, name), []byte(content), mode); err != nil {
+			return fmt.Errorf("configuring PgBouncer: %w", err)
+		}
+	}
+	return nil
+}
+
+// watch lets PgBouncer use new certificates for connections from then on.
+func (p *Pooler) watch(ctx context.Context, certificates *peers.Certificates) {
+	certificates.Watch(ctx, func() {
+		p.Log.Info("the certificates have changed")
+		if err := p.console.send(ctx, "RELOAD"); err != nil {
+			p.Log.Error(err, "PgBouncer did not read the certificates again")
+		}
+	}, func(err error) { p.Log.Error(err, "the certificates can't be read; the previous ones stay in use") })
+}
+
+// asks is how often the console is asked whether PgBouncer answers, and silent for how long it may
+// not have answered.
+const (
+	asks   = time.Second
+	silent = 5 * asks
+)
+
+// answers notes when PgBouncer answers.
+func (p *Pooler) answers(ctx context.Context) {
+	for {
+		asking, cancel := context.WithTimeout(ctx, silent)
+		if err := p.console.send(asking, "SHOW VERSION"); err == nil {
+			p.answered.Store(time.Now().UnixNano())
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(asks):
+		}
+	}
+}
+
+// IsReady reports whether PgBouncer takes connections. It needs no primary for that: clients wait.
+func (p *Pooler) IsReady() bool { return time.Since(time.Unix(0, p.answered.Load())) < silent }
+
+// Probes answers the kubelet: /readyz fails while PgBouncer does not answer. It is live as long as
+// this program is, which ends with PgBouncer.
+func (p *Pooler) Probes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !p.IsReady() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	return mux
+}
+
+func (p *Pooler) listener() *listener {
+	return &listener{
+		connect: func(ctx context.Context) (primary, error) {
+			return dial(ctx, p.Settings.Host, p.Settings.Port, p.Settings.Certificates)
+		},
+		send: p.console.send, clock: clock.RealClock{}, log: p.Log,
+	}
+}
+
+// end lets clients disconnect by themselves, then closes what is left between two transactions, and
+// ends what does not end.
+func (p *Pooler) end(ctx context.Context, process *os.Process) {
+	p.Log.Info("no further clients are let in, and the others may disconnect", "within", p.EndsWithin.String())
+	if err := p.console.send(ctx, "SHUTDOWN WAIT_FOR_CLIENTS"); err != nil {
+		p.Log.Error(err, "PgBouncer is ended without waiting for clients")
+		_ = process.Signal(syscall.SIGINT)
+	}
+	for _, step := range []struct {
+		after  time.Duration
+		signal syscall.Signal
+	}{{p.EndsWithin, syscall.SIGINT}, {finally, syscall.SIGQUIT}} {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(step.after):
+			_ = process.Signal(step.signal)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/pooler"
+	"github.com/mainstay-platform/mainstay/internal/kit/logging"
+	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
+)
+
+// modes are the values of --mode.
+var modes = []string{string(pgbouncer.Transaction), string(pgbouncer.Session)}
+
+// poolerOptions are the flags of pooler.
+type poolerOptions struct {
+	logging  logging.Options
+	settings pgbouncer.Settings
+	mode     string
+	program  string
+	probes   string
+	within   time.Duration
+}
+
+func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
+	var o poolerOptions
+	command := &cobra.Command{
+		Use:   "pooler",
+		Short: "Run PgBouncer in front of a PostgreSQL",
+		Long: "Run PgBouncer in front of a PostgreSQL: its clients wait, and do not fail, while the primary hands over. SIGTERM lets no " +
+			"further clients in, waits for those that are there, and ends.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.run(command.Context(), logs, environment)
+		},
+	}
+	flags := command.Flags()
+	o.logging.AddFlags(flags)
+	flags.StringVar(&o.settings.Host, "host", "", "name of the primary")
+	flags.IntVar(&o.settings.Port, "port", 5432, "port of the primary")
+	flags.StringVar(&o.settings.Listen, "listen", "*", "address for clients; * for all")
+	flags.IntVar(&o.settings.ListenPort, "listen-port", 5432, "port for clients")
+	flags.StringVar(&o.settings.Run, "run", "/run/mainstay", "directory for the socket and the configuration, in memory and of this container alone")
+	flags.StringVar(&o.settings.Certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.mode, "mode", modes[0], "when a client gives its connection to the server back: after each transaction, or when it disconnects (session)")
+	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "connections to the server for each user and database")
+	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "clients that may be connected")
+	flags.StringVar(&o.program, "program", "/usr/sbin/pgbouncer", "path of PgBouncer")
+	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
+	flags.DurationVar(&o.within, "ends-within", time.Minute, "how long clients may take to disconnect after SIGTERM")
+	return command
+}
+
+func (o poolerOptions) run(ctx context.Context, logs io.Writer, environment []string) error {
+	switch {
+	case o.settings.Host == "":
+		return errors.New("--host: Required value")
+	case !slices.Contains(modes, o.mode):
+		return fmt.Errorf("--mode: Unsupported value: %q: must be %s or %s", o.mode, modes[0], modes[1])
+	}
+	logger, err := o.logging.Logger(logs)
+	if err != nil {
+		return err
+	}
+	probed, err := net.Listen("tcp", o.probes)
+	if err != nil {
+		return fmt.Errorf("listening for the probes: %w", err)
+	}
+	o.settings.Mode = pgbouncer.Mode(o.mode)
+	runs := pooler.New(pooler.Options{
+		Settings: o.settings, Program: o.program, Environment: environment, EndsWithin: o.within, Output: os.Stdout, Log: logger,
+	})
+	group, serving := errgroup.WithContext(context.WithoutCancel(ctx))
+	serving, end := context.WithCancel(serving)
+	group.Go(func() error {
+		defer end()
+		return runs.Run(ctx)
+	})
+	group.Go(func() error { return serveProbes(serving, probed, runs.Probes()) })
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+// Package pgbouncer knows the configuration of PgBouncer (https://www.pgbouncer.org/config.html) as
+// the pooler of a PostgreSQL. It does no I/O.
+package pgbouncer
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// Mode is when a client gives its connection to the server back.
+type Mode string
+
+// Modes.
+const (
+	// Transaction: after each transaction.
+	Transaction Mode = "transaction"
+	// Session: when it disconnects.
+	Session Mode = "session"
+)
+
+// Admin is the user and the database of the console, for this program's own user over the socket.
+const Admin = "pgbouncer"
+
+// Settings are what differs between poolers.
+type Settings struct {
+	// Host and Port are those of the primary.
+	Host string
+	Port int
+	// Listen is the address for clients, * for all, and ListenPort its port.
+	Listen     string
+	ListenPort int
+	// Run is a directory for the socket and the files, Certificates the one with tls.crt, tls.key and
+	// ca.crt.
+	Run, Certificates string
+	Mode              Mode
+	// PoolSize is how many connections to the server each pair of user and database has at most,
+	// MaxClients how many clients may be connected.
+	PoolSize, MaxClients int
+}
+
+// Names of the files in the directory Run.
+const (
+	ConfigurationFile = "pgbouncer.ini"
+	UsersFile         = "users.txt"
+)
+
+// Users is the content of UsersFile: all others are looked up in the server.
+const Users = `"` + postgres.PoolerRole + `" ""` + "\n"
+
+// Durations in seconds. A client waits rather than fails while there is no primary: for as long as
+// a failover may take, and some time more.
+const (
+	waits = "60"
+	// loginRetry is how long after a failed connection to the server the next one is tried. The
+	// default, 15 s, is what makes a failover last longer through a pooler.
+	loginRetry = "0.2"
+	// connects is how long a connection to the server may take to be made.
+	connects = "3"
+	// A server that does not answer is given up after some 10 s, as its clients would.
+	unacknowledged = "10000" // milliseconds
+)
+
+// Configuration returns the content of ConfigurationFile.
+func Configuration(s Settings) string {
+	file := func(name string) string { return filepath.Join(s.Certificates, name) }
+	lines := []string{
+		"[databases]", fmt.Sprintf("* = host=%s port=%d", s.Host, s.Port), "",
+		"[pgbouncer]",
+		"listen_addr = " + s.Listen, fmt.Sprintf("listen_port = %d", s.ListenPort),
+		"unix_socket_dir = " + s.Run, "unix_socket_mode = 0700",
+		"pool_mode = " + string(s.Mode),
+		fmt.Sprintf("max_client_conn = %d", s.MaxClients), fmt.Sprintf("default_pool_size = %d", s.PoolSize),
+		"max_prepared_statements = 200", "ignore_startup_parameters = extra_float_digits",
+		// The server's verifiers are looked up, and a client's proof is used to log in there: no
+		// password is known here.
+		"auth_type = scram-sha-256", "auth_file = " + filepath.Join(s.Run, UsersFile),
+		"auth_user = " + postgres.PoolerRole, "auth_dbname = postgres",
+		"auth_query = SELECT name, verifier FROM " + postgres.PoolerLookup + "($1)",
+		"client_tls_sslmode = require", "client_tls_ca_file = " + file("ca.crt"), "client_tls_cert_file = " + file("tls.crt"), "client_tls_key_file = " + file("tls.key"),
+		"client_tls_protocols = secure",
+		"server_tls_sslmode = verify-full", "server_tls_ca_file = " + file("ca.crt"),
+		"server_tls_cert_file = " + file("tls.crt"), "server_tls_key_file = " + file("tls.key"), "server_tls_protocols = secure",
+		"server_login_retry = " + loginRetry, "server_connect_timeout = " + connects,
+		"query_wait_timeout = " + waits, "client_login_timeout = " + waits,
+		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + unacknowledged,
+		"admin_users = " + Admin, "log_connections = 0", "log_disconnections = 0", "log_stats = 0",
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

@@ -1,0 +1,299 @@
+package instances
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// poolerRoot is the variable with the file system of the image of PgBouncer.
+const poolerRoot = "MAINSTAY_PGBOUNCER_ROOT"
+
+// pooler is a PgBouncer in front of a database, with the write Service that it connects to.
+type pooler struct {
+	d       *Database
+	address string
+	process *Process
+	log     string
+}
+
+// poolerAddress is where a pooler listens.
+func (d *Database) poolerAddress() string { return fmt.Sprintf("127.%d.201.1", d.block) }
+
+// serve forwards connections to the instance that is published when they begin, as the write
+// Service does.
+func (d *Database) serve() {
+	d.t.Helper()
+	listener, err := net.Listen("tcp", address(d.serviceAddress(), serverPort))
+	d.must(err)
+	d.cleanups = append(d.cleanups, func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go d.forward(client)
+		}
+	}()
+}
+
+func (d *Database) forward(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	pod := d.Published(context.Background())
+	if pod == nil {
+		return
+	}
+	server, err := net.DialTimeout("tcp", address(pod.Address, serverPort), time.Second)
+	if err != nil {
+		return
+	}
+	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+	_, _ = io.Copy(client, server)
+}
+
+// declare lets the primary make what provisions say.
+func (d *Database) declare(provisions contract.Provisions) {
+	d.t.Helper()
+	content := provisions.Encode()
+	d.must(d.server.Client.Create(d.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: contract.ProvisionsName(name)},
+		Data:       map[string][]byte{contract.ProvisionsKey: content},
+	}))
+	d.configure(func(s *contract.Settings) { s.Provisions = contract.ProvisionsRevision(content) })
+}
+
+// newPooler starts a pooler. It ends with the test.
+func newPooler(d *Database, arguments ...string) *pooler {
+	d.t.Helper()
+	root := os.Getenv(poolerRoot)
+	if root == "" {
+		d.t.Fatalf("%s is not set: run `make test-instances`, which builds it", poolerRoot)
+	}
+	shared := filepath.Join(root, "tmp")
+	d.must(errors.Join(os.MkdirAll(shared, 0o755), os.Chmod(shared, 0o777|os.ModeSticky)))
+	outside, err := os.MkdirTemp(shared, "pooler-")
+	d.must(err)
+	d.t.Cleanup(func() { _ = os.RemoveAll(outside) })
+	content, err := os.ReadFile(os.Getenv("MAINSTAY_INSTANCE"))
+	d.must(err)
+	d.must(errors.Join(os.Chmod(outside, 0o755), os.WriteFile(filepath.Join(outside, "mainstay-instance"), content, 0o755)))
+	for _, folder := range []string{"run", "certificates"} {
+		path := filepath.Join(outside, folder)
+		d.must(errors.Join(os.MkdirAll(path, 0o700), os.Chown(path, user, user)))
+	}
+	_, err = d.authority.IssueTo(Subject{Name: postgres.PoolerRole, Hosts: []string{"localhost"}}, filepath.Join(outside, "certificates"),
+		time.Now().Add(time.Hour))
+	d.must(err)
+	p := &pooler{d: d, address: d.poolerAddress(), log: filepath.Join(outside, "log")}
+	inside := "/tmp/" + filepath.Base(outside)
+	flags := append([]string{
+		"pooler", "--host=" + d.serviceAddress(), "--listen=" + p.address, "--run=" + inside + "/run", "--certificates=" + inside + "/certificates",
+		"--probes=" + p.address + ":8080", "--log-format=text",
+	}, arguments...)
+	p.process, err = start(root, p.log, []string{"PATH=/usr/sbin:/usr/bin:/bin", "HOME=/tmp"}, func() {},
+		append([]string{inside + "/mainstay-instance"}, flags...)...)
+	d.must(err)
+	d.t.Cleanup(func() {
+		p.process.Kill()
+		if text, _ := os.ReadFile(p.log); d.t.Failed() {
+			d.t.Logf("log of the pooler:\n%s", text)
+		}
+	})
+	return p
+}
+
+// connect connects through the pooler.
+func (p *pooler) connect(ctx context.Context, user, password string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=shop sslmode=require", p.address, serverPort, user, password))
+	if err != nil {
+		return nil, err
+	}
+	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // this is a test's pooler
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// load writes through the pooler by some clients, until it is stopped.
+type load struct {
+	stop     context.CancelFunc
+	clients  sync.WaitGroup
+	rows     atomic.Int64
+	failures atomic.Int64
+	mu       sync.Mutex
+	last     string
+	gap      time.Duration
+}
+
+// newLoad starts clients, each of which has one connection, and connects again after a failure.
+func newLoad(t *testing.T, p *pooler, clients int) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{stop: stop}
+	for range clients {
+		l.clients.Go(func() { l.client(ctx, p) })
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+func (l *load) end() {
+	l.stop()
+	l.clients.Wait()
+}
+
+func (l *load) client(ctx context.Context, p *pooler) {
+	const pause = 100 * time.Millisecond
+	var session *pgx.Conn
+	var err error
+	last := time.Now()
+	for ; ctx.Err() == nil; time.Sleep(pause) {
+		if session == nil {
+			if session, err = p.connect(ctx, "app", "secret"); err != nil {
+				session = nil
+			}
+		}
+		if session != nil {
+			_, err = session.Exec(ctx, "INSERT INTO rows VALUES (1)")
+		}
+		l.note(ctx, err, time.Since(last))
+		last = time.Now()
+		if err != nil && session != nil {
+			_ = session.Close(context.Background())
+			session = nil
+		}
+	}
+	if session != nil {
+		_ = session.Close(context.Background())
+	}
+}
+
+func (l *load) note(ctx context.Context, err error, took time.Duration) {
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gap = max(l.gap, took)
+	if err != nil {
+		l.failures.Add(1)
+		l.last = err.Error()
+		return
+	}
+	l.rows.Add(1)
+}
+
+// reset forgets what was counted, and waits for the next rows.
+func (l *load) reset(d *Database) {
+	d.t.Helper()
+	l.mu.Lock()
+	l.gap, l.last = 0, ""
+	l.failures.Store(0)
+	l.rows.Store(0)
+	l.mu.Unlock()
+	d.Await("rows by every client", time.Minute, func() bool { return l.rows.Load() > 1000 })
+}
+
+// longestWait is three times how long a statement may wait during a planned handover.
+const longestWait = 6 * time.Second
+
+// TestPooler: clients of a pooler wait, and none of their statements fails, while the primary hands
+// over. After a failover they go on. Whoever may not log in to the server may not log in here.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
+	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
+	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.declare(contract.Provisions{Pooler: true})
+	d.serve()
+	p := newPooler(d)
+	d.Await("a statement through the pooler", time.Minute, func() bool {
+		session, err := p.connect(t.Context(), "app", "secret")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = session.Close(context.Background()) }()
+		_, err = session.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS rows (number int)")
+		return err == nil
+	})
+	for user, password := range map[string]string{"app": "wrong", "postgres": "", postgres.PoolerRole: "", "nobody": "secret"} {
+		if session, err := p.connect(t.Context(), user, password); err == nil {
+			_ = session.Close(context.Background())
+			t.Errorf("%s connects with the password %q", user, password)
+		}
+	}
+
+	l := newLoad(t, p, 200)
+	l.reset(d)
+	former := d.Published(t.Context())
+	term := d.Record(t.Context()).Term
+	d.configure(func(s *contract.Settings) { s.SwitchFrom = term })
+	d.Await("another primary", time.Minute, func() bool {
+		now := d.Published(t.Context())
+		return now != nil && now != former
+	})
+	rows := l.rows.Load()
+	d.Await("rows after the handover", time.Minute, func() bool { return l.rows.Load() > rows+1000 })
+	t.Logf("a planned handover: the longest wait of a statement was %s, %d failed, last: %s", l.gap.Round(time.Millisecond), l.failures.Load(), l.last)
+	if l.failures.Load() > 0 {
+		t.Errorf("%d statements failed, the last with %s", l.failures.Load(), l.last)
+	}
+	if l.gap > longestWait {
+		t.Errorf("a statement waited for %s", l.gap)
+	}
+
+	d.Await("three instances that serve again", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	l.reset(d)
+	d.Published(t.Context()).Kill()
+	d.Await("another primary", time.Minute, func() bool {
+		now := d.Published(t.Context())
+		return now != nil && now.Running()
+	})
+	rows = l.rows.Load()
+	d.Await("rows after the failover", time.Minute, func() bool { return l.rows.Load() > rows+1000 })
+	if underWay := int64(40); l.failures.Load() > underWay {
+		t.Errorf("%d statements failed, and 20 at most were under way: the last with %s", l.failures.Load(), l.last)
+	}
+	t.Logf("a failover: the longest wait was %s, %d statements failed, last: %s", l.gap.Round(time.Millisecond), l.failures.Load(), l.last)
+
+	p.process.Signal(syscall.SIGTERM)
+	d.Await("no further client", time.Minute, func() bool {
+		session, err := p.connect(t.Context(), "app", "secret")
+		if err == nil {
+			_ = session.Close(context.Background())
+		}
+		return err != nil
+	})
+	failed := l.failures.Load()
+	l.end()
+	select {
+	case <-p.process.ended:
+	case <-time.After(time.Minute):
+		t.Error("the pooler does not end after its clients")
+	}
+	if l.failures.Load() > failed {
+		t.Errorf("%d statements failed while the pooler ended, the last with %s", l.failures.Load()-failed, l.last)
+	}
+	for _, pod := range d.Pods {
+		if strings.Contains(pod.log(), "secret") {
+			t.Errorf("the log of %s has the password", pod.Name)
+		}
+	}
+}
