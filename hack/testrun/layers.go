@@ -67,8 +67,9 @@ var layers = []layer{
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
 		runs: commands(endToEnd()...)},
-	{name: "databases-brief", lane: clusterLane, budget: databasesAllowance, prepare: databases("postgresql-14", "postgresql-17", "valkey-8", "valkey-9"),
-		runs: commands(databaseFaults("-run", "TestFaults|TestSmallest|TestCaches", "-args", "-brief")...)},
+	{name: "databases-brief", lane: clusterLane, budget: databasesAllowance,
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
+		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
@@ -83,14 +84,14 @@ var layers = []layer{
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
 	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute,
-		prepare: databases("postgresql-14", "postgresql-17"),
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
 		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches")...)},
 	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute,
-		prepare: databases("postgresql-14", "postgresql-17"),
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
 		runs:    manyDatabaseFaults},
 	// On request: each fault that needs no manager, while none runs.
 	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute,
-		prepare: databases("postgresql-14", "postgresql-17"),
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
 		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
 	// On request: a database and a cache of each version on the cluster.
 	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 17 * time.Minute,

@@ -70,6 +70,7 @@ func assets(options ...string) func(context.Context, *step.Log) ([]string, error
 const (
 	postgresqlRoot = "MAINSTAY_POSTGRESQL_ROOT"
 	valkeyRoot     = "MAINSTAY_VALKEY_ROOT"
+	pgbouncerRoot  = "MAINSTAY_PGBOUNCER_ROOT"
 )
 
 // instances builds what real databases on this machine need: the API server, the program, and the
@@ -87,7 +88,9 @@ func instances(ctx context.Context, log *step.Log) ([]string, error) {
 		return nil, err
 	}
 	environment = append(environment, "MAINSTAY_INSTANCE="+program)
-	for _, image := range []struct{ name, variable string }{{"postgresql-17", postgresqlRoot}, {"valkey-8", valkeyRoot}} {
+	for _, image := range []struct{ name, variable string }{
+		{"postgresql-17", postgresqlRoot}, {"valkey-8", valkeyRoot}, {"pgbouncer", pgbouncerRoot},
+	} {
 		unpack := exec.CommandContext(ctx, step.Testbed, "image", "root", image.name)
 		if err := log.Show("unpacking the image "+image.name+", unless that is done", unpack); err != nil {
 			return nil, err

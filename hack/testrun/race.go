@@ -34,6 +34,7 @@ var concurrent = []string{
 	"internal/install/loop",
 	"internal/instance",
 	"internal/instance/peers",
+	"internal/instance/pooler",
 	"internal/instance/supervise",
 	"internal/kit/transport/leaseguard",
 	"internal/kinds/appconfig/appconfigcontroller",

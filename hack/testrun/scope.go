@@ -96,7 +96,7 @@ var areas = []area{
 		files: []string{"cache_test.go"}, scenarios: []string{"cache"},
 	},
 	{
-		name: "instances", folders: []string{"internal/instance", "internal/postgres", "cmd/mainstay-instance", "internal/postgres/server",
+		name: "instances", folders: []string{"internal/instance", "internal/postgres", "internal/pgbouncer", "cmd/mainstay-instance", "internal/postgres/server",
 			"internal/valkey", "internal/valkey/server", "internal/instance/contract", "internal/instance/election", "internal/instance/engine"},
 		files: []string{"instancecluster_test.go"}, layers: []string{instancesLayer, databasesLayer},
 	},

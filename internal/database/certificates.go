@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,26 @@ const (
 	trustAfter = 10 * time.Minute
 )
 
+// Extra is a certificate beside those of the instances, such as a pooler's. Its keys of the Secret
+// are NAME.crt and NAME.key.
+type Extra struct {
+	Key, CommonName string
+	// Names are those for which it is valid as a server's.
+	Names []string
+	// IsNeeded is true if something waits for it. One that is missing is issued with all others: its
+	// authority has signed them, and is gone.
+	IsNeeded bool
+}
+
+// ExtraKeys returns the keys of the Secret for an extra certificate.
+func ExtraKeys(key string, next bool) (certificate, private string) {
+	prefix := ""
+	if next {
+		prefix = nextPrefix
+	}
+	return prefix + key + ".crt", prefix + key + ".key"
+}
+
 // CertificateStep is what is to be done about the certificates.
 type CertificateStep int
 
@@ -57,8 +78,9 @@ const (
 //	there are next ones, issued ten minutes ago              UseNext
 //	there are next ones                                      KeepCertificates
 //	they are 60 days old                                     PublishAuthority
+//	an extra one is needed and missing                       PublishAuthority
 //	otherwise                                                KeepCertificates
-func NextCertificateStep(content map[string][]byte, now time.Time) (CertificateStep, time.Time) {
+func NextCertificateStep(content map[string][]byte, extras []Extra, now time.Time) (CertificateStep, time.Time) {
 	from, until, whole := validity(content, "")
 	if !whole || len(content[AuthorityKey]) == 0 || now.After(until) {
 		return IssueCertificates, now
@@ -69,10 +91,18 @@ func NextCertificateStep(content map[string][]byte, now time.Time) (CertificateS
 		}
 		return UseNext, now
 	}
-	if renew := from.Add(renewAfter); now.Before(renew) {
+	if renew := from.Add(renewAfter); now.Before(renew) && !slices.ContainsFunc(extras, func(e Extra) bool {
+		return e.IsNeeded && !HasExtra(content, e.Key)
+	}) {
 		return KeepCertificates, renew
 	}
 	return PublishAuthority, now
+}
+
+// HasExtra reports whether there is an extra certificate.
+func HasExtra(content map[string][]byte, key string) bool {
+	certificate, private := ExtraKeys(key, false)
+	return len(content[certificate]) > 0 && len(content[private]) > 0
 }
 
 // validity returns from when, and until when, the certificates of all instances are valid; false if

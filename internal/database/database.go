@@ -39,6 +39,8 @@ type Database struct {
 	Ports []Port
 	// MetricsPort is that of the metrics.
 	MetricsPort int32
+	// Extras are certificates beside those of the instances.
+	Extras []Extra
 	// InstanceSecrets are the names of the Secrets that instances read from the API server, beside
 	// those that are mounted.
 	InstanceSecrets []string

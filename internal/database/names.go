@@ -80,7 +80,7 @@ func OrdinalOf(database, pod string) int {
 
 // groups are the API groups of the kinds of children; the core group where a kind is missing.
 var groups = map[string]string{
-	"StatefulSet": appsv1.GroupName, "Lease": coordinationv1.GroupName, "EndpointSlice": discoveryv1.GroupName,
+	"StatefulSet": appsv1.GroupName, "Deployment": appsv1.GroupName, "Lease": coordinationv1.GroupName, "EndpointSlice": discoveryv1.GroupName,
 	"Role": rbacv1.GroupName, "RoleBinding": rbacv1.GroupName, "PodDisruptionBudget": policyv1.GroupName,
 	"NetworkPolicy": networkingv1.GroupName, "PodMonitor": monitoring.GroupVersion.Group,
 }

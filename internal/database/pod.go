@@ -50,7 +50,7 @@ const GracePeriodSeconds = 120
 // StatefulSet's controller may be the first to make another, which consents to be taken over.
 func (d *Database) StatefulSet(template corev1.PodTemplateSpec, live *appsv1.StatefulSet, pods int32) *appsv1.StatefulSet {
 	meta := d.Meta(d.Name)
-	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: keepProgram(&template, live)})
+	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: KeepProgram(&template, kept(live))})
 	return &appsv1.StatefulSet{
 		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
@@ -67,20 +67,35 @@ func (d *Database) StatefulSet(template corev1.PodTemplateSpec, live *appsv1.Sta
 	}
 }
 
-// keepProgram lets the pods of a StatefulSet that exists keep the image that brings their program,
-// as long as nothing else of their template changes: an upgrade of Mainstay replaces no pod. It
-// returns the hash of everything else. A template that changes brings the program that fits it.
-func keepProgram(template *corev1.PodTemplateSpec, live *appsv1.StatefulSet) string {
+// Kept is a StatefulSet or Deployment that exists.
+type Kept struct {
+	Annotations map[string]string
+	Template    *corev1.PodTemplateSpec
+}
+
+// kept returns a StatefulSet, which may be nil.
+func kept(live *appsv1.StatefulSet) Kept {
+	if live == nil {
+		return Kept{}
+	}
+	return Kept{live.Annotations, &live.Spec.Template}
+}
+
+// KeepProgram lets pods keep the image that brings their program, as long as nothing else of their
+// template changes: an upgrade of Mainstay replaces no pod. live is what they are of, and has no
+// template if it does not exist. It returns the hash of everything else, which belongs into the
+// annotation AnnotationTemplate. A template that changes brings the program that fits it.
+func KeepProgram(template *corev1.PodTemplateSpec, live Kept) string {
 	programs := &template.Spec.InitContainers[0]
 	image := programs.Image
 	programs.Image = ""
 	text, _ := json.Marshal(template) // It has nothing that can't be encoded.
 	programs.Image = image
 	hash := workload.HashKey(text)
-	if live == nil || live.Annotations[api.AnnotationTemplate] != hash {
+	if live.Template == nil || live.Annotations[api.AnnotationTemplate] != hash {
 		return hash
 	}
-	for _, container := range live.Spec.Template.Spec.InitContainers {
+	for _, container := range live.Template.Spec.InitContainers {
 		if container.Name == InstallName && container.Image != "" {
 			programs.Image = container.Image
 		}

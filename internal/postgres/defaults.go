@@ -8,6 +8,9 @@ const (
 	gib = 1 << 30
 )
 
+// ReservedConnections are those of max_connections that are Mainstay's own.
+const ReservedConnections = 10
+
 // DefaultParameters returns what follows from the limits of the server's container for parameters
 // that a user left out: memory in bytes, processors in thousandths; 0 is no limit, from which
 // nothing follows. The rules are those of PGTune for mixed use (github.com/le0pard/pgtune), which

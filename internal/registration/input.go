@@ -48,6 +48,8 @@ type Input struct {
 	MonitorLabels map[string]string
 	// InstanceImage is the image with the program that database pods run.
 	InstanceImage string
+	// PgBouncerImage is the image of the poolers of PostgreSQLs; "" is none.
+	PgBouncerImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
 	// ValkeyImages are the servers' images of Caches by their major version.

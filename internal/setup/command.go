@@ -123,6 +123,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.InstanceImage, "instance-image", s.InstanceImage, "image with the program that database pods run: Mainstay's own")
 	flags.StringToStringVar(&s.PostgreSQLImages, "postgresql-images", s.PostgreSQLImages,
 		"images of PostgreSQL by major version, as 17=registry.example.com/postgresql:17.11 (default: none)")
+	flags.StringVar(&s.PgBouncerImage, "pgbouncer-image", s.PgBouncerImage,
+		"image of PgBouncer, for the poolers of PostgreSQLs, as registry.example.com/pgbouncer:1.24.1 (default: none)")
 	flags.StringToStringVar(&s.ValkeyImages, "valkey-images", s.ValkeyImages,
 		"images of Valkey by major version, as 9=registry.example.com/valkey:9.1 (default: none)")
 	flags.StringSliceVar(&s.StackObjects, "stack-objects", s.StackObjects,

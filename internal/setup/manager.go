@@ -84,6 +84,8 @@ type Settings struct {
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
 	PostgreSQLImages map[string]string
+	// PgBouncerImage is the image of the poolers of PostgreSQLs; "" is none.
+	PgBouncerImage string
 	// ValkeyImages are the servers' images of Caches by their major version.
 	ValkeyImages map[string]string
 	// StackObjects are the kinds of other projects whose objects may be components of AppStacks, as
@@ -217,7 +219,8 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels,
 		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages, ValkeyImages: settings.ValkeyImages,
-		Workloads: workloadReader(manager, settings, on, sources),
+		PgBouncerImage: settings.PgBouncerImage,
+		Workloads:      workloadReader(manager, settings, on, sources),
 	}}
 	if wired.Version, err = serverVersion(restConfig, manager.GetHTTPClient()); err != nil {
 		return wired, err

@@ -88,7 +88,7 @@ func install() error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	arguments := []string{"upgrade", "--install", "mainstay", filepath.Join(repository, "charts", "mainstay"), "-n", system, "--create-namespace",
-		"--set", "image.tag=0.0.0-dev", "--wait", "--timeout", "4m"}
+		"--set", "image.tag=0.0.0-dev", "--wait", "--timeout", "4m", "--set", "databaseImages.pgbouncer=docker.io/mainstay/pgbouncer:1"}
 	for version := 12; version <= 18; version++ {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
 	}

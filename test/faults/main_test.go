@@ -100,6 +100,7 @@ func managerSettings() setup.Settings {
 	settings := testenv.Settings()
 	settings.ShutdownTimeout = time.Second
 	settings.InstanceImage = "registry.example.com/mainstay:1.0"
+	settings.PgBouncerImage = "registry.example.com/pgbouncer:1.24.1"
 	settings.PostgreSQLImages = map[string]string{"17": "registry.example.com/postgresql:17.11"}
 	settings.ValkeyImages = map[string]string{"9": "registry.example.com/valkey:9.1.2"}
 	return settings

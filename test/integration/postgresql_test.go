@@ -32,6 +32,7 @@ import (
 // withImages lets the manager know images of databases.
 func withImages(settings *setup.Settings) {
 	settings.InstanceImage = "mainstay:1.0"
+	settings.PgBouncerImage = "registry.example.com/pgbouncer:1.24.1"
 	settings.PostgreSQLImages = map[string]string{"17": "registry.example.com/postgresql:17.11"}
 }
 

@@ -43,6 +43,8 @@ const (
 	// ReasonSecretNotUsable (Ready): a Secret of spec.users is missing, lacks the key, or has a
 	// password that can't be used. The user stays as it is.
 	ReasonSecretNotUsable = "SecretNotUsable"
+	// ReasonPoolerNotReady (Ready, Degraded): not all instances of spec.pooler take connections.
+	ReasonPoolerNotReady = "PoolerNotReady"
 	// ReasonUpdating (Ready, Progressing): children are written, or instances are replaced one after
 	// the other.
 	ReasonUpdating = "Updating"

@@ -131,6 +131,12 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Users []User `json:"users,omitempty"`
 
+	// Pooler puts PgBouncer between clients and the primary, by the Service NAME-pooler: many clients
+	// share few connections, and wait while the primary hands over. Applications that are bound to the
+	// database connect through it. Default: none.
+	// +optional
+	Pooler *Pooler `json:"pooler,omitempty"`
+
 	// Durability is what a commit waits for. With Required it waits until enough instances have
 	// flushed it that no failover loses it, and waits as long as there are too few. With Preferred
 	// it does the same, but goes on alone when the others are gone; then only this primary may lead
@@ -391,6 +397,10 @@ type PostgreSQLStatus struct {
 	// What is bound to the database is restarted when it changes.
 	// +optional
 	CredentialsRevision string `json:"credentialsRevision,omitempty"`
+
+	// Pooler is what is known of spec.pooler; absent without one.
+	// +optional
+	Pooler *PoolerStatus `json:"pooler,omitempty"`
 
 	// Users are those of spec.users that exist, and with which Secret they connect.
 	// +optional

@@ -13,18 +13,18 @@ import (
 // Certificates returns the content that the Secret is to have, given what it has, and when to look
 // again. What is issued and then not written is forgotten.
 func Certificates(d *database.Database, stored map[string][]byte, now time.Time) (map[string][]byte, time.Time, error) {
-	step, change := database.NextCertificateStep(stored, now)
+	step, change := database.NextCertificateStep(stored, d.Extras, now)
 	switch step {
 	case database.IssueCertificates, database.PublishAuthority:
 		issued, err := issue(d, stored, now, step == database.PublishAuthority)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		_, change = database.NextCertificateStep(issued, now)
+		_, change = database.NextCertificateStep(issued, d.Extras, now)
 		return issued, change, nil
 	case database.UseNext:
 		promoted := database.Promoted(stored)
-		_, change = database.NextCertificateStep(promoted, now)
+		_, change = database.NextCertificateStep(promoted, d.Extras, now)
 		return promoted, change, nil
 	case database.KeepCertificates:
 	}
@@ -41,6 +41,11 @@ func issue(d *database.Database, stored map[string][]byte, now time.Time, next b
 			Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		})
 	}
+	for _, extra := range d.Extras {
+		requests = append(requests, pki.Request{
+			CommonName: extra.CommonName, Names: extra.Names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		})
+	}
 	authority, issued, err := pki.Issue(now, database.CertificateLifetime, requests...)
 	if err != nil {
 		return nil, fmt.Errorf("issuing the certificates of %s/%s: %w", d.Namespace, d.Name, err)
@@ -49,8 +54,11 @@ func issue(d *database.Database, stored map[string][]byte, now time.Time, next b
 	if next {
 		content = maps.Clone(stored)
 	}
-	for ordinal, one := range issued {
-		certificate, key := database.CertificateKeys(ordinal, next)
+	for i, one := range issued {
+		certificate, key := database.CertificateKeys(i, next)
+		if i >= database.MaxReplicas {
+			certificate, key = database.ExtraKeys(d.Extras[i-database.MaxReplicas].Key, next)
+		}
 		content[certificate], content[key] = one.Certificate, one.Key
 	}
 	content[database.AuthorityKey] = pki.UniteBundles(now, stored[database.AuthorityKey], pki.Encode([]*x509.Certificate{authority}))

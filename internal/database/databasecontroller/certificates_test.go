@@ -74,3 +74,40 @@ func verifyOptions(trusted []*x509.Certificate, now time.Time) x509.VerifyOption
 		Roots: pki.Pool(trusted), CurrentTime: now, DNSName: "db-rw.shop.svc", KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 }
+
+// TestExtraCertificates: they are issued with those of the instances. One that is needed and
+// missing lets all be issued anew, as by time: those of the instances are used meanwhile.
+func TestExtraCertificates(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	without := &database.Database{Namespace: "shop", Name: "db"}
+	old, _, err := Certificates(without, nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := database.Extra{Key: "pooler", CommonName: "mainstay_pooler", Names: []string{"db-rw.shop.svc"}}
+	d := &database.Database{Namespace: "shop", Name: "db", Extras: []database.Extra{extra}}
+	if kept, _, err := Certificates(d, old, now); err != nil || !bytes.Equal(kept["0.crt"], old["0.crt"]) || len(kept) != len(old) {
+		t.Errorf("one that nobody needs changes the others: %v", err)
+	}
+	d.Extras[0].IsNeeded = true
+	published, _, err := Certificates(d, old, now)
+	if err != nil || !bytes.Equal(published["0.crt"], old["0.crt"]) || database.HasExtra(published, "pooler") {
+		t.Errorf("the next ones are used at once: %v", err)
+	}
+	used, _, err := Certificates(d, published, now.Add(11*time.Minute))
+	if err != nil || !database.HasExtra(used, "pooler") {
+		t.Fatalf("there is none: %v", err)
+	}
+	checkTrust(t, used, now.Add(11*time.Minute))
+	if again, change, err := Certificates(d, used, now.Add(12*time.Minute)); err != nil || !bytes.Equal(again["0.crt"], used["0.crt"]) ||
+		change.Before(now.Add(24*time.Hour)) {
+		t.Errorf("they are issued again, or looked at soon, at %s: %v", change, err)
+	}
+	pair, err := tls.X509KeyPair(used["pooler.crt"], used["pooler.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := pair.Leaf.Subject.CommonName; name != "mainstay_pooler" {
+		t.Errorf("it is for %s", name)
+	}
+}

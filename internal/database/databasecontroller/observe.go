@@ -36,6 +36,9 @@ type Reader struct {
 	PodIndex string
 	// Claims return the names of an instance's volume claims.
 	Claims []func(database string, ordinal int) string
+	// Further returns what a database of this kind can own beside, of kinds that the cache holds;
+	// may be nil.
+	Further func(database string) []plan.Object
 	// Catalogue has the server's image of each major version.
 	Catalogue map[string]string
 	// InstanceImage is the image with the program of the instances.
@@ -55,6 +58,9 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 		HasMonitorAPI: r.Monitors.Available(), MonitorLabels: r.MonitorLabels, Now: r.Clock.Now(),
 	}
 	possible := r.cachedChildren(described.Name)
+	if r.Further != nil {
+		possible = append(possible, r.Further(described.Name)...)
+	}
 	if observed.HasMonitorAPI {
 		possible = append(possible, &monitoring.PodMonitor{ObjectMeta: metav1.ObjectMeta{Name: described.Name}})
 	}

@@ -19,8 +19,8 @@ const (
 	// how long the primary may take to answer.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
-	// pauses is how long statements are held back at most. Without a primary they wait afterwards, too,
-	// as after a failover that nobody has announced.
+	// pauses is how long statements are held back at most. Without a primary they wait afterwards,
+	// too, as after a failover that nobody has announced.
 	pauses = 15 * time.Second
 	// stays is after how long a primary that still answers has called its handover off.
 	stays = 5 * time.Second
@@ -35,8 +35,8 @@ type primary interface {
 }
 
 // listener holds statements back while there is no primary: from its announcement that it hands
-// over, or from when it does not answer, until one answers. It needs nothing but the primary: no API
-// server.
+// over, or from when it does not answer, until one answers. It needs nothing but the primary: no
+// API server.
 type listener struct {
 	// connect returns a session with a primary that takes writes.
 	connect func(ctx context.Context) (primary, error)
@@ -97,8 +97,8 @@ func (l *listener) once(ctx context.Context) {
 	}
 }
 
-// hold holds statements back, if they are not yet. PgBouncer takes the end of our connection for the
-// end of the pause, while statements are still under way.
+// hold holds statements back, if they are not yet. PgBouncer takes the end of our connection for
+// the end of the pause, while statements are still under way.
 func (l *listener) hold(ctx context.Context, why string) {
 	if !l.paused.IsZero() || ctx.Err() != nil {
 		return

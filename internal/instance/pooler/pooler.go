@@ -37,6 +37,7 @@ type Options struct {
 	EndsWithin time.Duration
 	// Output gets what PgBouncer prints.
 	Output io.Writer
+	Clock  clock.Clock
 	Log    logr.Logger
 }
 
@@ -66,7 +67,7 @@ func (p *Pooler) Run(asked context.Context) error {
 	if err := p.configure(); err != nil {
 		return err
 	}
-	supervisor, err := supervise.New(nil, clock.RealClock{})
+	supervisor, err := supervise.New(nil, p.Clock)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it was doing
 	}
@@ -136,19 +137,19 @@ func (p *Pooler) answers(ctx context.Context) {
 	for {
 		asking, cancel := context.WithTimeout(ctx, silent)
 		if err := p.console.send(asking, "SHOW VERSION"); err == nil {
-			p.answered.Store(time.Now().UnixNano())
+			p.answered.Store(p.Clock.Now().UnixNano())
 		}
 		cancel()
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(asks):
+		case <-p.Clock.After(asks):
 		}
 	}
 }
 
 // IsReady reports whether PgBouncer takes connections. It needs no primary for that: clients wait.
-func (p *Pooler) IsReady() bool { return time.Since(time.Unix(0, p.answered.Load())) < silent }
+func (p *Pooler) IsReady() bool { return p.Clock.Since(time.Unix(0, p.answered.Load())) < silent }
 
 // Probes answers the kubelet: /readyz fails while PgBouncer does not answer. It is live as long as
 // this program is, which ends with PgBouncer.
@@ -170,7 +171,7 @@ func (p *Pooler) listener() *listener {
 		connect: func(ctx context.Context) (primary, error) {
 			return dial(ctx, p.Settings.Host, p.Settings.Port, p.Settings.Certificates)
 		},
-		send: p.console.send, clock: clock.RealClock{}, log: p.Log,
+		send: p.console.send, clock: p.Clock, log: p.Log,
 	}
 }
 
@@ -189,7 +190,7 @@ func (p *Pooler) end(ctx context.Context, process *os.Process) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(step.after):
+		case <-p.Clock.After(step.after):
 			_ = process.Signal(step.signal)
 		}
 	}

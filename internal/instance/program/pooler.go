@@ -7,11 +7,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/pooler"
 	"github.com/mainstay-platform/mainstay/internal/kit/logging"
@@ -54,10 +56,20 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.mode, "mode", modes[0], "when a client gives its connection to the server back: after each transaction, or when it disconnects (session)")
 	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "connections to the server for each user and database")
 	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "clients that may be connected")
-	flags.StringVar(&o.program, "program", "/usr/sbin/pgbouncer", "path of PgBouncer")
+	flags.StringVar(&o.program, "program", "pgbouncer", "PgBouncer: its path, or its name on the PATH, or in /usr/sbin")
 	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
 	flags.DurationVar(&o.within, "ends-within", time.Minute, "how long clients may take to disconnect after SIGTERM")
 	return command
+}
+
+// lookPath finds a program on the PATH, and where Debian has those of administrators.
+func lookPath(name string) (string, error) {
+	for _, candidate := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of PgBouncer", name)
 }
 
 func (o poolerOptions) run(ctx context.Context, logs io.Writer, environment []string) error {
@@ -76,8 +88,12 @@ func (o poolerOptions) run(ctx context.Context, logs io.Writer, environment []st
 		return fmt.Errorf("listening for the probes: %w", err)
 	}
 	o.settings.Mode = pgbouncer.Mode(o.mode)
+	if o.program, err = lookPath(o.program); err != nil {
+		return err
+	}
 	runs := pooler.New(pooler.Options{
-		Settings: o.settings, Program: o.program, Environment: environment, EndsWithin: o.within, Output: os.Stdout, Log: logger,
+		Settings: o.settings, Program: o.program, Environment: environment, EndsWithin: o.within, Output: os.Stdout,
+		Clock: clock.RealClock{}, Log: logger,
 	})
 	group, serving := errgroup.WithContext(context.WithoutCancel(ctx))
 	serving, end := context.WithCancel(serving)

@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -38,7 +39,7 @@ func Binding() *component.Binding {
 // one that every database has.
 func account(db *databasev1.PostgreSQL, user string) component.Account {
 	if user == "" || user == applicationRole {
-		return component.Account{Secret: database.ApplicationName(db.Name), Revision: db.Status.CredentialsRevision}
+		return component.Account{Secret: applicationSecret(db), Revision: db.Status.CredentialsRevision}
 	}
 	made := slices.IndexFunc(db.Status.Users, func(one databasev1.UserStatus) bool { return one.Name == user })
 	switch {
@@ -48,6 +49,23 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
 	}
 	return component.Account{Secret: db.Status.Users[made].SecretName, Revision: db.Status.Users[made].Revision}
+}
+
+// applicationSecret returns the name of the Secret with which the user app connects: through the
+// pooler, as soon as the status says that there is one.
+func applicationSecret(db *databasev1.PostgreSQL) string {
+	if pooler := db.Status.Pooler; db.Spec.Pooler != nil && pooler != nil && pooler.SecretName != "" {
+		return pooler.SecretName
+	}
+	return database.ApplicationName(db.Name)
+}
+
+// credentialsRevision returns that of the Secret with which the user app connects by a status. A
+// Secret that can't be read now, or is being made again, is no change.
+func credentialsRevision(db *databasev1.PostgreSQL, observed Observed, status databasev1.PostgreSQLStatus) string {
+	told := db.DeepCopy()
+	told.Status = status
+	return cmp.Or(observed.CredentialsRevision(Common(db, observed), applicationSecret(told)), db.Status.CredentialsRevision)
 }
 
 func variables(secret string) []component.Output {

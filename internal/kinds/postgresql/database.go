@@ -20,6 +20,8 @@ type Observed struct {
 	// Provisions is the content that the Secret with the databases and users is to have; nil if there
 	// is nothing to make or to change.
 	Provisions []byte
+	// PoolerImage is the installation's image of PgBouncer; "" if it has none.
+	PoolerImage string
 }
 
 // Common describes a defaulted PostgreSQL by what databases of all kinds have.
@@ -32,7 +34,7 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 		TopologySpread: spec.TopologySpread, PreferredPrimary: spec.PreferredPrimary, SwitchoverAt: spec.SwitchoverAt,
 		AcceptLoss:     spec.Failover.AcceptLoss,
 		DeletionPolicy: spec.DeletionPolicy, Volumes: volumesOf(db), Ports: []database.Port{{Name: contract.PortName, Number: serverPort}},
-		MetricsPort: metricsPort, InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
+		MetricsPort: metricsPort, Extras: extras(db), InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
 		Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
 	}
 }

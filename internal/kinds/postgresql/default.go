@@ -25,6 +25,7 @@ func Default(db *databasev1.PostgreSQL) {
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, databasev1.SpreadPreferred)
 	spec.DeletionPolicy = cmp.Or(spec.DeletionPolicy, databasev1.DeletionRetain)
 	defaultBackup(&spec.Backup)
+	defaultPooler(db)
 	if spec.Durability == "" {
 		spec.Durability = databasev1.DurabilityPreferred
 		if spec.Replicas >= safely {

@@ -41,6 +41,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	if observed.HasMonitorAPI {
 		add(plan.Child{Object: d.PodMonitor(observed.State)})
 	}
+	addPooler(&wanted, db, observed)
 	if d.Image == "" {
 		addVolumes(&wanted, db, observed, 0)
 		// There is nothing to run; what runs goes on.

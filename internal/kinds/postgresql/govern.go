@@ -28,6 +28,9 @@ func Govern(db, before *databasev1.PostgreSQL, rules policy.Rules) []string {
 		return replaced
 	}
 	rules.FillResources(&db.Spec.Resources)
+	if db.Spec.Pooler != nil {
+		rules.FillResources(&db.Spec.Pooler.Resources)
+	}
 	if user := rules.EnforcedSecurity().RunAsUser; before == nil && user != nil {
 		if given := db.Spec.RunAsUser; given != 0 && given != *user {
 			replaced = append(replaced, fmt.Sprintf("spec.runAsUser: %d is replaced by %d, which a PlatformPolicy enforces", given, *user))
@@ -47,13 +50,27 @@ func Wanted(db *databasev1.PostgreSQL, observed Observed) policy.Subject {
 			containers[i].ImageField = at.Child("image")
 		}
 	}
-	return policy.Subject{
+	subject := policy.Subject{
 		Labels:       db.Labels,
 		Replicas:     []policy.Replicas{{Field: at.Child("replicas"), Count: db.Spec.Replicas}},
 		Containers:   containers,
 		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at,
 	}
+	if db.Spec.Pooler != nil {
+		at := at.Child("pooler")
+		pooler := poolerTemplate(db, observed)
+		containers := governed(&pooler.Spec, func(string) *field.Path { return at })
+		for i := range containers {
+			containers[i].UserField, containers[i].ImageField = field.NewPath("spec", "runAsUser"), at.Child("image")
+		}
+		subject.Containers = append(subject.Containers, containers...)
+		subject.Replicas = append(subject.Replicas, policy.Replicas{Field: at.Child("instances"), Count: db.Spec.Pooler.Instances})
+		subject.Unrestricted = func() []string {
+			return append(policy.Unrestricted(&template.ObjectMeta, &template.Spec), policy.Unrestricted(&pooler.ObjectMeta, &pooler.Spec)...)
+		}
+	}
+	return subject
 }
 
 // Running returns what policies check in the running objects of a db; nil if nothing runs.

@@ -61,6 +61,16 @@ var mistakes = []mistake{
 	{`replicas: 1.5`, "spec.replicas", `spec.replicas in body must be of type int32`},
 	{`replicas: three`, "spec.replicas", `Invalid value: "string": spec.replicas in body must be of type integer: "string"`},
 	{`replicas: 99999999999`, "spec.replicas", `Invalid value: 99999999999: `},
+	// Pooler.
+	{`pooler: {instances: 0}`, "spec.pooler.instances", `Invalid value: 0: must be from 1 to 10`},
+	{`pooler: {instances: 11}`, "spec.pooler.instances", `Invalid value: 11: must be from 1 to 10`},
+	{`pooler: {mode: Statement}`, "spec.pooler.mode", `Unsupported value: "Statement": supported values: "Transaction", "Session"`},
+	{`pooler: {poolSize: 0}`, "spec.pooler.poolSize", `Invalid value: 0: must be from 1 to 1000`},
+	{`pooler: {poolSize: 60}`, "spec.pooler.poolSize", `Invalid value: 60: must be at most 43: 2 instances of the pooler share max_connections`},
+	{`pooler: {maxClients: 20001}`, "spec.pooler.maxClients", `Invalid value: 20001: must be from 1 to 20000`},
+	{`pooler: {image: "a b"}`, "spec.pooler.image", `Invalid value: "a b": must be an image reference`},
+	{`pooler: {resources: {limits: {memory: -1Mi}}}`, "spec.pooler.resources.limits.memory", ``},
+	{`pooler: yes please`, "spec.pooler", `must be of type object`},
 	// Databases and users.
 	{`users: [{name: 'a"b'}]`, "spec.users[0].name", `Invalid value: "a\"b": ` + wantName},
 	{`users: [{name: "a\nb"}]`, "spec.users[0].name", `Invalid value: "a\nb": ` + wantName},

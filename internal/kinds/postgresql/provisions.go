@@ -50,7 +50,7 @@ func NextProvisions(
 	db *databasev1.PostgreSQL, before Before, users map[string]ObservedUser, hasSecret func(name string) bool,
 ) contract.Provisions {
 	isMade := before.IsMade
-	var next contract.Provisions
+	next := contract.Provisions{Pooler: db.Spec.Pooler != nil}
 	for _, user := range db.Spec.Users {
 		if one, usable := nextUser(db, before.Provisions, user, users[user.Name]); usable {
 			next.Users = append(next.Users, one)

@@ -1,7 +1,6 @@
 package postgresql
 
 import (
-	"cmp"
 	"time"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -30,10 +29,10 @@ func Status(
 		Selector:           d.Selector(),
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
-		// A Secret that can't be read now, or is being made again, is no change.
-		CredentialsRevision: cmp.Or(observed.CredentialsRevision(d, database.ApplicationName(db.Name)), db.Status.CredentialsRevision),
-		Users:               madeUsers(db, observed),
+		Pooler:             poolerStatus(db, observed),
+		Users:              madeUsers(db, observed),
 	}
+	status.CredentialsRevision = credentialsRevision(db, observed, status)
 	remember(&status, about.Remember())
 	if about.Primary != nil {
 		status.Timeline = int64(about.Primary.Report.Timeline)

@@ -3,7 +3,6 @@ package postgresql
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -53,6 +52,7 @@ func UserSecretName(db *databasev1.PostgreSQL, user databasev1.User) string {
 func ownSecrets(db *databasev1.PostgreSQL) []string {
 	return []string{
 		database.CertificatesName(db.Name), database.ApplicationName(db.Name), database.MetricsName(db.Name), contract.ProvisionsName(db.Name),
+		PoolerName(db.Name),
 	}
 }
 
@@ -248,28 +248,16 @@ func checkNames(names []string, form *regexp.Regexp, at *field.Path) field.Error
 // userSecret is what a user needs to connect. It follows the password, wherever that comes from:
 // the one in the Secret itself counts, unless another Secret has it.
 func userSecret(db *databasev1.PostgreSQL, observed Observed, user databasev1.User) *corev1.Secret {
-	password := observed.Users[user.Name].Password
-	host, port := contract.WriteServiceName(db.Name)+"."+db.Namespace+".svc", strconv.Itoa(serverPort)
-	name := applicationDatabase
+	as := login{user: user.Name, password: observed.Users[user.Name].Password, database: applicationDatabase}
 	if at := slices.IndexFunc(db.Spec.Databases, func(one databasev1.Database) bool { return one.Owner == user.Name }); at >= 0 {
-		name = db.Spec.Databases[at].Name
+		as.database = db.Spec.Databases[at].Name
 	}
-	address := host + ":" + port
-	uri := url.URL{Scheme: "postgresql", User: url.UserPassword(user.Name, password), Host: address, Path: "/" + name, RawQuery: "sslmode=require"}
-	jdbc := url.URL{Scheme: "postgresql", Host: address, Path: "/" + name, RawQuery: url.Values{
-		"user": {user.Name}, "password": {password}, "sslmode": {"require"},
-	}.Encode()}
-	escaped := strings.NewReplacer(`\`, `\\`, `:`, `\:`)
-	pgpass := strings.Join([]string{host, port, name, user.Name, escaped.Replace(password)}, ":") + "\n"
-	secret := &corev1.Secret{
-		ObjectMeta: Common(db, observed).Meta(UserSecretName(db, user)), Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{},
+	host := primaryHost(db)
+	if isPooled(db, observed) {
+		host = poolerHost(db)
 	}
-	for key, value := range map[string]string{
-		corev1.BasicAuthUsernameKey: user.Name, corev1.BasicAuthPasswordKey: password, "dbname": name, "host": host, "port": port,
-		"uri": uri.String(), "jdbc-uri": "jdbc:" + jdbc.String(), "pgpass": pgpass,
-		database.AuthorityKey: string(observed.Certificates[database.AuthorityKey]),
-	} {
-		secret.Data[key] = []byte(value)
+	return &corev1.Secret{
+		ObjectMeta: Common(db, observed).Meta(UserSecretName(db, user)), Type: corev1.SecretTypeBasicAuth,
+		Data: as.data(host, observed.Certificates[database.AuthorityKey]),
 	}
-	return secret
 }

@@ -45,6 +45,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
 	problems = append(problems, checkUsers(db, at.Child("users"))...)
 	problems = append(problems, checkDatabases(db, at.Child("databases"))...)
+	problems = append(problems, checkPooler(db, at.Child("pooler"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if pods := database.PodNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
 		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), shown(spec.PreferredPrimary), pods))

@@ -67,10 +67,10 @@ type effective struct {
 	revision, secret string
 }
 
-// text is what the annotation says of it: the revision, and for a user the Secret, which its object
-// may name.
+// text is what the annotation says of it: the revision, and the Secret, if it is not the one that
+// every object of the kind has.
 func (e effective) text() string {
-	if e.User == "" {
+	if e.secret == e.To.Secret(e.Name) {
 		return e.key() + "=" + e.revision
 	}
 	return e.key() + "=" + e.revision + ":" + e.secret

@@ -129,7 +129,7 @@ func (e *Engine) fixed(major int) []postgres.Setting {
 		{Name: "recovery_min_apply_delay", Value: "0"}, {Name: "restart_after_crash", Value: "off"},
 		{Name: "logging_collector", Value: "off"}, {Name: "log_destination", Value: "stderr"},
 		{Name: "update_process_title", Value: "on"}, {Name: "cluster_name", Value: ""},
-		{Name: "superuser_reserved_connections", Value: "10"},
+		{Name: "superuser_reserved_connections", Value: strconv.Itoa(postgres.ReservedConnections)},
 	}
 	if major < 16 {
 		settings = append(settings, postgres.Setting{Name: "promote_trigger_file", Value: ""})

@@ -44,7 +44,7 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 
 // observedBy returns what policies need of what is observed.
 func observedBy(in registration.Input) postgresql.Observed {
-	return postgresql.Observed{State: database.State{Catalogue: in.PostgreSQLImages}}
+	return postgresql.Observed{State: database.State{Catalogue: in.PostgreSQLImages}, PoolerImage: in.PgBouncerImage}
 }
 
 // governed returns all cached PostgreSQLs, as policies check them.

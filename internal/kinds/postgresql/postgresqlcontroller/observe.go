@@ -3,6 +3,9 @@ package postgresqlcontroller
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 )
@@ -10,7 +13,7 @@ import (
 // Observe reads everything that decisions about db depend on.
 //
 // +kubebuilder:rbac:groups=database.mainstay.dev,resources=postgresqls,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets;deployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps;persistentvolumeclaims,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
@@ -22,9 +25,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.Observed, error) {
 	state, err := k.reader.Observe(ctx, db, postgresql.Common(db, postgresql.Observed{}))
-	observed := postgresql.Observed{State: state}
+	observed := postgresql.Observed{State: state, PoolerImage: k.poolerImage}
 	if err != nil {
 		return observed, err
+	}
+	if db.Spec.Pooler != nil || db.Status.Pooler != nil {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: postgresql.PoolerName(db.Name)}}
+		if err := k.reader.Children.FindLive(ctx, db, secret, observed.Children); err != nil {
+			return observed, err
+		}
 	}
 	return observed, k.observeProvisions(ctx, db, &observed)
 }

@@ -25,7 +25,7 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		return err
 	}
 	stored := secretOf(db, *observed, listed.Name)[contract.ProvisionsKey]
-	if len(stored)+len(db.Spec.Users)+len(db.Spec.Databases) == 0 {
+	if len(stored)+len(db.Spec.Users)+len(db.Spec.Databases) == 0 && db.Spec.Pooler == nil {
 		return nil
 	}
 	// A content that can't be read is written anew. What was to be dropped or locked by it is

@@ -21,6 +21,8 @@ import (
 type kind struct {
 	client client.Client
 	reader databasecontroller.Reader
+	// poolerImage is the installation's image of PgBouncer.
+	poolerImage string
 }
 
 var (

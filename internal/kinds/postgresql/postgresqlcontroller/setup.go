@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -56,7 +60,7 @@ func Registration() registration.Kind {
 // setup adds the controller to the manager. What the manager grants to the instances, and so has to
 // have itself, is in package database.
 //
-// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=statefulsets;deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
@@ -75,7 +79,7 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), databasecontroller.PodIndex(podOwnerIndex, postgresql.Component)); err != nil {
 		return err
 	}
-	prefetched := append(databasecontroller.Owned(), optionalapi.Definition())
+	prefetched := append(owned(), optionalapi.Definition())
 	if in.Rules != nil {
 		prefetched = append(prefetched, watch.Namespace())
 	}
@@ -100,6 +104,18 @@ func setup(ctx context.Context, in registration.Input) error {
 	return nil
 }
 
+// owned are the kinds of children that are watched.
+func owned() []client.Object { return append(databasecontroller.Owned(), &appsv1.Deployment{}) }
+
+// poolerOf are the objects of a pooler.
+func poolerOf(database string) []plan.Object {
+	meta := metav1.ObjectMeta{Name: postgresql.PoolerName(database)}
+	return []plan.Object{
+		&appsv1.Deployment{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.NetworkPolicy{ObjectMeta: meta},
+		&policyv1.PodDisruptionBudget{ObjectMeta: meta},
+	}
+}
+
 func build(in registration.Input, monitors *optionalapi.API) (controller.Controller, error) {
 	manager, changed := in.Manager, builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
@@ -108,7 +124,7 @@ func build(in registration.Input, monitors *optionalapi.API) (controller.Control
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfPod(postgresql.Component)), changed).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfVolume(postgresql.Component)),
 			changed)
-	for _, child := range databasecontroller.Owned() {
+	for _, child := range owned() {
 		if _, isVolume := child.(*corev1.PersistentVolumeClaim); !isVolume {
 			under = under.Owns(child, changed)
 		}
@@ -132,8 +148,8 @@ func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.R
 		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
-		Kind: kind{client: in.Manager.GetClient(), reader: databasecontroller.Reader{
-			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: podOwnerIndex, Claims: claims,
+		Kind: kind{client: in.Manager.GetClient(), poolerImage: in.PgBouncerImage, reader: databasecontroller.Reader{
+			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: podOwnerIndex, Claims: claims, Further: poolerOf,
 			Catalogue: in.PostgreSQLImages, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
 		}},
 	})

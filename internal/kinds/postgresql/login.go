@@ -1,0 +1,55 @@
+package postgresql
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// login is as whom a client connects, and to which database.
+type login struct{ user, password, database string }
+
+// primaryHost is the name of the Service of the primary.
+func primaryHost(db *databasev1.PostgreSQL) string {
+	return contract.WriteServiceName(db.Name) + "." + db.Namespace + ".svc"
+}
+
+// loginOf returns the login of the application, as its Secret says; that of the Secret that is
+// about to be made if there is none. It has no password if the Secret has none.
+func loginOf(db *databasev1.PostgreSQL, observed Observed) login {
+	object, there := observed.Children.Get(Ref(db, "Secret", database.ApplicationName(db.Name)))
+	secret, isSecret := object.(*corev1.Secret)
+	if !there || !isSecret {
+		return login{user: applicationRole, password: observed.Password, database: applicationDatabase}
+	}
+	return login{
+		user: string(secret.Data[corev1.BasicAuthUsernameKey]), password: string(secret.Data[corev1.BasicAuthPasswordKey]),
+		database: string(secret.Data["dbname"]),
+	}
+}
+
+// data is the content of a Secret with which the client connects to a host.
+func (l login) data(host string, authority []byte) map[string][]byte {
+	port := strconv.Itoa(serverPort)
+	address := host + ":" + port
+	uri := url.URL{Scheme: "postgresql", User: url.UserPassword(l.user, l.password), Host: address, Path: "/" + l.database, RawQuery: "sslmode=require"}
+	jdbc := url.URL{Scheme: "postgresql", Host: address, Path: "/" + l.database, RawQuery: url.Values{
+		"user": {l.user}, "password": {l.password}, "sslmode": {"require"},
+	}.Encode()}
+	escaped := strings.NewReplacer(`\`, `\\`, `:`, `\:`)
+	pgpass := strings.Join([]string{host, port, l.database, l.user, escaped.Replace(l.password)}, ":") + "\n"
+	data := map[string][]byte{database.AuthorityKey: authority}
+	for key, value := range map[string]string{
+		corev1.BasicAuthUsernameKey: l.user, corev1.BasicAuthPasswordKey: l.password, "dbname": l.database, "host": host, "port": port,
+		"uri": uri.String(), "jdbc-uri": "jdbc:" + jdbc.String(), "pgpass": pgpass,
+	} {
+		data[key] = []byte(value)
+	}
+	return data
+}

@@ -1,0 +1,373 @@
+package postgresql
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// PoolerName is the name of the pooler's Deployment, Service, PodDisruptionBudget, NetworkPolicy
+// and Secret.
+func PoolerName(name string) string { return name + "-pooler" }
+
+// PoolerContainerName is the container of PgBouncer.
+const PoolerContainerName = "pgbouncer"
+
+const (
+	// poolerComponent is that of the pooler's objects: another one than the instances', which must not
+	// be selected with them.
+	poolerComponent = Component + "-pooler"
+	// poolerCertificate is the key of the pooler's certificate in the Secret.
+	poolerCertificate = "pooler"
+	// poolerEndsWithin is how long, in seconds, clients may take to disconnect from a pooler that
+	// ends, poolerGrace what the pod has for that, and poolerStays how long it takes new ones
+	// before: proxies need a moment to send them elsewhere.
+	poolerEndsWithin, poolerGrace, poolerStays = 60, 90, 5
+)
+
+// poolerImage returns the image of PgBouncer; "" if the installation has none.
+func poolerImage(db *databasev1.PostgreSQL, observed Observed) string {
+	if db.Spec.Pooler.Image != "" {
+		return db.Spec.Pooler.Image
+	}
+	return observed.PoolerImage
+}
+
+// extras are the certificates beside those of the instances.
+func extras(db *databasev1.PostgreSQL) []database.Extra {
+	name := PoolerName(db.Name)
+	return []database.Extra{{
+		Key: poolerCertificate, CommonName: postgres.PoolerRole, IsNeeded: db.Spec.Pooler != nil,
+		Names: []string{name, name + "." + db.Namespace, name + "." + db.Namespace + ".svc"},
+	}}
+}
+
+// addPooler adds the pooler, once there is a certificate for it and an image.
+func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) {
+	if db.Spec.Pooler == nil {
+		return
+	}
+	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
+	if login := loginOf(db, observed); login.password != "" {
+		add(plan.Child{Object: poolerSecret(db, observed, login), Uncached: true})
+	} else {
+		wanted.Keep = append(wanted.Keep, Ref(db, "Secret", PoolerName(db.Name)))
+	}
+	add(plan.Child{Object: poolerService(db, observed)})
+	add(plan.Child{Object: poolerNetworkPolicy(db, observed)})
+	if poolerImage(db, observed) == "" || !database.HasExtra(observed.Certificates, poolerCertificate) {
+		wanted.Keep = append(wanted.Keep, Ref(db, "Deployment", PoolerName(db.Name)), Ref(db, "PodDisruptionBudget", PoolerName(db.Name)))
+		return
+	}
+	add(plan.Child{Object: poolerDeployment(db, observed), DryRunFirst: true, Needs: []plan.Ref{
+		Ref(db, "Secret", database.CertificatesName(db.Name)),
+	}})
+	if db.Spec.Pooler.Instances > 1 && !db.Spec.Hibernated {
+		add(plan.Child{Object: poolerBudget(db, observed)})
+	}
+}
+
+// poolerPart returns the labels of the pooler's objects.
+func poolerPart(db *databasev1.PostgreSQL) naming.Part {
+	whole := part(db)
+	whole.Component = poolerComponent
+	return whole
+}
+
+// poolerMeta returns the metadata of a child of the pooler.
+func poolerMeta(db *databasev1.PostgreSQL, observed Observed) metav1.ObjectMeta {
+	d := *Common(db, observed)
+	d.Part = poolerPart(db)
+	return d.Meta(PoolerName(db.Name))
+}
+
+func poolerSelector(db *databasev1.PostgreSQL) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: poolerPart(db).Selector()}
+}
+
+func poolerService(db *databasev1.PostgreSQL, observed Observed) *corev1.Service {
+	return &corev1.Service{ObjectMeta: poolerMeta(db, observed), Spec: corev1.ServiceSpec{
+		Selector: poolerPart(db).Selector(), Ports: []corev1.ServicePort{{
+			Name: contract.PortName, Port: serverPort, TargetPort: intstr.FromInt32(serverPort), Protocol: corev1.ProtocolTCP,
+		}},
+	}}
+}
+
+func poolerBudget(db *databasev1.PostgreSQL, observed Observed) *policyv1.PodDisruptionBudget {
+	most, always := intstr.FromInt32(1), policyv1.AlwaysAllow
+	return &policyv1.PodDisruptionBudget{ObjectMeta: poolerMeta(db, observed), Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: &most, Selector: poolerSelector(db), UnhealthyPodEvictionPolicy: &always,
+	}}
+}
+
+// poolerNetworkPolicy lets clients connect to PgBouncer, and nobody to any other port.
+func poolerNetworkPolicy(db *databasev1.PostgreSQL, observed Observed) *networkingv1.NetworkPolicy {
+	port := networkingv1.NetworkPolicyPort{Protocol: new(corev1.ProtocolTCP), Port: new(intstr.FromInt32(serverPort))}
+	return &networkingv1.NetworkPolicy{ObjectMeta: poolerMeta(db, observed), Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: *poolerSelector(db), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{port}}},
+	}}
+}
+
+// poolerDeployment replaces its pods one after the other, each new one first. It has none while the
+// database hibernates.
+func poolerDeployment(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
+	instances, one, none := db.Spec.Pooler.Instances, intstr.FromInt32(1), intstr.FromInt32(0)
+	if db.Spec.Hibernated {
+		instances = 0
+	}
+	meta, template, live := poolerMeta(db, observed), poolerTemplate(db, observed), database.Kept{}
+	if deployment := poolerOf(db, observed); deployment != nil {
+		live = database.Kept{Annotations: deployment.Annotations, Template: &deployment.Spec.Template}
+	}
+	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: database.KeepProgram(&template, live)})
+	return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Replicas: &instances, Selector: poolerSelector(db), Template: template,
+		Strategy: appsv1.DeploymentStrategy{
+			Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none},
+		},
+	}}
+}
+
+// poolerTemplate returns the template of the pooler's pods. They have no token: they ask the
+// primary, and not the API server, what goes on.
+func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplateSpec {
+	spec, d := &db.Spec, *Common(db, observed)
+	d.Part, d.ContainerName = poolerPart(db), PoolerContainerName
+	meta := d.PodMeta(nil)
+	grace, mode := int64(poolerGrace), int32(0o440)
+	certificate, key := database.ExtraKeys(poolerCertificate, false)
+	volumes := append(database.ScratchVolumes(), corev1.Volume{Name: database.CertificatesVolume, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: database.CertificatesName(db.Name), DefaultMode: &mode, Items: []corev1.KeyToPath{
+			{Key: database.AuthorityKey, Path: "ca.crt"}, {Key: certificate, Path: "tls.crt"}, {Key: key, Path: "tls.key"},
+		}},
+	}})
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels, Annotations: meta.Annotations},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{database.Installer(observed.State)}, Containers: []corev1.Container{poolerContainer(db, observed)},
+			Volumes: volumes, ImagePullSecrets: spec.ImagePullSecrets, SecurityContext: database.PodSecurity(spec.RunAsUser),
+			TerminationGracePeriodSeconds: &grace, EnableServiceLinks: new(false), AutomountServiceAccountToken: new(false),
+			Affinity: d.Apart(), TopologySpreadConstraints: d.Spread(), NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
+			PriorityClassName: spec.PriorityClassName,
+		},
+	}
+}
+
+func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
+	pooler := db.Spec.Pooler
+	host := contract.WriteServiceName(db.Name) + "." + db.Namespace + ".svc"
+	mode := "transaction"
+	if pooler.Mode == databasev1.PoolerSession {
+		mode = "session"
+	}
+	mounts := []corev1.VolumeMount{
+		{Name: database.RunVolume, MountPath: database.RunPath},
+		{Name: database.CertificatesVolume, MountPath: database.CertificatesPath, ReadOnly: true},
+		{Name: database.ProgramVolume, MountPath: database.ProgramPath, ReadOnly: true},
+		{Name: database.ProgramVolume, MountPath: "/etc/passwd", SubPath: "passwd", ReadOnly: true},
+		{Name: database.ProgramVolume, MountPath: "/etc/group", SubPath: "group", ReadOnly: true},
+		{Name: database.TemporaryVolume, MountPath: database.TemporaryPath},
+	}
+	return corev1.Container{
+		Name: PoolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: []string{
+			"pooler", "--host=" + host, fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
+			"--run=" + database.RunPath, "--certificates=" + database.CertificatesPath, "--mode=" + mode,
+			fmt.Sprintf("--pool-size=%d", pooler.PoolSize), fmt.Sprintf("--max-clients=%d", pooler.MaxClients),
+			fmt.Sprintf("--probes=:%d", database.ProbePort), fmt.Sprintf("--ends-within=%ds", poolerEndsWithin),
+		},
+		Ports: []corev1.ContainerPort{
+			{Name: "postgresql", ContainerPort: serverPort, Protocol: corev1.ProtocolTCP},
+			{Name: "probes", ContainerPort: database.ProbePort, Protocol: corev1.ProtocolTCP},
+		},
+		Resources: pooler.Resources, LivenessProbe: database.LivenessProbe(), ReadinessProbe: database.ReadinessProbe(), VolumeMounts: mounts,
+		Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: poolerStays}}},
+		SecurityContext: database.ContainerSecurity(),
+	}
+}
+
+// Resources of an instance of the pooler where the spec has none.
+var (
+	poolerRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	poolerLimits   = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+)
+
+// poolerSecret is what the user of the application needs to connect through the pooler: what its
+// own Secret says, at another address.
+func poolerSecret(db *databasev1.PostgreSQL, observed Observed, as login) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: poolerMeta(db, observed), Type: corev1.SecretTypeBasicAuth,
+		Data: as.data(poolerHost(db), observed.Certificates[database.AuthorityKey]),
+	}
+}
+
+// poolerHost is the name of the pooler's Service.
+func poolerHost(db *databasev1.PostgreSQL) string {
+	return PoolerName(db.Name) + "." + db.Namespace + ".svc"
+}
+
+// isPooled reports whether applications connect through the pooler: from when its first instance
+// has taken connections on, as long as the spec has it.
+func isPooled(db *databasev1.PostgreSQL, observed Observed) bool {
+	was := db.Status.Pooler != nil && db.Status.Pooler.SecretName != ""
+	return db.Spec.Pooler != nil && (was || poolersReady(db, observed) > 0)
+}
+
+// poolersReady is how many instances of the pooler take connections.
+func poolersReady(db *databasev1.PostgreSQL, observed Observed) int32 {
+	if deployment := poolerOf(db, observed); deployment != nil {
+		return deployment.Status.ReadyReplicas
+	}
+	return 0
+}
+
+// poolerOf returns the Deployment of the pooler; nil if there is none.
+func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
+	found, there := observed.Children.Get(Ref(db, "Deployment", PoolerName(db.Name)))
+	deployment, _ := found.(*appsv1.Deployment)
+	if !there {
+		return nil
+	}
+	return deployment
+}
+
+// poolerStatus is what the status says of the pooler; nil without one.
+func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+	if db.Spec.Pooler == nil {
+		return nil
+	}
+	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
+	if isPooled(db, observed) {
+		status.SecretName = PoolerName(db.Name)
+	}
+	return status
+}
+
+// withoutPoolerImage: there is nothing to run.
+func withoutPoolerImage(s *subject) string {
+	return summary.If(s.db.Spec.Pooler != nil && poolerImage(s.db, s.observed) == "", "spec.pooler.image: Required value: this installation has "+
+		"no image for PgBouncer: set spec.pooler.image, or databaseImages.pgbouncer of the chart's values")
+}
+
+// poolerStarting: the pooler is being made, or its pods are being replaced.
+func poolerStarting(s *subject) string {
+	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
+		return ""
+	}
+	deployment := poolerOf(s.db, s.observed)
+	switch {
+	case !database.HasExtra(s.observed.Certificates, poolerCertificate):
+		return "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
+	case deployment == nil:
+		return "the pooler is being created"
+	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment):
+		return ""
+	}
+	return fmt.Sprintf("%d of %d instances of the pooler run the present template", deployment.Status.UpdatedReplicas,
+		s.db.Spec.Pooler.Instances)
+}
+
+// isRollingOut reports whether a Deployment has not told of its present template that it is rolled
+// out, or that this has failed.
+func isRollingOut(deployment *appsv1.Deployment) bool {
+	for _, condition := range deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentProgressing {
+			return condition.Reason != "NewReplicaSetAvailable" && condition.Reason != "ProgressDeadlineExceeded"
+		}
+	}
+	return true
+}
+
+// poolerNotReady: instances of the pooler that have been started take no connections.
+func poolerNotReady(s *subject) string {
+	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
+		return ""
+	}
+	ready, wanted := poolersReady(s.db, s.observed), s.db.Spec.Pooler.Instances
+	return summary.If(ready < wanted, "%d of %d instances of the pooler take connections: see the Deployment %s", ready, wanted,
+		PoolerName(s.db.Name))
+}
+
+// defaultPooler fills in what is left out.
+func defaultPooler(db *databasev1.PostgreSQL) {
+	pooler := db.Spec.Pooler
+	if pooler == nil {
+		return
+	}
+	const instances, most, half, clients = 2, 20, 2, 1000
+	pooler.Instances = cmp.Or(pooler.Instances, instances)
+	size := most
+	if 0 < pooler.Instances && pooler.Instances <= mostPoolers {
+		size = int(min(max(connectionsOf(db)/half/pooler.Instances, 1), most))
+	}
+	pooler.Mode = cmp.Or(pooler.Mode, databasev1.PoolerTransaction)
+	pooler.PoolSize = cmp.Or(pooler.PoolSize, int32(size)) //nolint:gosec // it is at most 20
+	pooler.MaxClients = cmp.Or(pooler.MaxClients, clients)
+	if pooler.Resources.Requests == nil && pooler.Resources.Limits == nil {
+		pooler.Resources.Requests, pooler.Resources.Limits = poolerRequests.DeepCopy(), poolerLimits.DeepCopy()
+	}
+}
+
+// connectionsOf returns how many connections to the server its poolers may have: max_connections
+// without those that are reserved for Mainstay, and two for each pooler itself. It is at least 1.
+func connectionsOf(db *databasev1.PostgreSQL) int32 {
+	const servers, longest, own = 100, 10, 2
+	text, most := parameters(db)["max_connections"], servers
+	if number, err := strconv.Atoi(text); err == nil && len(text) < longest {
+		most = number
+	}
+	return max(int32(most)-postgres.ReservedConnections-own*db.Spec.Pooler.Instances, 1) //nolint:gosec // it has few digits
+}
+
+// Limits of spec.pooler, as in the schema.
+const mostPoolers, mostPooled, mostClients = 10, 1000, 20_000
+
+// checkPooler returns what is wrong with the pooler.
+func checkPooler(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
+	pooler := db.Spec.Pooler
+	if pooler == nil {
+		return nil
+	}
+	var problems field.ErrorList
+	within := func(value, most int32, name string) {
+		if value < 1 || value > most {
+			problems = append(problems, field.Invalid(at.Child(name), value, fmt.Sprintf("must be from 1 to %d", most)))
+		}
+	}
+	within(pooler.Instances, mostPoolers, "instances")
+	within(pooler.PoolSize, mostPooled, "poolSize")
+	within(pooler.MaxClients, mostClients, "maxClients")
+	if pooler.Mode != databasev1.PoolerTransaction && pooler.Mode != databasev1.PoolerSession {
+		problems = append(problems, field.NotSupported(at.Child("mode"), pooler.Mode,
+			[]databasev1.PoolerMode{databasev1.PoolerTransaction, databasev1.PoolerSession}))
+	}
+	if pooler.Image != "" {
+		if err := checkImage(pooler.Image); err != nil {
+			problems = append(problems, field.Invalid(at.Child("image"), shown(pooler.Image), err.Error()))
+		}
+	}
+	if most := connectionsOf(db); len(problems) == 0 && pooler.PoolSize*pooler.Instances > most {
+		problems = append(problems, field.Invalid(at.Child("poolSize"), pooler.PoolSize, fmt.Sprintf("must be at most %d: %d instances of the pooler "+
+			"share max_connections, of which %d are for clients", most/pooler.Instances, pooler.Instances, most)))
+	}
+	return append(problems, podspec.CheckResources(pooler.Resources, at.Child("resources"))...)
+}

@@ -1,0 +1,265 @@
+package postgresql
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// pooled gives a PostgreSQL a pooler.
+func pooled(spec *databasev1.PostgreSQLSpec) { spec.Pooler = &databasev1.Pooler{} }
+
+// withPooler is what is observed with a pooler's certificate and image, and so many instances of it
+// that take connections; none is made if that is negative.
+func withPooler(db *databasev1.PostgreSQL, observed Observed, ready int32) Observed {
+	observed.PoolerImage = "registry.example.com/pgbouncer:1.24.1"
+	observed.Certificates = map[string][]byte{"pooler.crt": []byte("c"), "pooler.key": []byte("k"), "ca.crt": []byte("a")}
+	if ready < 0 {
+		return observed
+	}
+	deployment := poolerDeployment(db, observed)
+	deployment.Status = appsv1.DeploymentStatus{
+		ReadyReplicas: ready, UpdatedReplicas: *deployment.Spec.Replicas,
+		Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: "NewReplicaSetAvailable"}},
+	}
+	observed.Children[Ref(db, "Deployment", "db-pooler")] = plan.Found{Ownership: plan.Ours, Object: deployment}
+	return observed
+}
+
+// made returns a child of a plan; the zero value if it is not there.
+func made[T plan.Object](wanted plan.Plan, name string) T {
+	for _, child := range wanted.Children {
+		if object, is := child.Object.(T); is && object.GetName() == name {
+			return object
+		}
+	}
+	var none T
+	return none
+}
+
+// TestPoolerObjects: they are made once there is a certificate, select no instance, and meet the
+// profile Restricted without a token.
+func TestPoolerObjects(t *testing.T) {
+	db := newDatabase(pooled, replicas(3))
+	if made[*appsv1.Deployment](Desired(newDatabase(), empty(), Decision{Replicas: 1}), "db-pooler") != nil {
+		t.Error("there is a pooler that nobody wants")
+	}
+	early := Desired(db, empty(), Decision{Replicas: 3})
+	if made[*appsv1.Deployment](early, "db-pooler") != nil || !slices.Contains(early.Keep, Ref(db, "Deployment", "db-pooler")) {
+		t.Error("without a certificate, the Deployment is made, or one that exists is deleted")
+	}
+	observed := withPooler(db, running(db, 3), -1)
+	wanted := Desired(db, observed, Decision{Replicas: 3})
+	deployment, service := made[*appsv1.Deployment](wanted, "db-pooler"), made[*corev1.Service](wanted, "db-pooler")
+	if deployment == nil || service == nil || made[*policyv1.PodDisruptionBudget](wanted, "db-pooler") == nil {
+		t.Fatal("an object is missing")
+	}
+	labels := deployment.Spec.Template.Labels
+	for key, value := range service.Spec.Selector {
+		if labels[key] != value {
+			t.Errorf("the Service does not select the pods: %s", key)
+		}
+	}
+	for _, instances := range []string{"db-r", "db-pods"} {
+		isSelected := true
+		for key, value := range made[*corev1.Service](wanted, instances).Spec.Selector {
+			isSelected = isSelected && labels[key] == value
+		}
+		if isSelected {
+			t.Errorf("the Service %s selects the pooler", instances)
+		}
+	}
+	if labels["mainstay.dev/owner-kind"] == Component {
+		t.Error("the pooler's pods count as instances")
+	}
+	if found := policy.Unrestricted(&deployment.Spec.Template.ObjectMeta, &deployment.Spec.Template.Spec); len(found) > 0 {
+		t.Error(found)
+	}
+	pod := deployment.Spec.Template.Spec
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "" {
+		t.Error("the pods have a token")
+	}
+	want := "pooler --host=db-rw.shop.svc --port=5432 --listen-port=5432 --run=/run/mainstay --certificates=/etc/mainstay/certificates " +
+		"--mode=transaction --pool-size=20 --max-clients=1000 --probes=:8080 --ends-within=60s"
+	if got := strings.Join(pod.Containers[0].Args, " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	db.Spec.Hibernated = true
+	if asleep := made[*appsv1.Deployment](Desired(db, observed, Decision{}), "db-pooler"); asleep == nil || *asleep.Spec.Replicas != 0 {
+		t.Error("a pooler of a database that hibernates runs")
+	}
+}
+
+// TestPoolerKeepsItsProgram: another release of Mainstay replaces no pod.
+func TestPoolerKeepsItsProgram(t *testing.T) {
+	db := newDatabase(pooled)
+	observed := withPooler(db, running(db, 1), 2)
+	observed.InstanceImage = "registry.example.com/mainstay:next"
+	image := func() string {
+		return made[*appsv1.Deployment](Desired(db, observed, Decision{Replicas: 1}), "db-pooler").Spec.Template.Spec.InitContainers[0].Image
+	}
+	if got := image(); got == observed.InstanceImage {
+		t.Errorf("the pods are replaced, for %s", got)
+	}
+	db.Spec.Pooler.PoolSize = 5
+	if got := image(); got != observed.InstanceImage {
+		t.Errorf("a template that changes for another reason has the program of %s", got)
+	}
+}
+
+// TestPoolerSecret: it has what the application's Secret says, at another address; applications get
+// it once an instance has taken connections, and until the spec has no pooler any more.
+func TestPoolerSecret(t *testing.T) {
+	db := newDatabase(pooled)
+	db.Spec.Users = []databasev1.User{{Name: "orders"}}
+	observed := withPooler(db, running(db, 1), 0)
+	observed.Users = map[string]ObservedUser{"orders": {Password: "p", Verifier: "v"}}
+	observed.Children[Ref(db, "Secret", "db-app")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{Data: map[string][]byte{
+		"username": []byte("shop"), "password": []byte("se:cret"), "dbname": []byte("things"), "host": []byte("elsewhere"),
+	}}}
+	secret := made[*corev1.Secret](Desired(db, observed, Decision{Replicas: 1}), "db-pooler")
+	for key, want := range map[string]string{
+		"host": "db-pooler.shop.svc", "port": "5432", "uri": "postgresql://shop:se%3Acret@db-pooler.shop.svc:5432/things?sslmode=require",
+		"pgpass": "db-pooler.shop.svc:5432:things:shop:se\\:cret\n", "ca.crt": "a",
+	} {
+		if got := string(secret.Data[key]); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		app    string
+		user   string
+	}{
+		{"no instance is ready", func() {}, "db-app", "db-rw.shop.svc"},
+		{"one is", func() { observed = withPooler(db, observed, 1) }, "db-pooler", "db-pooler.shop.svc"},
+		{"none is any more", func() { observed = withPooler(db, observed, 0) }, "db-pooler", "db-pooler.shop.svc"},
+		{"the spec has none", func() { db.Spec.Pooler = nil }, "db-app", "db-rw.shop.svc"},
+	} {
+		step.change()
+		status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		db.Status.Pooler = status.Pooler
+		user := made[*corev1.Secret](Desired(db, observed, Decision{Replicas: 1}), "db-orders")
+		if got := Binding().Account(db, "").Secret; got != step.app || string(user.Data["host"]) != step.user {
+			t.Errorf("%s: got %s and %s, want %s and %s", step.name, got, user.Data["host"], step.app, step.user)
+		}
+	}
+}
+
+// TestPoolerStatus: Ready waits for the pooler.
+func TestPoolerStatus(t *testing.T) {
+	db := newDatabase(pooled, replicas(3))
+	db.Status.FirstReadyTime = new(metav1.Now())
+	base := func() Observed {
+		observed := aged(running(db, 3))
+		for i := range observed.Pods {
+			report := contract.Report{Role: contract.Replica, State: "Following", Term: 4}
+			if i == 0 {
+				report = contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true}
+			}
+			observed = says(observed, i, report)
+		}
+		return observed
+	}
+	without := withPooler(db, base(), -1)
+	without.Certificates = nil
+	noImage := withPooler(db, base(), 2)
+	noImage.PoolerImage = ""
+	rolling := withPooler(db, base(), 2)
+	poolerOf(db, rolling).Status.Conditions[0].Reason = "ReplicaSetUpdated"
+	for want, observed := range map[string]Observed{
+		"Available db-0 takes writes":                                             withPooler(db, base(), 2),
+		"PoolerNotReady 1 of 2 instances of the pooler take connections":          withPooler(db, base(), 1),
+		"Updating the pooler is being created":                                    withPooler(db, base(), -1),
+		"Updating 2 of 2 instances of the pooler run":                             rolling,
+		"Updating the pooler waits for its certificate":                           without,
+		"ImageNotConfigured spec.pooler.image: Required value: this installation": noImage,
+	} {
+		status, _ := Status(db, observed, Decision{Replicas: 3}, plan.Result{})
+		ready := status.Conditions[slices.IndexFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type == "Ready" })]
+		if got := ready.Reason + " " + ready.Message; !strings.HasPrefix(got, want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestPoolerSize: what is left out fits into the server's connections, and what is given has to.
+func TestPoolerSize(t *testing.T) {
+	sized := func(memory string, change func(*databasev1.Pooler)) *databasev1.PostgreSQL {
+		return newDatabase(func(spec *databasev1.PostgreSQLSpec) {
+			spec.Pooler = &databasev1.Pooler{}
+			if memory != "" {
+				spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+			}
+			if change != nil {
+				change(spec.Pooler)
+			}
+		})
+	}
+	if got := sized("", nil).Spec.Pooler.PoolSize; got != 20 {
+		t.Errorf("with 100 connections it is %d", got)
+	}
+	if got := sized("256Mi", nil).Spec.Pooler.PoolSize; got != 3 {
+		t.Errorf("with 28 connections it is %d", got)
+	}
+	for want, change := range map[string]func(*databasev1.Pooler){
+		"": func(p *databasev1.Pooler) { p.PoolSize = 43 },
+		"spec.pooler.poolSize: Invalid value: 44: must be at most 43: 2 instances of the pooler share max_connections, " +
+			"of which 86": func(p *databasev1.Pooler) { p.PoolSize = 44 },
+		"spec.pooler.instances: Invalid value: 11: must be from 1 to 10":          func(p *databasev1.Pooler) { p.Instances = 11 },
+		"spec.pooler.maxClients: Invalid value: -1: must be from 1 to 20000":      func(p *databasev1.Pooler) { p.MaxClients = -1 },
+		`spec.pooler.mode: Unsupported value: "Statement": supported values:`:     func(p *databasev1.Pooler) { p.Mode = "Statement" },
+		`spec.pooler.image: Invalid value: "a b": must be an image reference`:     func(p *databasev1.Pooler) { p.Image = "a b" },
+		"spec.pooler.poolSize: Invalid value: 2147483647: must be from 1 to 1000": func(p *databasev1.Pooler) { p.PoolSize = 1<<31 - 1 },
+		"spec.pooler.instances: Invalid value: -2147483648: must be from 1 to 10": func(p *databasev1.Pooler) { p.Instances = -1 << 31 },
+	} {
+		got := ""
+		if problems := Validate(sized("", change)); len(problems) > 0 {
+			got = problems.ToAggregate().Error()
+		}
+		if !strings.HasPrefix(strings.TrimPrefix(got, "["), want) || want == "" && got != "" {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestPoolerIsGoverned: policies see its image, limits and number.
+func TestPoolerIsGoverned(t *testing.T) {
+	db := newDatabase(pooled)
+	subject := Wanted(db, withPooler(db, empty(), -1))
+	at := slices.IndexFunc(subject.Containers, func(c policy.Container) bool { return c.ImageField.String() == "spec.pooler.image" })
+	if at < 0 || subject.Containers[at].Image != "registry.example.com/pgbouncer:1.24.1" {
+		t.Errorf("got %+v", subject.Containers)
+	}
+	if len(subject.Replicas) != 2 || len(subject.Unrestricted()) > 0 {
+		t.Errorf("got %+v, %v", subject.Replicas, subject.Unrestricted())
+	}
+}
+
+// TestPoolerCertificate: it is issued with those of the instances, and one that is missing lets all
+// be issued anew.
+func TestPoolerCertificate(t *testing.T) {
+	all := Common(newDatabase(), Observed{}).Extras
+	if len(all) != 1 || all[0].IsNeeded || all[0].CommonName != "mainstay_pooler" || !slices.Contains(all[0].Names, "db-pooler.shop.svc") {
+		t.Errorf("got %+v", all)
+	}
+	if needed := Common(newDatabase(pooled), Observed{}).Extras; !needed[0].IsNeeded {
+		t.Error("nothing waits for it")
+	}
+	if database.HasExtra(map[string][]byte{"pooler.crt": {1}}, "pooler") {
+		t.Error("a certificate without a key is one")
+	}
+}

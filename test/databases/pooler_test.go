@@ -1,0 +1,57 @@
+//go:build e2e
+
+package databases
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestPooler: through the pooler, no statement of a client fails while the primary hands over, and
+// whoever may not log in to the server may not log in here.
+func TestPooler(t *testing.T) {
+	d := newDatabase(t, "databases-pooler", "  version: \"17\"\n  storage: 1Gi\n  replicas: 2\n  pooler: {}\n")
+	db := d.postgreSQL()
+	if db.Status.Pooler == nil || db.Status.Pooler.SecretName != "db-pooler" || db.Status.Pooler.ReadyInstances != 2 {
+		t.Fatalf("the status says %+v", db.Status.Pooler)
+	}
+	uri := kubectl(t, "-n", d.namespace, "get", "secret", "db-pooler", "-o", "go-template={{.data.uri|base64decode}}")
+	psql := func(uri, script string) (string, error) {
+		return command(t.Context(), script, "sh", "-c", `"$KUBECTL" -n "$0" exec -i db-0 -- psql -v ON_ERROR_STOP=1 -At "$1" 2>&1`, d.namespace, uri)
+	}
+	if answer, err := psql(uri, "CREATE TABLE rows (number int);"); err != nil {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	wrong := strings.Replace(uri, "app:", "app:x", 1)
+	if answer, err := psql(wrong, "SELECT 1"); err == nil || !strings.Contains(answer, "authentication failed") {
+		t.Errorf("with a wrong password the pooler answers %q (%v)", answer, err)
+	}
+	// A row in each of some seconds, in one connection, while the primary hands over.
+	const rows = 60
+	var script strings.Builder
+	for number := range rows {
+		fmt.Fprintf(&script, "INSERT INTO rows VALUES (%d);\nSELECT pg_sleep(0.1);\n", number)
+	}
+	done := make(chan error, 1)
+	go func() {
+		answer, err := psql(uri, script.String())
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, answer)
+		}
+		done <- err
+	}()
+	former := db.Status.Primary
+	kubectl(t, "-n", d.namespace, "patch", "pg", name, "--type", "merge", "-p", `{"spec":{"switchoverAt":"2026-11-25T12:00:00Z"}}`)
+	eventually(t, "the handover", func() bool {
+		change := d.postgreSQL().Status.PrimaryChange
+		return change != nil && change.From == former && change.Planned
+	})
+	if err := <-done; err != nil {
+		t.Errorf("a statement failed during the handover: %v", err)
+	}
+	if answer, err := psql(uri, "SELECT count(*) FROM rows"); err != nil || strings.TrimSpace(answer) != fmt.Sprint(rows) {
+		t.Errorf("there are %s rows (%v), and should be %d", answer, err, rows)
+	}
+	d.awaitReady()
+}

@@ -1,0 +1,80 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// TestDatabasePooler: the pooler is made with what the primary needs for it, applications that are
+// bound to the database are moved to it once it takes connections, and everything goes with it.
+func TestDatabasePooler(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	db := newDatabase(namespace(t))
+	manager := startManagerWith(t, db.Namespace, nil, withImages)
+	db.Spec.Replicas, db.Spec.Pooler = 1, &databasev1.Pooler{}
+	app := newApp(db.Namespace, bindTo)
+	create(t, db)
+	create(t, app)
+	observedRevision(t, db, "db-1")
+	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+	var revision string
+	g.Eventually(func(ctx context.Context) (bool, error) {
+		provisions, told, err := declared(ctx, db)
+		revision = told
+		return provisions.Pooler, err
+	}).WithContext(t.Context()).Should(gomega.BeTrue(), "the primary is not told of the pooler")
+	hasMade(t, db, revision)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: "db-pooler"}}
+	g.Eventually(known(db, "db-pooler", deployment, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	objects := []client.Object{&corev1.Service{}, &corev1.Secret{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}}
+	for _, object := range objects {
+		g.Eventually(known(db, "db-pooler", object, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	}
+	from := func(ctx context.Context) (string, error) {
+		bound := &appsv1.Deployment{}
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
+		if err != nil || len(bound.Spec.Template.Spec.Containers[0].Env) == 0 {
+			return "", err
+		}
+		return bound.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef.Name, nil
+	}
+	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
+	live := &databasev1.PostgreSQL{}
+	ready := func(ctx context.Context) (string, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), live)
+		condition := meta.FindStatusCondition(live.Status.Conditions, databasev1.ConditionReady)
+		if condition == nil {
+			return "", err
+		}
+		return string(condition.Status) + " " + condition.Reason, err
+	}
+	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("False Updating"))
+	rollOut(t, deployment)
+	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Expect(live.Status.Pooler).To(gomega.Equal(&databasev1.PoolerStatus{ReadyInstances: 2, SecretName: "db-pooler"}))
+	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-pooler"))
+	manager.Settle(t)
+	g.Expect(cluster.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pooler":null}}`)))).To(gomega.Succeed())
+	for _, object := range append(objects, deployment) {
+		g.Eventually(func(ctx context.Context) bool {
+			return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: "db-pooler"}, object))
+		}).WithContext(t.Context()).Should(gomega.BeTrue(), "%T stays", object)
+	}
+	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
+	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Expect(live.Status.Pooler).To(gomega.BeNil())
+}
