@@ -226,7 +226,8 @@ func testAudit(t *testing.T) {
 	events := auditLog(t)
 	for _, account := range []string{"mainstay-manager", "mainstay-uninstall", "mainstay-apiserver"} {
 		used, gone, denied := map[use]bool{}, leaving{}, map[string]int{}
-		rights, withoutDatabases := granted(t, account, ""), granted(t, account, ",kinds.postgresql.enabled=false,kinds.cache.enabled=false")
+		rights, withoutDatabases := granted(t, account, ""), granted(t, account,
+			",kinds.ecommerceplatform.enabled=false,kinds.postgresql.enabled=false,kinds.cache.enabled=false")
 		for _, e := range events {
 			gone.follow(e)
 			namespace, name, isAccount := strings.Cut(strings.TrimPrefix(e.User.Username, "system:serviceaccount:"), ":")
@@ -254,7 +255,7 @@ func testAudit(t *testing.T) {
 		for _, right := range rights {
 			switch why := unusedOnPurpose(right, used); {
 			case used[right]:
-			case !slices.Contains(withoutDatabases, right): // test/databases has PostgreSQLs, and these tests have none
+			case !slices.Contains(withoutDatabases, right): // test/databases has databases and platforms, and these tests have none
 			case why == "":
 				t.Errorf("%s may %s, but never did", account, right)
 			default:

@@ -17,11 +17,9 @@ const (
 	current = "0.0.0-dev"
 	// storyValues are the values of the installation that most tests share. Its pods may run on both
 	// nodes.
-	storyValues = "{" + previousValues + ", kinds: {appstack: {enabled: true}}}"
-	// previousValues is the part of them that the previous release has too.
-	previousValues = "apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]"
+	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]}"
 	// withRights is the part of storyValues that changes rights.
-	withRights = "apiserver.llamas.enabled=true,kinds.appstack.enabled=true"
+	withRights = "apiserver.llamas.enabled=true"
 )
 
 // test is a named part of TestMainstay.

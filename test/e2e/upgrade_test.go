@@ -107,7 +107,7 @@ func testUpgrade(t *testing.T) {
 		t.Fatal("PREVIOUS_CHART or PREVIOUS_TAG is not set: run `make test-e2e`")
 	}
 	ns, elsewhere := namespace(t, "upgrade"), namespace(t, "elsewhere")
-	exchange(t, "install", "mainstay", previous, "--values", valuesFile(t, "{"+previousValues+"}"), "--set", "image.tag="+tag)
+	exchange(t, "install", "mainstay", previous, "--values", valuesFile(t, storyValues), "--set", "image.tag="+tag)
 	awaitWebhooks(t)
 	everything(t, ns)
 	before := running(t, ns)

@@ -96,7 +96,7 @@ func TestKindsOff(t *testing.T) {
 		too       string
 	}{
 		"webapp":                 {webapp, append(policies, audited...), alone},
-		"platformpolicy":         {policies, append(webapp, audited...), alone},
+		"platformpolicy":         {policies, append(webapp, audited...), alone + ", ecommerceplatform: {enabled: false}"},
 		"appconfig":              {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
 		"configmonitor":          {monitors, slices.Concat(webapp, policies, appconfig, restarts), noDatabase},
 		"postgresql":             {append(databases, "secrets"), slices.Concat(webapp, policies, appconfig, monitors, restarts), ", cache: {enabled: false}"},
@@ -213,6 +213,7 @@ func TestWatchNamespaces(t *testing.T) {
 		t.Errorf("%d roles are bound", bound)
 	}
 	const namespaced = "watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}, " +
+		"ecommerceplatform: {enabled: false}, " +
 		"instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}"
 	without := mustRender(t, "{webhook: {enabled: false}, "+namespaced+"}", target{}).Manifest
 	if strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
@@ -411,16 +412,16 @@ func TestRightsOfParts(t *testing.T) {
 		"webapp":                {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
 		"appconfig":             {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":         {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
-		"appstack":              {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appstacks", "watch"},
-		"ecommerceplatform":     {"kinds: {ecommerceplatform: {enabled: true}}", "{}", "ClusterRole", "appstacks", "create"},
-		"appstackwebapp":        {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "webapps", "delete"},
-		"appstackappconfig":     {"kinds: {appstack: {enabled: true}}", "{}", "ClusterRole", "appconfigs", "delete"},
-		"appstackconfigmonitor": {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
-		"appstackpostgresql":    {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "delete"},
-		"appstackobjects":       {"kinds: {appstack: {enabled: true, " + queues + "}}", "kinds: {appstack: {" + queues + "}}", "ClusterRole", "queues", "delete"},
+		"appstack":              {"kinds: {ecommerceplatform: {enabled: false}}", "kinds: {appstack: {enabled: false}, ecommerceplatform: {enabled: false}}", "ClusterRole", "appstacks", "watch"},
+		"ecommerceplatform":     {"{}", "kinds: {ecommerceplatform: {enabled: false}}", "ClusterRole", "appstacks", "create"},
+		"appstackwebapp":        {"{}", "kinds: {appstack: {enabled: false}}", "ClusterRole", "webapps", "delete"},
+		"appstackappconfig":     {"{}", "kinds: {appstack: {enabled: false}}", "ClusterRole", "appconfigs", "delete"},
+		"appstackconfigmonitor": {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "delete"},
+		"appstackpostgresql":    {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "delete"},
+		"appstackobjects":       {"kinds: {appstack: {" + queues + "}}", "kinds: {appstack: {enabled: false, " + queues + "}}", "ClusterRole", "queues", "delete"},
 		"instance":              {"{}", "kinds: {postgresql: {enabled: false}, cache: {enabled: false}}", "ClusterRole", "leases", "watch"},
 		"postgresql":            {"{}", "kinds: {postgresql: {enabled: false}}", "ClusterRole", "postgresqls", "watch"},
-		"appstackcache":         {"kinds: {appstack: {enabled: true}}", "kinds: {appstack: {enabled: true}, cache: {enabled: false}}", "ClusterRole", "caches", "delete"},
+		"appstackcache":         {"{}", "kinds: {cache: {enabled: false}}", "ClusterRole", "caches", "delete"},
 		"cache":                 {"{}", "kinds: {cache: {enabled: false}}", "ClusterRole", "caches", "watch"},
 		"platformpolicy":        {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"apiservicewithdrawal":  {nothing, "", "ClusterRole", "apiservices", "get"},
