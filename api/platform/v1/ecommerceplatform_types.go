@@ -270,7 +270,8 @@ type EcommercePlatformStatus struct {
 	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing and Degraded, and Stalled while it is True.
+	// Conditions are Ready, Progressing and Degraded; Stalled while it is True; BackupHealthy where
+	// the environment has backups.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -26,7 +26,8 @@ func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppSta
 	environment, _ := installation.Environments.Parse(platform.Spec.Environment)
 	c := compiler{
 		platform: platform, existing: existing, defaults: table[environment], caches: installation.Caches,
-		version: cmp.Or(platform.Spec.Database.Version, formerly(existing, databaseName).Version, newest(installation.Databases)),
+		version: cmp.Or(platform.Spec.Database.Version, formerly(existing, databaseName).Version,
+			newest(installation.versions(platform.Spec.Database.Type))),
 	}
 	stack := &platformv1.AppStack{
 		ObjectMeta: metav1.ObjectMeta{Namespace: platform.Namespace, Name: platform.Name, Labels: ownLabels(platform)},
@@ -44,7 +45,11 @@ func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppSta
 		})
 	}
 	needed := []string{databaseName}
-	add(databaseName, postgresqlType, c.database())
+	if platform.Spec.Database.Type == platformv1.DatabaseMySQL {
+		add(databaseName, mysqlType, c.mysql())
+	} else {
+		add(databaseName, postgresqlType, c.database())
+	}
 	if *platform.Spec.Cache.Enabled {
 		needed = append(needed, cacheName)
 	}
@@ -134,6 +139,28 @@ func (c compiler) database() databasev1.PostgreSQLSpec {
 	return spec
 }
 
+// mysqlSpec is the part of the spec of a MySQLCluster that a platform sets. That kind is not there
+// yet: admission refuses such a platform, so that nothing but tests compiles one.
+type mysqlSpec struct {
+	Version          string                      `json:"version"`
+	Replicas         int32                       `json:"replicas"`
+	Storage          resource.Quantity           `json:"storage"`
+	StorageClassName *string                     `json:"storageClassName,omitempty"`
+	Resources        corev1.ResourceRequirements `json:"resources"`
+	Durability       databasev1.Durability       `json:"durability"`
+	TopologySpread   databasev1.TopologySpread   `json:"topologySpread"`
+	Backup           databasev1.Backup           `json:"backup,omitzero"`
+}
+
+// mysql returns a MySQLCluster of the size that a PostgreSQL would have.
+func (c compiler) mysql() mysqlSpec {
+	same := c.database()
+	return mysqlSpec{
+		Version: same.Version, Replicas: same.Replicas, Storage: same.Storage, StorageClassName: same.StorageClassName,
+		Resources: same.Resources, Durability: same.Durability, TopologySpread: same.TopologySpread, Backup: same.Backup,
+	}
+}
+
 // cacheSpec is the part of the spec of a Cache that a platform sets.
 type cacheSpec struct {
 	Version   string                      `json:"version"`
@@ -177,7 +204,11 @@ func (c compiler) keepsCache() bool {
 
 func (c compiler) backend() msappsv1.WebAppSpec {
 	spec := c.web(c.platform.Spec.Backend)
-	spec.Bindings = []msappsv1.Binding{{Kind: postgresqlKind, Name: objectName(c.platform, databaseName)}}
+	kind := postgresqlKind
+	if c.platform.Spec.Database.Type == platformv1.DatabaseMySQL {
+		kind = mysqlKind
+	}
+	spec.Bindings = []msappsv1.Binding{{Kind: kind, Name: objectName(c.platform, databaseName)}}
 	if *c.platform.Spec.Cache.Enabled {
 		spec.Bindings = append(spec.Bindings, msappsv1.Binding{Kind: cacheKind, Name: objectName(c.platform, cacheName)})
 	}

@@ -2,6 +2,7 @@ package ecommerceplatform
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,9 @@ func situations() map[string]change {
 		"database": func(s *platformv1.EcommercePlatformSpec) {
 			s.Database = platformv1.PlatformDatabase{Version: "14", Storage: new(resource.MustParse("500Gi")), StorageClassName: new("fast")}
 		},
+		"mysql": func(s *platformv1.EcommercePlatformSpec) {
+			s.Environment, s.Database = "production", platformv1.PlatformDatabase{Type: "mysql", Version: "8.4"}
+		},
 		"cache": func(s *platformv1.EcommercePlatformSpec) {
 			s.Cache = platformv1.PlatformCache{Memory: new(resource.MustParse("2Gi")), Version: "8"}
 		},
@@ -60,10 +64,12 @@ func situations() map[string]change {
 // platforms at the next upgrade of Mainstay.
 func TestCompile(t *testing.T) {
 	var files []string
+	withMySQL := installation
+	withMySQL.Types, withMySQL.Databases = append(slices.Clone(installation.Types), "mysql"), append(slices.Clone(installation.Databases), "14")
 	for name, change := range situations() {
 		t.Run(name, func(t *testing.T) {
 			platform := admitted(change)
-			if problems := Validate(platform, installation); len(problems) > 0 {
+			if problems := append(Validate(platform, withMySQL), ValidateWithin(platform, nil, nil, withMySQL)...); len(problems) > 0 {
 				t.Fatal(problems)
 			}
 			content, err := yaml.Marshal(Compile(platform, nil, installation))

@@ -31,8 +31,10 @@ const (
 const (
 	webAppType     = "webApp"
 	postgresqlType = "postgresql"
+	mysqlType      = "mysql"
 	cacheType      = "cache"
 	postgresqlKind = "PostgreSQL"
+	mysqlKind      = "MySQLCluster"
 	cacheKind      = "Cache"
 )
 

@@ -25,6 +25,15 @@ type Installation struct {
 	Databases, Caches []string
 }
 
+// versions returns those of a type of database that the installation has images for. Of MySQL it
+// has none: its kind is not there yet.
+func (i Installation) versions(of platformv1.DatabaseType) []string {
+	if of == platformv1.DatabaseMySQL {
+		return nil
+	}
+	return i.Databases
+}
+
 // newest returns the newest of some versions; "" if there is none.
 func newest(of []string) string {
 	versions := slices.DeleteFunc(slices.Clone(of), func(version string) bool { return number(version) == 0 })

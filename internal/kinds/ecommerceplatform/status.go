@@ -32,7 +32,7 @@ func Status(platform *platformv1.EcommercePlatform, observed Observed, decided D
 		ComponentSummary:   about.ready(),
 		Components:         about.components,
 		Endpoints:          endpoints(platform),
-		Conditions:         one.Conditions(about.progressing(one)),
+		Conditions:         append(one.Conditions(about.progressing(one)), about.backup()...),
 	}
 }
 
@@ -220,6 +220,17 @@ func (s *subject) progressing(one summary.Summary) metav1.Condition {
 		return conditions.False(conditions.Progressing, one.Reason, "no part is being made, changed or deleted")
 	}
 	return conditions.True(conditions.Progressing, one.Reason, "under way: "+conditions.FirstFew(under, ", "))
+}
+
+// backup says whether the database is backed up: not by this Mainstay. There is nothing to say
+// where the environment has no backups.
+func (s *subject) backup() []metav1.Condition {
+	if !table[s.environment].backup {
+		return nil
+	}
+	return []metav1.Condition{conditions.False(platformv1.ConditionBackupHealthy, platformv1.ReasonBackupUnavailable, fmt.Sprintf(
+		"the environment %s has daily backups, but this version of Mainstay makes none yet: nothing is backed up. "+
+			"Until then, make backups by other means, such as pg_dump", s.environment))}
 }
 
 // phase returns the phase: that of the AppStack, as long as nothing is wrong beside it.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -129,6 +130,29 @@ func TestComponents(t *testing.T) {
 	observed = with(platform, route, plan.Ours)
 	if got := Status(platform, observed, Decide(platform, observed), plan.Result{}).Components[0].Message; got != "Ingress setup failed: no Gateway" {
 		t.Errorf("of a route: %s", got)
+	}
+}
+
+// TestBackupHealthy: it says that nothing is backed up where the environment has backups, and Ready
+// does not depend on it.
+func TestBackupHealthy(t *testing.T) {
+	working := said("Ready", "True", "Available", "4 of 4 components are ready")
+	for environment, want := range map[string]string{
+		"production": "BackupUnavailable: the environment production has daily backups, but", "staging": "BackupUnavailable", "development": "",
+	} {
+		platform := admitted(in(environment))
+		observed := with(platform, reporting(platform, "Running", []metav1.Condition{working}), plan.Ours)
+		status := Status(platform, observed, Decide(platform, observed), plan.Result{})
+		if ready := status.Conditions[0]; ready.Status != metav1.ConditionTrue {
+			t.Errorf("%s: Ready is %s: %s", environment, ready.Status, ready.Message)
+		}
+		got := ""
+		if one := meta.FindStatusCondition(status.Conditions, "BackupHealthy"); one != nil && one.Status == metav1.ConditionFalse {
+			got = one.Reason + ": " + one.Message
+		}
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: got %q, want %q", environment, got, want)
+		}
 	}
 }
 

@@ -64,7 +64,9 @@ func checkKinds(spec *platformv1.EcommercePlatformSpec, installation Installatio
 	database := at.Child("database", "type")
 	switch {
 	case spec.Database.Type == platformv1.DatabaseMySQL:
-		problems = append(problems, field.Invalid(database, spec.Database.Type, "kind MySQLCluster is not installed: use postgresql"))
+		if !isOn(mysqlType) {
+			problems = append(problems, field.Invalid(database, spec.Database.Type, "kind MySQLCluster is not installed: use postgresql"))
+		}
 	case spec.Database.Type != platformv1.DatabasePostgreSQL:
 		problems = append(problems, field.NotSupported(database, spec.Database.Type,
 			[]platformv1.DatabaseType{platformv1.DatabasePostgreSQL, platformv1.DatabaseMySQL}))
@@ -122,15 +124,7 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	problems := checkNamespace(platform, namespace, installation.Environments, at.Child("environment"))
 	database, was := platform.Spec.Database, formerly(existing, databaseName)
 	if componentOf(existing, databaseName) == nil {
-		if database.Version == "" && newest(installation.Databases) == "" {
-			problems = append(problems, field.Required(at.Child("database", "version"),
-				"this installation has no image of PostgreSQL: set databaseImages.postgresql of the chart's values"))
-		}
-		if len(installation.Databases) > 0 && database.Version != "" && !slices.Contains(installation.Databases, database.Version) {
-			problems = append(problems, field.NotSupported(at.Child("database", "version"), database.Version,
-				slices.Sorted(slices.Values(installation.Databases))))
-		}
-		return problems
+		return append(problems, checkNewDatabase(database, installation.versions(database.Type), at.Child("database", "version"))...)
 	}
 	if database.Version != "" && was.Version != "" && database.Version != was.Version {
 		problems = append(problems, field.Invalid(at.Child("database", "version"), database.Version,
@@ -145,6 +139,19 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 			fmt.Sprintf("must be at least %s: volumes only grow", size)))
 	}
 	return problems
+}
+
+// checkNewDatabase requires a version that the installation has an image for. offered are those of
+// the database's type; where there are none, the database says what it needs.
+func checkNewDatabase(database platformv1.PlatformDatabase, offered []string, at *field.Path) field.ErrorList {
+	switch {
+	case database.Version == "" && newest(offered) == "":
+		return field.ErrorList{field.Required(at, fmt.Sprintf(
+			"this installation has no image of a %s: set databaseImages.%s of the chart's values", database.Type, database.Type))}
+	case len(offered) > 0 && database.Version != "" && !slices.Contains(offered, database.Version):
+		return field.ErrorList{field.NotSupported(at, database.Version, slices.Sorted(slices.Values(offered)))}
+	}
+	return nil
 }
 
 // checkNamespace refuses an environment that contradicts that of the namespace.

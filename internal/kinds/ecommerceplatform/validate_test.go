@@ -88,7 +88,7 @@ func TestValidateWithin(t *testing.T) {
 			in("staging"), in("production"), production, nil, installation},
 		`spec.environment: Invalid value: "staging": namespace web has the label mainstay.dev/environment=x`: {
 			in("staging"), nil, map[string]string{"mainstay.dev/environment": "x"}, nil, installation},
-		`spec.database.version: Required value: this installation has no image of PostgreSQL`: {
+		`spec.database.version: Required value: this installation has no image of a postgresql: set databaseImages.postgresql`: {
 			in("staging"), database(platformv1.PlatformDatabase{Version: "17"}), nil, nil, without},
 		`spec.database.version: Unsupported value: "15": supported values: "16", "17", "9", "next"`: {
 			database(platformv1.PlatformDatabase{Version: "15"}), database(platformv1.PlatformDatabase{Version: "16"}), nil, nil, installation},
