@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -168,15 +169,16 @@ var mistakes = []struct{ from, to, want string }{
 		`spec.updates: Unsupported value: "Parallel": supported values: "Independent", "Ordered"`},
 }
 
-// stackAdmission returns the handler that validates AppStacks, with all kinds on, a kind of another
-// project, and a policy that limits replicas and registries.
-func stackAdmission(t *testing.T) admission.Hook {
+// validationOf returns the handler that validates a kind, such as appstack, with all kinds on, a kind
+// of another project, and a policy that limits replicas and registries. existing are in the cache.
+func validationOf(t *testing.T, kind string, existing ...client.Object) admission.Hook {
 	t.Helper()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).WithObjects(existing...).Build()
 	queue := schema.GroupVersionKind{Group: "mq.example.com", Version: "v1", Kind: "Queue"}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(queue, meta.RESTScopeNamespace)
@@ -194,11 +196,11 @@ func stackAdmission(t *testing.T) admission.Hook {
 		Objects: []registration.ObjectKind{{GroupVersionKind: queue, Resource: "queues"}},
 	}
 	for _, hook := range (wiring{Input: in}).hooks() {
-		if strings.Contains(hook.Path, "appstack") && strings.Contains(hook.Path, "validate") {
+		if strings.Contains(hook.Path, kind) && strings.Contains(hook.Path, "validate") {
 			return hook
 		}
 	}
-	t.Fatal("there is no webhook for AppStacks")
+	t.Fatal("there is no webhook for " + kind)
 	return admission.Hook{}
 }
 
@@ -210,36 +212,50 @@ type mappingManager struct {
 
 func (m mappingManager) GetRESTMapper() meta.RESTMapper { return m.mapper }
 
+// answered is the answer of a webhook.
+type answered struct {
+	Allowed  bool
+	Warnings []string
+	Status   struct {
+		Message string
+		Details struct {
+			Causes []struct{ Field, Message string }
+		}
+	}
+}
+
+// told returns why a request was refused, each reason with its field.
+func (a answered) told() string {
+	var told []string
+	for _, cause := range a.Status.Details.Causes {
+		told = append(told, cause.Field+": "+cause.Message)
+	}
+	if told == nil { // what a policy forbids has no causes
+		_, forbidden, _ := strings.Cut(a.Status.Message, "is forbidden: ")
+		told = append(told, forbidden)
+	}
+	return strings.Join(told, "\n")
+}
+
+// ask sends a request to a webhook: its operation and objects.
+func ask(t *testing.T, hook admission.Hook, request string) answered {
+	t.Helper()
+	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop",` + request + `}}`
+	var review struct{ Response answered }
+	if err := json.Unmarshal(post(t, hook.Handler, body).Body.Bytes(), &review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Response
+}
+
 // TestStackMistakes: each mistake is refused, with its field and what is right, and without it the
 // stack is accepted.
 func TestStackMistakes(t *testing.T) {
-	hook := stackAdmission(t)
+	hook := validationOf(t, "appstack")
 	answer := func(spec string) (bool, string) {
-		body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"CREATE",` +
-			`"object":{"apiVersion":"platform.mainstay.dev/v1","kind":"AppStack","metadata":{"namespace":"shop","name":"shop"},"spec":` + spec + `}}}`
-		var review struct {
-			Response struct {
-				Allowed bool
-				Status  struct {
-					Message string
-					Details struct {
-						Causes []struct{ Field, Message string }
-					}
-				}
-			}
-		}
-		if err := json.Unmarshal(post(t, hook.Handler, body).Body.Bytes(), &review); err != nil {
-			t.Fatal(err)
-		}
-		var told []string
-		for _, cause := range review.Response.Status.Details.Causes {
-			told = append(told, cause.Field+": "+cause.Message)
-		}
-		if told == nil { // what a policy forbids has no causes
-			_, forbidden, _ := strings.Cut(review.Response.Status.Message, "is forbidden: ")
-			told = append(told, forbidden)
-		}
-		return review.Response.Allowed, strings.Join(told, "\n")
+		answered := ask(t, hook, `"operation":"CREATE","object":{"apiVersion":"platform.mainstay.dev/v1","kind":"AppStack",`+
+			`"metadata":{"namespace":"shop","name":"shop"},"spec":`+spec+`}`)
+		return answered.Allowed, answered.told()
 	}
 	if isAllowed, told := answer(rightStack); !isAllowed {
 		t.Fatalf("without a mistake it is refused: %s", told)

@@ -174,6 +174,10 @@ func TestPlatformRefused(t *testing.T) {
 		"must have a host, or a route": func(p *platformv1.EcommercePlatform) {
 			p.Spec.Ingress = &platformv1.PlatformIngress{}
 		},
+		"spec.backend.autoscaling: Invalid value": func(p *platformv1.EcommercePlatform) {
+			p.Spec.Backend.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 2}
+		},
+		"spec.frontend.port: Invalid value: 70000": func(p *platformv1.EcommercePlatform) { p.Spec.Frontend.Port = 70000 },
 		`spec.database.type: Unsupported value: "oracle"`: func(p *platformv1.EcommercePlatform) { p.Spec.Database.Type = "oracle" },
 	} {
 		platform := newPlatform(space)
@@ -190,6 +194,9 @@ func TestPlatformRefused(t *testing.T) {
 		}
 	}
 	platformed(t, mysql, invalid(`spec.database.type: Invalid value: "mysql": kind MySQLCluster is not installed: use postgresql`))
+	again := newPlatform(space)
+	again.Name = mysql.Name
+	g.Expect(apierrors.IsAlreadyExists(cluster.Client.Create(t.Context(), again))).To(gomega.BeTrue(), "a second platform of the name")
 	taken := newPlatform(space)
 	taken.Name = "taken"
 	create(t, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "taken"},

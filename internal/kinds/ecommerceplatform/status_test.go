@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -206,8 +207,39 @@ func TestWarnOfChange(t *testing.T) {
 			t.Errorf("%s\nlacks %s", up, want)
 		}
 	}
+	const stays = "component db: its volumes stay at 50Gi, more than the 10Gi of development: volumes never shrink"
 	if !strings.Contains(down, "backup none instead of") || !strings.Contains(down, "the volumes of the instances that are removed stay") ||
-		strings.Contains(down, "storage") {
+		!strings.Contains(down, stays) || strings.Contains(down, "storage ") || strings.Contains(up, "never shrink") {
 		t.Errorf("down: %s", down)
+	}
+}
+
+// TestWarnOfCache: a cache has nothing on volumes, so that a change may lose all that it has.
+func TestWarnOfCache(t *testing.T) {
+	without := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) }
+	larger := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Memory = new(resource.MustParse("1Gi")) }
+	const replaced = "component cache: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes"
+	const deleted = "spec.cache.enabled: Cache shop-cache is deleted once the backend runs without it, and what it has in memory is lost"
+	image := func(s *platformv1.EcommercePlatformSpec) { s.Backend.Image = "r.io/back:2" }
+	stack, bare := made(admitted(), nil), made(admitted(without), nil)
+	for name, test := range map[string]struct {
+		before, after change
+		existing      *platformv1.AppStack
+		want          string
+	}{
+		"another image":         {image, in("development"), stack, ""},
+		"more memory":           {in("development"), larger, stack, replaced},
+		"off":                   {in("development"), without, stack, deleted},
+		"off, and stays off":    {without, func(s *platformv1.EcommercePlatformSpec) { without(s); image(s) }, stack, ""},
+		"on":                    {without, in("development"), bare, ""},
+		"off before it is made": {in("development"), without, nil, ""},
+	} {
+		got := WarnOfChange(admitted(test.after), admitted(test.before), test.existing, installation)
+		if strings.Join(got, "; ") != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+	if got := WarnOfChange(admitted(in("staging")), admitted(), stack, installation); !slices.Contains(got, replaced) {
+		t.Errorf("another environment: %q", got)
 	}
 }

@@ -210,8 +210,11 @@ func fieldOf(component, path string) string {
 	if !inSpec {
 		return fieldsOf[component]
 	}
-	if component == frontendName && strings.HasPrefix(below, "route.hostnames") {
+	switch {
+	case component == frontendName && strings.HasPrefix(below, "route.hostnames"):
 		return "spec.ingress.host"
+	case below == "metrics.port": // that of the part itself
+		below = "port"
 	}
 	end := strings.IndexFunc(below, func(r rune) bool { return r == '.' || r == '[' })
 	if end < 0 {

@@ -1,30 +1,62 @@
 package ecommerceplatform
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // maxChanges limits how many changed fields of a component a warning has.
 const maxChanges = 8
 
-// WarnOfChange returns warnings of what a change of the environment does: everything that follows
-// from it, by component. before is the platform as it is stored. existing is its AppStack; nil if
-// there is none.
+// WarnOfChange returns warnings of what a change does that the plan of the AppStack does not say:
+// what follows from another environment, by component, and what a cache loses. before is the
+// platform as it is stored. existing is its AppStack; nil if there is none.
 func WarnOfChange(platform, before *platformv1.EcommercePlatform, existing *platformv1.AppStack, installation Installation) []string {
+	was, will := Compile(before, existing, installation), Compile(platform, existing, installation)
 	from, _ := installation.Environments.Parse(before.Spec.Environment)
 	to, _ := installation.Environments.Parse(platform.Spec.Environment)
-	if from == to {
+	var warnings []string
+	if from != to {
+		warnings = warnOfEnvironment(was, will, from, to)
+		if size := formerStorage(existing); size != nil && platform.Spec.Database.Storage == nil && size.Cmp(resource.MustParse(table[to].storage)) > 0 {
+			warnings = append(warnings, fmt.Sprintf("component %s: its volumes stay at %s, more than the %s of %s: volumes never shrink",
+				databaseName, size, table[to].storage, to))
+		}
+	}
+	return append(warnings, warnOfCache(platform, before, was, will, existing)...)
+}
+
+// warnOfCache returns a warning if what a cache has may be lost. A platform's cache is in memory
+// alone, so that nothing is left of one that is deleted, or whose only instance is replaced.
+func warnOfCache(platform, before *platformv1.EcommercePlatform, was, will, existing *platformv1.AppStack) []string {
+	if componentOf(existing, cacheName) == nil {
 		return nil
 	}
+	former, next := componentOf(was, cacheName), componentOf(will, cacheName)
+	switch {
+	case *before.Spec.Cache.Enabled && !*platform.Spec.Cache.Enabled:
+		return []string{fmt.Sprintf("spec.cache.enabled: Cache %s is deleted once the backend runs without it, and what it has in memory is lost",
+			objectName(platform, cacheName))}
+	case former != nil && next != nil && !bytes.Equal(former.Spec.Raw, next.Spec.Raw):
+		return []string{fmt.Sprintf("component %s: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes",
+			cacheName)}
+	}
+	return nil
+}
+
+// warnOfEnvironment returns what another environment changes, by component.
+func warnOfEnvironment(was, will *platformv1.AppStack, from, to policy.Environment) []string {
 	warnings := []string{fmt.Sprintf("spec.environment: %s instead of %s changes all parts, and replaces their pods", to, from)}
-	was, will := Compile(before, existing, installation), Compile(platform, existing, installation)
 	for _, c := range will.Spec.Components {
 		var changes []string
 		if former := componentOf(was, c.Name); former != nil {
