@@ -169,8 +169,9 @@ var mistakes = []struct{ from, to, want string }{
 		`spec.updates: Unsupported value: "Parallel": supported values: "Independent", "Ordered"`},
 }
 
-// validationOf returns the handler that validates a kind, such as appstack, with all kinds on, a kind
-// of another project, and a policy that limits replicas and registries. existing are in the cache.
+// validationOf returns the handler that validates a kind, such as appstack, with all kinds on, a
+// kind of another project, and a policy that limits replicas and registries. existing are in the
+// cache.
 func validationOf(t *testing.T, kind string, existing ...client.Object) admission.Hook {
 	t.Helper()
 	scheme, err := Scheme()

@@ -93,8 +93,8 @@ const rightPlatform = `{"environment":"staging","frontend":{"image":"reg.io/fron
 	"database":{"type":"postgresql","version":"17","storage":"20Gi"},"cache":{"enabled":true,"memory":"64Mi","version":"9"},
 	"monitoring":{"enabled":true},"ingress":{"host":"shop.example.com"},"labels":{"team":"a"}}`
 
-// platformMistakes are what users get wrong in a platform: an edit of rightPlatform, and the answer,
-// with the platform's own field. What the API server refuses by the schema is not here.
+// platformMistakes are what users get wrong in a platform: an edit of rightPlatform, and the
+// answer, with the platform's own field. What the API server refuses by the schema is not here.
 var platformMistakes = []struct{ from, to, want string }{
 	{`"environment":"staging"`, `"environment":"live"`,
 		`spec.environment: Unsupported value: "live": supported values: "development", "dev", "staging", "production", "prod"`},

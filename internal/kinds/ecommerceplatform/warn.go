@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
@@ -28,9 +26,10 @@ func WarnOfChange(platform, before *platformv1.EcommercePlatform, existing *plat
 	var warnings []string
 	if from != to {
 		warnings = warnOfEnvironment(was, will, from, to)
-		if size := formerStorage(existing); size != nil && platform.Spec.Database.Storage == nil && size.Cmp(resource.MustParse(table[to].storage)) > 0 {
+		kept, fresh := formerStorage(will), formerStorage(Compile(platform, nil, installation))
+		if kept != nil && fresh != nil && kept.Cmp(*fresh) > 0 {
 			warnings = append(warnings, fmt.Sprintf("component %s: its volumes stay at %s, more than the %s of %s: volumes never shrink",
-				databaseName, size, table[to].storage, to))
+				databaseName, kept, fresh, to))
 		}
 	}
 	return append(warnings, warnOfCache(platform, before, was, will, existing)...)
