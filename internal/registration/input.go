@@ -46,6 +46,8 @@ type Input struct {
 	HasWebhooks bool
 	// MonitorLabels are the labels by which Prometheus selects ServiceMonitors.
 	MonitorLabels map[string]string
+	// RuleLabels are the labels by which Prometheus selects PrometheusRules.
+	RuleLabels map[string]string
 	// InstanceImage is the image with the program that database pods run.
 	InstanceImage string
 	// PgBouncerImage is the image of the poolers of PostgreSQLs; "" is none.

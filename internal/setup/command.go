@@ -120,6 +120,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 		"environments of namespaces, each with its aliases: production:prod (default: development:dev,staging,production:prod)")
 	flags.StringToStringVar(&s.ServiceMonitorLabels, "servicemonitor-labels", s.ServiceMonitorLabels,
 		"labels of the ServiceMonitors of WebApps, by which Prometheus selects them (default: none)")
+	flags.StringToStringVar(&s.PrometheusRuleLabels, "prometheusrule-labels", s.PrometheusRuleLabels,
+		"labels of the PrometheusRules of EcommercePlatforms, by which Prometheus selects them (default: none)")
 	flags.StringVar(&s.InstanceImage, "instance-image", s.InstanceImage, "image with the program that database pods run: Mainstay's own")
 	flags.StringToStringVar(&s.PostgreSQLImages, "postgresql-images", s.PostgreSQLImages,
 		"images of PostgreSQL by major version, as 17=registry.example.com/postgresql:17.11 (default: none)")

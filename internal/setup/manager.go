@@ -80,6 +80,8 @@ type Settings struct {
 	Environments []string
 	// ServiceMonitorLabels are the labels by which Prometheus selects ServiceMonitors.
 	ServiceMonitorLabels map[string]string
+	// PrometheusRuleLabels are the labels by which Prometheus selects PrometheusRules.
+	PrometheusRuleLabels map[string]string
 	// InstanceImage is the image with the program that database pods run: Mainstay's own.
 	InstanceImage string
 	// PostgreSQLImages are the servers' images by their major version.
@@ -217,7 +219,7 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Environments: environments,
 		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
-		MonitorLabels: settings.ServiceMonitorLabels,
+		MonitorLabels: settings.ServiceMonitorLabels, RuleLabels: settings.PrometheusRuleLabels,
 		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages, ValkeyImages: settings.ValkeyImages,
 		PgBouncerImage: settings.PgBouncerImage,
 		Workloads:      workloadReader(manager, settings, on, sources),
@@ -276,6 +278,9 @@ func (s Settings) validate() ([]registration.Kind, error) {
 		return nil, err
 	}
 	if problems := metav1validation.ValidateLabels(s.ServiceMonitorLabels, field.NewPath("--servicemonitor-labels")); len(problems) > 0 {
+		return nil, problems[0]
+	}
+	if problems := metav1validation.ValidateLabels(s.PrometheusRuleLabels, field.NewPath("--prometheusrule-labels")); len(problems) > 0 {
 		return nil, problems[0]
 	}
 	if s.LeaderElection && s.leaseNamespace() == "" {

@@ -52,8 +52,8 @@ func TestDemandReaders(t *testing.T) {
 	}
 }
 
-// TestServiceMonitorLabels: what the API server would refuse in each ServiceMonitor, the manager
-// refuses at its start.
+// TestServiceMonitorLabels: what the API server would refuse in each ServiceMonitor or
+// PrometheusRule, the manager refuses at its start.
 func TestServiceMonitorLabels(t *testing.T) {
 	settings := DefaultSettings()
 	settings.LeaderElection = false
@@ -63,6 +63,10 @@ func TestServiceMonitorLabels(t *testing.T) {
 	}
 	settings.ServiceMonitorLabels = map[string]string{"release": "a b"}
 	if _, err := settings.validate(); err == nil || !strings.Contains(err.Error(), `--servicemonitor-labels: Invalid value: "a b"`) {
+		t.Errorf("got %v", err)
+	}
+	settings.ServiceMonitorLabels, settings.PrometheusRuleLabels = nil, map[string]string{"release": "a b"}
+	if _, err := settings.validate(); err == nil || !strings.Contains(err.Error(), `--prometheusrule-labels: Invalid value: "a b"`) {
 		t.Errorf("got %v", err)
 	}
 }

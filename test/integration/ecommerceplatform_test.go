@@ -177,7 +177,7 @@ func TestPlatformRefused(t *testing.T) {
 		"spec.backend.autoscaling: Invalid value": func(p *platformv1.EcommercePlatform) {
 			p.Spec.Backend.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 2}
 		},
-		"spec.frontend.port: Invalid value: 70000": func(p *platformv1.EcommercePlatform) { p.Spec.Frontend.Port = 70000 },
+		"spec.frontend.port: Invalid value: 70000":        func(p *platformv1.EcommercePlatform) { p.Spec.Frontend.Port = 70000 },
 		`spec.database.type: Unsupported value: "oracle"`: func(p *platformv1.EcommercePlatform) { p.Spec.Database.Type = "oracle" },
 	} {
 		platform := newPlatform(space)

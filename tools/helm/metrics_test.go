@@ -162,6 +162,23 @@ func TestMonitorsOfWebApps(t *testing.T) {
 	}
 }
 
+// TestRuleOfPlatforms: the same of the PrometheusRule of an EcommercePlatform; and that of the
+// chart has the labels of the values, as those of platforms have.
+func TestRuleOfPlatforms(t *testing.T) {
+	content, err := os.ReadFile("../../internal/kinds/ecommerceplatform/testdata/rule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule monitoringv1.PrometheusRule
+	if err := yaml.UnmarshalStrict(content, &rule); err != nil || len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) < 6 {
+		t.Errorf("it has %d groups: %v", len(rule.Spec.Groups), err)
+	}
+	made := named(t, mustRender(t, "metrics: {prometheusRule: {labels: {a/b: c}}}", target{apis: monitors}).Manifest, "PrometheusRule", "mainstay-metrics")
+	if made == nil || made.GetLabels()["a/b"] != "c" {
+		t.Errorf("the chart's is %v", made)
+	}
+}
+
 // TestServerIsMonitored: each replica of our own API server is scraped at its Service's only port,
 // and verified with the CA of its own certificate, whatever makes the manager's. Without a served
 // resource there is nothing to scrape.

@@ -55,7 +55,7 @@ var effects = map[string]struct{ values, want string }{
 	"metrics.dashboard.enabled":       {"metrics: {dashboard: {enabled: true}}", "grafana_dashboard: \"1\""},
 	"metrics.dashboard.labels":        {"metrics: {dashboard: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
 	"metrics.prometheusRule.enabled":  {"metrics: {prometheusRule: {enabled: true}}", "kind: PrometheusRule"},
-	"metrics.prometheusRule.labels":   {"metrics: {prometheusRule: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
+	"metrics.prometheusRule.labels":   {"metrics: {prometheusRule: {labels: {a/b: c, d: e}}}", "--prometheusrule-labels=a/b=c,d=e\n"},
 	"metrics.port":                    {"metrics: {port: 9999}", "--metrics-address=:9999"},
 	"metrics.readers":                 {"metrics: {readers: [{kind: Group, name: ops}]}", `name: "ops"`},
 	"metrics.serviceMonitor.enabled":  {"metrics: {serviceMonitor: {enabled: true}}", "kind: ServiceMonitor"},

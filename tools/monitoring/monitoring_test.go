@@ -15,11 +15,14 @@ import (
 )
 
 const (
-	alertsFile    = "../../charts/mainstay/files/alerts.yaml"
-	testsFile     = "testdata/alerts.yaml"
-	dashboardFile = "../../charts/mainstay/files/dashboard.json"
-	runbooks      = "../../docs/runbooks"
-	metricPage    = "../../docs/metrics.md"
+	alertsFile = "../../charts/mainstay/files/alerts.yaml"
+	testsFile  = "testdata/alerts.yaml"
+	// platformRuleFile is the PrometheusRule of an EcommercePlatform, platformTestsFile its tests.
+	platformRuleFile  = "../../internal/kinds/ecommerceplatform/testdata/rule.yaml"
+	platformTestsFile = "testdata/platform.yaml"
+	dashboardFile     = "../../charts/mainstay/files/dashboard.json"
+	runbooks          = "../../docs/runbooks"
+	metricPage        = "../../docs/metrics.md"
 )
 
 // metric is a metric in docs/metrics.md, which is generated from the declarations.
@@ -226,6 +229,69 @@ func TestRunbooks(t *testing.T) {
 // TestAlertsFire runs testdata/alerts.yaml with promtool: each alert must fire once and be silent
 // once, on real samples.
 func TestAlertsFire(t *testing.T) {
+	checkFiring(t, alerts(t), alertsFile, testsFile)
+}
+
+// platformAlerts returns the PrometheusRule of an EcommercePlatform as a rules file.
+func platformAlerts(t *testing.T) (rules []alert, file string) {
+	t.Helper()
+	var made struct {
+		Spec struct{ Groups []struct{ Rules []alert } }
+	}
+	var document struct{ Spec map[string]any }
+	read(t, platformRuleFile, &made)
+	read(t, platformRuleFile, &document)
+	content, err := yaml.Marshal(document.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range made.Spec.Groups {
+		rules = append(rules, group.Rules...)
+	}
+	return rules, file
+}
+
+// TestAlertsOfPlatforms: those of an EcommercePlatform ask for what exists, say whose they are,
+// have a page, and fire.
+func TestAlertsOfPlatforms(t *testing.T) {
+	metrics := known(t)
+	all, file := platformAlerts(t)
+	if len(all) < 6 {
+		t.Fatalf("only %d alerts were found", len(all))
+	}
+	for _, one := range all {
+		for _, problem := range check(one.Expr, metrics) {
+			t.Errorf("%s: %s", one.Alert, problem)
+		}
+		for _, label := range []string{"severity", "platform", "namespace", "component"} {
+			if one.Labels[label] == "" {
+				t.Errorf("%s: it has no label %s", one.Alert, label)
+			}
+		}
+		page := filepath.Base(one.Annotations["runbook_url"])
+		if _, err := os.Stat(filepath.Join(runbooks, page)); err != nil || one.For == "" {
+			t.Errorf("%s: %v; it waits for %q", one.Alert, err, one.For)
+		}
+	}
+	tests, err := os.ReadFile(platformTestsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(filepath.Dir(file), "tests.yaml")
+	if err := os.WriteFile(copied, tests, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkFiring(t, all, file, copied)
+}
+
+// checkFiring has promtool check a rules file and run tests of it: each alert must fire once and be
+// silent once.
+func checkFiring(t *testing.T, all []alert, rules, tests string) {
+	t.Helper()
 	promtool := os.Getenv("PROMTOOL")
 	if promtool == "" {
 		var err error
@@ -233,7 +299,7 @@ func TestAlertsFire(t *testing.T) {
 			t.Fatal("there is no promtool: `make test-tools` fetches it (Debian's package prometheus), or set PROMTOOL")
 		}
 	}
-	for _, arguments := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", testsFile}} {
+	for _, arguments := range [][]string{{"check", "rules", rules}, {"test", "rules", tests}} {
 		if output, err := exec.CommandContext(t.Context(), promtool, arguments...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", arguments, err, output)
 		}
@@ -246,7 +312,7 @@ func TestAlertsFire(t *testing.T) {
 			} `json:"alert_rule_test"`
 		}
 	}
-	read(t, testsFile, &file)
+	read(t, tests, &file)
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, expected := range test.AlertRuleTest {
@@ -257,7 +323,7 @@ func TestAlertsFire(t *testing.T) {
 			}
 		}
 	}
-	for _, alert := range alerts(t) {
+	for _, alert := range all {
 		if !fires[alert.Alert] || !silent[alert.Alert] {
 			t.Errorf("%s: is shown to fire: %t, to be silent: %t", alert.Alert, fires[alert.Alert], silent[alert.Alert])
 		}
@@ -273,9 +339,32 @@ func TestDashboardOfWebApps(t *testing.T) {
 	}
 	_, document, found := strings.Cut(string(content), "\n# ConfigMap,")
 	_, document, _ = strings.Cut(document, "\n")
+	if !found {
+		t.Fatal("there is no ConfigMap")
+	}
+	if queries := checkDashboards(t, document, map[string]metric{}); queries < 8 {
+		t.Errorf("only %d queries were found", queries)
+	}
+}
+
+// TestDashboardOfPlatforms: the same of an EcommercePlatform's, whose queries of Mainstay's own
+// metrics ask for what exists.
+func TestDashboardOfPlatforms(t *testing.T) {
+	content, err := os.ReadFile("../../internal/kinds/ecommerceplatform/testdata/dashboard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queries := checkDashboards(t, string(content), known(t)); queries < 8 {
+		t.Errorf("only %d queries were found", queries)
+	}
+}
+
+// checkDashboards checks the dashboards in a ConfigMap, and returns how many queries they have.
+func checkDashboards(t *testing.T, document string, metrics map[string]metric) int {
+	t.Helper()
 	var made struct{ Data map[string]string }
-	if err := yaml.Unmarshal([]byte(document), &made); err != nil || !found {
-		t.Fatal(found, err)
+	if err := yaml.Unmarshal([]byte(document), &made); err != nil {
+		t.Fatal(err)
 	}
 	queries := 0
 	for _, text := range made.Data {
@@ -295,6 +384,11 @@ func TestDashboardOfWebApps(t *testing.T) {
 				if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
 					t.Errorf("%s: %v", panel.Title, err)
 				}
+				if len(metrics) > 0 && strings.Contains(expr, "mainstay_") {
+					for _, problem := range check(expr, metrics) {
+						t.Errorf("%s: %s", panel.Title, problem)
+					}
+				}
 				for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(expr) {
 						t.Errorf("%s: its legend has %s, which %s does not keep", panel.Title, label[1], expr)
@@ -303,9 +397,7 @@ func TestDashboardOfWebApps(t *testing.T) {
 			}
 		}
 	}
-	if queries < 8 {
-		t.Errorf("only %d queries were found", queries)
-	}
+	return queries
 }
 
 // TestDashboard: every query is valid and uses existing metrics.

@@ -63,7 +63,7 @@ func situations() map[string]change {
 // TestCompile pins what a platform is made of: a change of a component replaces the pods of all
 // platforms at the next upgrade of Mainstay.
 func TestCompile(t *testing.T) {
-	var files []string
+	files := []string{"rule.yaml", "dashboard.yaml"} // of TestMonitoring
 	withMySQL := installation
 	withMySQL.Types, withMySQL.Databases = append(slices.Clone(installation.Types), "mysql"), append(slices.Clone(installation.Databases), "14")
 	for name, change := range situations() {

@@ -11,6 +11,8 @@ import (
 type Decision struct {
 	// Stack is the AppStack as it should be; nil if that can't be said, and what exists stays.
 	Stack *platformv1.AppStack
+	// Monitoring are the children that monitor the platform.
+	Monitoring []plan.Object
 	// Problems are what is wrong with the platform in its surroundings.
 	Problems field.ErrorList
 }
@@ -21,7 +23,7 @@ type Decision struct {
 //	it is being deleted                               no AppStack
 //	the spec is invalid by itself                     what exists stays
 //	its surroundings contradict it                    what exists stays, and Problems
-//	otherwise                                         the AppStack
+//	otherwise                                         the AppStack, and what monitors it
 func Decide(platform *platformv1.EcommercePlatform, observed Observed) Decision {
 	if platform.DeletionTimestamp != nil || len(Validate(platform, observed.Installation)) > 0 {
 		return Decision{}
@@ -30,7 +32,7 @@ func Decide(platform *platformv1.EcommercePlatform, observed Observed) Decision 
 	if problems := ValidateWithin(platform, observed.Namespace, existing, observed.Installation); len(problems) > 0 {
 		return Decision{Problems: problems}
 	}
-	return Decision{Stack: Compile(platform, existing, observed.Installation)}
+	return Decision{Stack: Compile(platform, existing, observed.Installation), Monitoring: monitored(platform, observed)}
 }
 
 // Desired returns the plan of a decision. A platform that is being deleted waits until the AppStack
@@ -40,8 +42,11 @@ func Desired(platform *platformv1.EcommercePlatform, decided Decision) plan.Plan
 	switch {
 	case decided.Stack != nil:
 		wanted.Children = []plan.Child{{Object: decided.Stack}}
+		for _, object := range decided.Monitoring {
+			wanted.Children = append(wanted.Children, plan.Child{Object: object})
+		}
 	case platform.DeletionTimestamp == nil || isOrphaning(platform):
-		wanted.Keep = []plan.Ref{Ref(platform)}
+		wanted.Keep = []plan.Ref{Ref(platform), ruleRef(platform), dashboardRef(platform)}
 	}
 	return wanted
 }

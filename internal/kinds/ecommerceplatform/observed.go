@@ -59,8 +59,12 @@ const newestCache = "9"
 // Observed is everything that decisions about one platform depend on, read once.
 type Observed struct {
 	Installation
-	// Children has what exists under the name of the AppStack.
+	// Children has what exists under the names of the AppStack and of what monitors it.
 	Children plan.Children
+	// HasRuleAPI reports whether the cluster has PrometheusRules. RuleLabels are the labels by which
+	// Prometheus selects them, from the installation.
+	HasRuleAPI bool
+	RuleLabels map[string]string
 	// Namespace are the labels of the platform's namespace.
 	Namespace map[string]string
 }
@@ -73,6 +77,11 @@ func (o Observed) stack(platform *platformv1.EcommercePlatform) *platformv1.AppS
 		return nil
 	}
 	return stack
+}
+
+// has reports whether a child of the platform exists.
+func (o Observed) has(ref plan.Ref) bool {
+	return o.Children[ref].Ownership == plan.Ours && o.Children[ref].Object != nil
 }
 
 // isOrphaning reports whether the platform is being deleted such that its AppStack stays.

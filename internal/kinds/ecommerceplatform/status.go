@@ -131,6 +131,9 @@ func (s *subject) summarize() summary.Summary {
 		if s.decided.Stack != nil {
 			said.Message = InPlatform(said.Message, s.decided.Stack)
 		}
+		if _, isRefused := s.result.Refusals[Ref(s.platform)]; !isRefused && len(s.result.Refusals) > 0 {
+			said.Message = "Monitoring setup failed: " + said.Message
+		}
 		return summary.OfFailure(said)
 	}
 	if found := summary.First(s, rules); found.Reason != "" {

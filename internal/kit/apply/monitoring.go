@@ -9,12 +9,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 )
 
-// newMonitoring returns the fielder for ServiceMonitors. Their definition says what is one value:
-// each list, and a selector. If that of a cluster says something else, each reconcile applies the
-// ServiceMonitor once more, which changes nothing.
+// newMonitoring returns the fielder for ServiceMonitors, PodMonitors and PrometheusRules. Their
+// definitions say what is one value: each list but that of the groups of rules, and a selector. If
+// that of a cluster says something else, each reconcile applies the object once more, which changes
+// nothing.
 //
-// Sources: the markers of ServiceMonitorSpec in the Prometheus Operator v0.91, and of ObjectMeta
-// and LabelSelector in k8s.io/apimachinery/pkg/apis/meta/v1.
+// Sources: the markers of ServiceMonitorSpec, PodMonitorSpec and PrometheusRuleSpec in the
+// Prometheus Operator v0.91, and of ObjectMeta and LabelSelector in
+// k8s.io/apimachinery/pkg/apis/meta/v1.
 func newMonitoring() fielder {
 	anything := schema.TypeRef{NamedType: new("anything")}
 	separable := func(elements schema.TypeRef, fields ...schema.StructField) schema.TypeRef {
@@ -24,8 +26,10 @@ func newMonitoring() fielder {
 	field := func(name string, of schema.TypeRef) schema.StructField {
 		return schema.StructField{Name: name, Type: of}
 	}
-	owners := schema.TypeRef{Inlined: schema.Atom{List: &schema.List{ElementType: anything,
-		ElementRelationship: schema.Associative, Keys: []string{"uid"}}}}
+	keyed := func(elements schema.TypeRef, key string) schema.TypeRef {
+		return schema.TypeRef{Inlined: schema.Atom{List: &schema.List{ElementType: elements, ElementRelationship: schema.Associative,
+			Keys: []string{key}}}}
+	}
 	scalar := schema.Untyped
 	parser := &typed.Parser{Schema: schema.Schema{Types: []schema.TypeDef{
 		{Name: "anything", Atom: schema.Atom{
@@ -35,8 +39,8 @@ func newMonitoring() fielder {
 		}},
 		{Name: monitoring.ServiceMonitorCRD, Atom: separable(anything,
 			field("metadata", separable(anything,
-				field("labels", separable(anything)), field("annotations", separable(anything)), field("ownerReferences", owners))),
-			field("spec", separable(anything)),
+				field("labels", separable(anything)), field("annotations", separable(anything)), field("ownerReferences", keyed(anything, "uid")))),
+			field("spec", separable(anything, field("groups", keyed(separable(anything), "name")))),
 		).Inlined},
 	}}}
 	return parsed{parser.Type(monitoring.ServiceMonitorCRD)}

@@ -21,9 +21,13 @@ const ServiceMonitorCRD = "servicemonitors.monitoring.coreos.com"
 // PodMonitorCRD is the name of the definition of PodMonitor.
 const PodMonitorCRD = "podmonitors.monitoring.coreos.com"
 
+// PrometheusRuleCRD is the name of the definition of PrometheusRule.
+const PrometheusRuleCRD = "prometheusrules.monitoring.coreos.com"
+
 // AddToScheme adds the types to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ServiceMonitor{}, &ServiceMonitorList{}, &PodMonitor{}, &PodMonitorList{})
+	scheme.AddKnownTypes(GroupVersion, &ServiceMonitor{}, &ServiceMonitorList{}, &PodMonitor{}, &PodMonitorList{}, &PrometheusRule{},
+		&PrometheusRuleList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

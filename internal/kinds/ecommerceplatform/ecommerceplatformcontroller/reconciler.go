@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/ecommerceplatform"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -24,6 +27,9 @@ type kind struct {
 	children     children.Reader
 	namespaces   namespaces
 	installation ecommerceplatform.Installation
+	// rules is the optional API of PrometheusRules; ruleLabels are the labels of those that are made.
+	rules      *optionalapi.API
+	ruleLabels map[string]string
 }
 
 var (
@@ -37,19 +43,28 @@ func (k kind) Admit(platform *platformv1.EcommercePlatform) error {
 	return errclass.InvalidSpec(ecommerceplatform.Validate(platform, k.installation))
 }
 
-// Observe reads the AppStack from the cache, and the labels of the namespace: from the API server
-// if the cache has no namespaces.
+// Observe reads the AppStack and what monitors the platform from the cache, and the labels of the
+// namespace: from the API server if the cache has no namespaces.
 //
 // +kubebuilder:rbac:groups=platform.mainstay.dev,resources=ecommerceplatforms;appstacks,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=prometheusrules,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, platform *platformv1.EcommercePlatform) (ecommerceplatform.Observed, error) {
-	observed := ecommerceplatform.Observed{Installation: k.installation}
+	observed := ecommerceplatform.Observed{Installation: k.installation, HasRuleAPI: k.rules.Available(), RuleLabels: k.ruleLabels}
 	var err error
 	if platform.DeletionTimestamp == nil {
 		if observed.Namespace, err = k.namespaces.labels(ctx, platform.Namespace); err != nil {
 			return observed, err
 		}
 	}
-	observed.Children, err = k.children.Find(ctx, platform, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Name: platform.Name}})
+	possible := []plan.Object{
+		&platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Name: platform.Name}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ecommerceplatform.DashboardName(platform.Name)}},
+	}
+	if observed.HasRuleAPI {
+		possible = append(possible, &monitoring.PrometheusRule{ObjectMeta: metav1.ObjectMeta{Name: platform.Name}})
+	}
+	observed.Children, err = k.children.Find(ctx, platform, possible...)
 	return observed, err
 }
 

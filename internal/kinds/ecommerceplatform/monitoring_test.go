@@ -1,0 +1,109 @@
+package ecommerceplatform
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/test/golden"
+)
+
+// complete returns what is observed of a platform whose parts are all ready, in a cluster with
+// PrometheusRules.
+func complete(platform *platformv1.EcommercePlatform) Observed {
+	observed := with(platform, reporting(platform, "Running", []metav1.Condition{said("Ready", "True", "Available", "")}), plan.Ours)
+	observed.HasRuleAPI = true
+	return observed
+}
+
+// TestMonitoring pins the alerts and the dashboard. tools/monitoring tries them with Prometheus.
+func TestMonitoring(t *testing.T) {
+	platform := admitted(in("prod"), func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"team": "commerce"} })
+	rule := desiredRule(platform, Observed{Installation: installation, RuleLabels: map[string]string{"release": "stack", "platform": "other"}})
+	for file, object := range map[string]any{"rule.yaml": rule, "dashboard.yaml": desiredDashboard(platform)} {
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, file, content)
+	}
+	bare := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) })
+	without, err := yaml.Marshal([]any{desiredRule(bare, Observed{Installation: installation}), desiredDashboard(bare)})
+	if err != nil || strings.Contains(string(without), "critical") || strings.Contains(string(without), "mainstay_cache") || strings.Contains(string(without), "component: cache") {
+		t.Errorf("without a cache: %v, %s", err, without)
+	}
+}
+
+// TestMonitored: what monitors a platform is made once all parts have been ready, and stays until
+// monitoring is off or the platform goes.
+func TestMonitored(t *testing.T) {
+	platform, off, going := admitted(), admitted(func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) }), admitted()
+	going.DeletionTimestamp = &metav1.Time{}
+	invalid := admitted(in("live"))
+	starting := with(platform, reporting(platform, "Deploying", nil), plan.Ours)
+	starting.HasRuleAPI = true
+	stale := complete(platform)
+	stale.Children[Ref(platform)].Object.(*platformv1.AppStack).Generation++
+	without := complete(platform)
+	without.HasRuleAPI = false
+	failing := with(platform, reporting(platform, "Degraded", nil), plan.Ours)
+	failing.HasRuleAPI = true
+	failing.Children[ruleRef(platform)] = plan.Found{Object: &monitoring.PrometheusRule{}, Ownership: plan.Ours}
+	failing.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Ours}
+	foreign := with(platform, reporting(platform, "Degraded", nil), plan.Ours)
+	foreign.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Foreign}
+	for name, test := range map[string]struct {
+		platform *platformv1.EcommercePlatform
+		observed Observed
+		want     []string
+		kept     int
+	}{
+		"complete":          {platform, complete(platform), []string{"AppStack", "PrometheusRule", "ConfigMap"}, 0},
+		"starting":          {platform, starting, []string{"AppStack"}, 0},
+		"a change":          {platform, stale, []string{"AppStack"}, 0},
+		"without the API":   {platform, without, []string{"AppStack", "ConfigMap"}, 0},
+		"a part that fails": {platform, failing, []string{"AppStack", "PrometheusRule", "ConfigMap"}, 0},
+		"a foreign one":     {platform, foreign, []string{"AppStack"}, 0},
+		"off":               {off, complete(off), []string{"AppStack"}, 0},
+		"going":             {going, complete(going), nil, 0},
+		"invalid":           {invalid, complete(platform), nil, 3},
+	} {
+		wanted := Desired(test.platform, Decide(test.platform, test.observed))
+		var got []string
+		for _, child := range wanted.Children {
+			switch child.Object.(type) {
+			case *platformv1.AppStack:
+				got = append(got, "AppStack")
+			case *monitoring.PrometheusRule:
+				got = append(got, "PrometheusRule")
+			case *corev1.ConfigMap:
+				got = append(got, "ConfigMap")
+			}
+		}
+		if !slices.Equal(got, test.want) || len(wanted.Keep) != test.kept {
+			t.Errorf("%s: children %v, keeps %v", name, got, wanted.Keep)
+		}
+	}
+}
+
+// TestMonitoringFails: the status says which of a platform's children was refused.
+func TestMonitoringFails(t *testing.T) {
+	platform := admitted()
+	observed := complete(platform)
+	for want, ref := range map[string]plan.Ref{
+		"Monitoring setup failed: a rule is refused": ruleRef(platform), "a rule is refused": Ref(platform),
+	} {
+		result := plan.Result{Refusals: map[plan.Ref]string{ref: ""}, Failure: &plan.Failure{Reason: "Refused", Message: "a rule is refused"}}
+		if got := Status(platform, observed, Decide(platform, observed), result).Conditions[0].Message; got != want {
+			t.Errorf("%s: got %q, want %q", ref.Kind, got, want)
+		}
+	}
+}
