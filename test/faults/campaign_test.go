@@ -18,7 +18,8 @@ import (
 )
 
 // scenarios has at least one scenario of each kind.
-var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), cacheOfTwo(), appStack()}
+var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), cacheOfTwo(), appStack(),
+	platform()}
 
 // longer are further scenarios, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp(), appConfig(), postgreSQLLife()}
@@ -155,11 +156,18 @@ func TestPoints(t *testing.T) {
 
 // chosenFaults returns all faults of a point. Without -whole, it returns only the kills around each
 // write of the first step. With many children it returns fewer: before a write there is the state
-// that the one before has left, and of the same reads each is as good as the first.
+// that the one before has left, and of the same reads each is as good as the first. Of a scenario
+// that tries some requests only, it returns a kill after each such write but those of a status, in
+// each step.
 func chosenFaults(scenario campaign.Scenario, point campaign.Point) []proxy.Fault {
 	isFirst := point.Step == scenario.Steps[0].Name
 	switch {
-	case scenario.SkipsCreation && isFirst:
+	case scenario.SkipsCreation && isFirst, scenario.Tries != nil && !scenario.Tries(point.Request):
+		return nil
+	case scenario.Tries != nil && !*whole:
+		if point.IsWrite() && point.Subresource == "" {
+			return []proxy.Fault{proxy.KillAfter}
+		}
 		return nil
 	case !scenario.HasManyChildren && *whole:
 		return point.Faults()
@@ -181,6 +189,9 @@ func chosenFaults(scenario campaign.Scenario, point campaign.Point) []proxy.Faul
 func TestAway(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for _, step := range scenario.Steps {
+			if step.IsOfOthers && !*whole {
+				continue
+			}
 			count.points.Add(1)
 			count.same(t, step.Name, scenario, campaign.Options{AwayIn: step.Name})
 		}
@@ -203,7 +214,9 @@ func TestADeletionThatIsSeenLate(t *testing.T) {
 func TestWatches(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for name, plan := range campaign.WatchPlans(undisturbed(t, scenario)) {
-			if scenario.SkipsCreation || !*whole && !slices.Contains([]string{"deployments", "statefulsets"}, plan.Rules[0].Match.Resource) {
+			watched := plan.Rules[0].Match
+			isOfOthers := scenario.Tries != nil && !scenario.Tries(proxy.Request{Group: watched.Group, Resource: watched.Resource})
+			if scenario.SkipsCreation || isOfOthers || !*whole && !slices.Contains([]string{"deployments", "statefulsets"}, watched.Resource) {
 				continue
 			}
 			count.points.Add(1)

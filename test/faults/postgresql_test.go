@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -210,11 +211,11 @@ func databaseIsReady(owner *unstructured.Unstructured) bool {
 }
 
 // hideRandom removes what is drawn or issued, but not the names of its keys; the length of the time
-// without a primary; and hashes of what is drawn, or has the namespace's name.
+// without a primary; and hashes of what is drawn, or has the namespace's name, as dashboards have.
 func hideRandom(object *unstructured.Unstructured) {
 	data, has, _ := unstructured.NestedMap(object.Object, "data")
-	if has && (object.GetKind() == "Secret" || object.GetName() == appName+"-ca" ||
-		object.GetName() == deleted+"-ca") {
+	name := object.GetName()
+	if has && (object.GetKind() == "Secret" || strings.HasSuffix(name, "-ca") || strings.HasSuffix(name, "-dashboard")) {
 		for key := range data {
 			data[key] = "set"
 		}

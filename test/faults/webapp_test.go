@@ -156,8 +156,19 @@ func named(namespace string) *msappsv1.WebApp {
 
 // makeAvailable does what the Deployment controller would do once all pods run.
 func makeAvailable(ctx context.Context, c client.Client, namespace string) error {
+	return available(appName)(ctx, c, namespace)
+}
+
+// available returns an action that does it for the Deployment of a name.
+func available(name string) action {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		return setAvailable(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
+	}
+}
+
+func setAvailable(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	var deployment appsv1.Deployment
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: appName}, &deployment); err != nil {
+	if err := c.Get(ctx, key, &deployment); err != nil {
 		return err
 	}
 	wanted := *deployment.Spec.Replicas

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
 // Scenario is some work of the manager, from an empty namespace to an empty namespace. Each kind
@@ -40,6 +42,9 @@ type Scenario struct {
 	// SkipsCreation means that another scenario of the kind lets the requests of the first step fail,
 	// and the watches.
 	SkipsCreation bool
+	// Tries reports whether a request is made to fail by itself; nil means that each is. The others of
+	// a scenario of several kinds belong to the scenarios of those.
+	Tries func(proxy.Request) bool
 }
 
 // Step is an action of a user or of another controller, and its expected result.
@@ -49,6 +54,9 @@ type Step struct {
 	Do func(ctx context.Context, c client.Client, namespace string) error
 	// Settled returns what is still missing, nil if nothing. It may be called at any time.
 	Settled func(world World) error
+	// IsOfOthers means that another controller acts for a part whose kind has a scenario of its own,
+	// in which the manager misses that.
+	IsOfOthers bool
 }
 
 // World has the existing objects by "Kind name".
