@@ -1,6 +1,7 @@
 package appstack
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +32,42 @@ func TestWarnOfData(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestWarnOfVariables: what envFrom has may be overridden by an injected binding. It is said once.
+func TestWarnOfVariables(t *testing.T) {
+	db := one("db", "postgresql", `{"version":"17"}`)
+	imports := func(from string, on ...string) platformv1.Component {
+		return one("back", "webApp", `{"image":"a","envFrom":[`+from+`]}`, on...)
+	}
+	const all, other = `{"configMapRef":{"name":"settings"}}`, `{"prefix":"APP_","secretRef":{"name":"app"}}`
+	const warning = "component back: spec.envFrom: the variables of PostgreSQL shop-db, which are injected (DATABASE_URL, PGSSLROOTCERT), " +
+		"take precedence over those of the same names: rename these, write them into env, or set inject to false"
+	without := imports(all, "db")
+	without.Inject = new(false)
+	own := one("back", "webApp", `{"image":"a","bindings":[{"kind":"PostgreSQL","name":"shop-db"}],"envFrom":[`+all+`]}`, "db")
+	for name, test := range map[string]struct {
+		before *platformv1.AppStack
+		back   platformv1.Component
+		want   []string
+	}{
+		"a new stack":         {nil, imports(all, "db"), []string{warning}},
+		"a database is added": {newStack(db, imports(all)), imports(all, "db"), []string{warning}},
+		"it is added":         {newStack(db), imports(all, "db"), []string{warning}},
+		"it was so":           {newStack(db, imports(all, "db")), imports(all, "db"), nil},
+		"another prefix":      {nil, imports(other, "db"), nil},
+		"a prefix that fits": {nil, imports(other+`,{"prefix":"DATA","secretRef":{"name":"app"}}`, "db"), []string{
+			strings.Replace(warning, ", PGSSLROOTCERT", "", 1)}},
+		"no database":              {nil, imports(all), nil},
+		"nothing is imported":      {nil, web("back", "db"), nil},
+		"inject is false":          {nil, without, nil},
+		"a binding of its own":     {nil, own, nil},
+		"a spec that is no object": {nil, one("back", "webApp", `"envFrom"`, "db"), nil},
+	} {
+		if diff := cmp.Diff(test.want, WarnOfVariables(newStack(db, test.back), test.before, bindable())); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 			all.Warnings = append(all.Warnings, fmt.Sprintf("component %s: %s", r.stack.Spec.Components[i].Name, warning))
 		}
 	}
+	all.Warnings = append(all.Warnings, appstack.WarnOfVariables(r.stack, r.before, r.kinds)...)
 	if r.before != nil {
 		all.Warnings = append(all.Warnings, appstack.WarnOfData(r.stack, r.before, r.kinds)...)
 	}
