@@ -105,7 +105,7 @@ func checkMetadata(content map[string]any, spec *field.Path) field.ErrorList {
 // checkOutputs checks what a component says that it offers.
 func checkOutputs(c *platformv1.Component, at *field.Path) field.ErrorList {
 	if len(c.Outputs) > 0 && c.Type != component.TypeObject {
-		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: "+c.Type+" has outputs of its own, or none")}
+		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: "+c.Type+" offers bindings, or nothing")}
 	}
 	return nil
 }

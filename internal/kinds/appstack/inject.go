@@ -36,12 +36,6 @@ func offered(stack *platformv1.AppStack, name string, observed Observed) map[str
 		for _, one := range c.Outputs {
 			all[variableName(name, one.Name)] = offerOf(one, observed.existing(ref))
 		}
-		if kind.Outputs == nil || kind.Binding != nil { // what takes variables takes bindings, too
-			continue
-		}
-		for _, output := range kind.Outputs(ref.Name) {
-			all[variableName(name, output.Name)] = offer{Output: output}
-		}
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -26,7 +27,11 @@ func variablesOf(decided Decision) string {
 
 func TestInject(t *testing.T) {
 	const host, uri = "DB_HOST<shop-db-app.host", "DB_URI<shop-db-app.uri"
-	db := one("db", "postgresql", `{"version":"17"}`)
+	key := func(name string) platformv1.Output {
+		return platformv1.Output{Name: strings.ToUpper(name), SecretKeyRef: &platformv1.OutputSecretKey{Name: "shop-db-app", Key: name}}
+	}
+	db := queue(key("uri"), key("host"))
+	db.Name = "db"
 	own := one("back", "webApp", `{"image":"a","env":[{"name":"DB_URI","value":"mine"}]}`, "db")
 	without := web("back", "db")
 	without.Inject = new(false)
@@ -69,7 +74,7 @@ func TestInject(t *testing.T) {
 func setVariables(w world, t *testing.T) {
 	t.Helper()
 	c := &w.stack.Spec.Components[1]
-	object, err := Object(w.stack, c, kinds[0], Whole(w.stack, c, kinds))
+	object, err := Object(w.stack, c, kinds[0], Whole(w.stack, c, withQueues("")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -30,7 +31,7 @@ var kinds = component.Kinds{
 		},
 	},
 	{
-		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, DataAfter: dataAfter, Outputs: outputs},
+		Traits: component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true, DataAfter: dataAfter},
 		Kind:   databasev1.GroupVersion.WithKind("PostgreSQL"), New: func() component.Object { return &databasev1.PostgreSQL{} },
 		Check: func(component.Object) field.ErrorList { return nil },
 	},
@@ -47,10 +48,6 @@ func dataAfter(object component.Object) string {
 		return "its data stay only if data-" + object.GetName() + " does"
 	}
 	return "its data stay on data-" + object.GetName()
-}
-
-func outputs(name string) []component.Output {
-	return []component.Output{{Name: "URI", Secret: name + "-app", Key: "uri"}, {Name: "HOST", Secret: name + "-app", Key: "host"}}
 }
 
 // one returns a component of a type; what it depends on follows.
@@ -78,13 +75,13 @@ type world struct {
 	found plan.Children
 }
 
-func (w world) observed() Observed { return Observed{Children: w.found, Kinds: kinds} }
+func (w world) observed() Observed { return Observed{Children: w.found, Kinds: withQueues("")} }
 
 // make adds the object of a component as the stack would make it. Its condition Ready is True, or
-// is False for the given reason.
+// is False for the given reason. An object of another project is ready, or has failed.
 func (w world) make(t *testing.T, c platformv1.Component, reason string) component.Object {
 	t.Helper()
-	kind, known := KindOf(&c, kinds)
+	kind, known := KindOf(&c, withQueues(""))
 	if !known {
 		t.Fatalf("there is no type %s", c.Type)
 	}
@@ -108,6 +105,12 @@ func setReady(object component.Object, reason string) {
 	degraded.Type, degraded.Status, degraded.Reason = "Degraded", metav1.ConditionFalse, "Healthy"
 	if reason != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, "it is "+reason
+	}
+	if external, isExternal := object.(*unstructured.Unstructured); isExternal {
+		if reason != "" {
+			external.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Stalled", "status": "True", "reason": reason}}}
+		}
+		return
 	}
 	if reason == "Broken" {
 		degraded.Status = metav1.ConditionTrue

@@ -36,10 +36,6 @@ type Traits struct {
 	TakesBindings bool
 	// Binding is what an application that is bound to an object gets; nil if none can be bound.
 	Binding *Binding
-	// Outputs returns what an object of this name offers as environment variables to the components
-	// that depend on it, once it is ready; nil if it offers nothing. Components that take bindings get
-	// the Binding of a kind that has one instead.
-	Outputs func(name string) []Output
 }
 
 // Output is a value that a component offers: a key of a Secret in its namespace, or, if Secret is
