@@ -7,8 +7,16 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -149,6 +157,7 @@ func TestPlatformWithCache(t *testing.T) {
 	s.awaits("backend", "frontend")
 	s.ready("frontend")
 	platformed(t, platform, func(status platformv1.EcommercePlatformStatus) bool { return status.ComponentSummary == "4/4" })
+	testAllAreLabelled(t, space)
 
 	change(t, platform, func(platform *platformv1.EcommercePlatform) { platform.Spec.Cache.Enabled = new(false) })
 	g.Eventually(bound).WithContext(t.Context()).Should(gomega.HaveLen(1))
@@ -159,6 +168,41 @@ func TestPlatformWithCache(t *testing.T) {
 	g.Expect(isGoing(t.Context())).To(gomega.BeFalse(), "the cache goes before the backend runs without it")
 	s.ready("backend")
 	g.Eventually(isGoing).WithContext(t.Context()).Should(gomega.BeTrue(), "the cache stays")
+}
+
+// testAllAreLabelled checks that everything that Mainstay has made in a namespace has the label of
+// the platform shop.
+func testAllAreLabelled(t *testing.T, space string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	found := map[string]int{}
+	for kind, list := range map[string]client.ObjectList{
+		"AppStack": &platformv1.AppStackList{}, "WebApp": &msappsv1.WebAppList{}, "PostgreSQL": &databasev1.PostgreSQLList{},
+		"Cache": &databasev1.CacheList{}, "Secret": &corev1.SecretList{}, "ConfigMap": &corev1.ConfigMapList{},
+		"Service": &corev1.ServiceList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
+		"ServiceAccount": &corev1.ServiceAccountList{}, "Deployment": &appsv1.DeploymentList{}, "StatefulSet": &appsv1.StatefulSetList{},
+		"EndpointSlice": &discoveryv1.EndpointSliceList{}, "NetworkPolicy": &networkingv1.NetworkPolicyList{},
+		"Role": &rbacv1.RoleList{}, "RoleBinding": &rbacv1.RoleBindingList{}, "Lease": &coordinationv1.LeaseList{},
+	} {
+		g.Expect(cluster.Client.List(t.Context(), list, client.InNamespace(space), client.MatchingLabels{api.LabelManagedBy: api.ManagedBy})).
+			To(gomega.Succeed())
+		g.Expect(meta.EachListItem(list, func(object runtime.Object) error {
+			found[kind]++
+			if labels := object.(client.Object).GetLabels(); labels["platform"] != "shop" {
+				t.Errorf("%s %s has no label platform", kind, object.(client.Object).GetName())
+			}
+			return nil
+		})).To(gomega.Succeed())
+		if found[kind] == 0 {
+			t.Errorf("there is no %s", kind)
+		}
+	}
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		g.Expect(found[kind]).To(gomega.Equal(2), kind)
+	}
+	var set appsv1.StatefulSet
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-db"}, &set)).To(gomega.Succeed())
+	g.Expect(set.Spec.Template.Labels).To(gomega.HaveKeyWithValue("platform", "shop"))
 }
 
 // TestPlatformRefused: by the schema, by the installation, and by what is in the way.

@@ -29,18 +29,37 @@ func isThere(object client.Object) func(context.Context) (bool, error) {
 	}
 }
 
+// startRuling starts a manager that labels PrometheusRules, and that ends when their kind goes.
+func startRuling(t *testing.T, space string) *testenv.Manager {
+	t.Helper()
+	return testenv.StartManager(t, cluster.Config, testenv.ManagerOptions{
+		Namespace: space, Ended: func(error) {}, Settings: func(settings *setup.Settings) {
+			withImages(settings)
+			settings.PrometheusRuleLabels = map[string]string{"release": "stack"}
+		},
+	})
+}
+
+// testRuleIsKept checks that an edit of a PrometheusRule is undone.
+func testRuleIsKept(t *testing.T, rule *monitoring.PrometheusRule) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	g.Expect(isThere(rule)(t.Context())).To(gomega.BeTrue())
+	first := rule.Spec.Groups[0].Rules[0].Expr
+	change(t, rule, func(r *monitoring.PrometheusRule) { r.Spec.Groups[0].Rules[0].Expr = "vector(1)" })
+	g.Eventually(func(ctx context.Context) (string, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(rule), rule)
+		return rule.Spec.Groups[0].Rules[0].Expr, err
+	}).WithContext(t.Context()).Should(gomega.Equal(first))
+}
+
 // TestPlatformMonitoring: the dashboard of a platform is made once its parts are ready, and its
 // alerts from when the operator's API is there too. Both are put back, cost nothing at rest, and go
 // with spec.monitoring.enabled.
 func TestPlatformMonitoring(t *testing.T) {
 	g, space := gomega.NewWithT(t), namespace(t)
 	definition, extensions := definitionIn(t, "testdata/prometheusrules.yaml"), definitionsOf(t, cluster.Config)
-	manager := testenv.StartManager(t, cluster.Config, testenv.ManagerOptions{
-		Namespace: space, Ended: func(error) {}, Settings: func(settings *setup.Settings) {
-			withImages(settings)
-			settings.PrometheusRuleLabels = map[string]string{"release": "stack"}
-		},
-	})
+	manager := startRuling(t, space)
 	platform := newPlatform(space)
 	create(t, platform)
 	s := stacked{t, g, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}}
@@ -64,12 +83,7 @@ func TestPlatformMonitoring(t *testing.T) {
 		}
 		return rule.Labels["release"] + " " + rule.Labels["platform"], nil
 	}).WithContext(t.Context()).Should(gomega.Equal("stack shop"))
-	first := rule.Spec.Groups[0].Rules[0].Expr
-	change(t, rule, func(r *monitoring.PrometheusRule) { r.Spec.Groups[0].Rules[0].Expr = "vector(1)" })
-	g.Eventually(func(ctx context.Context) (string, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(rule), rule)
-		return rule.Spec.Groups[0].Rules[0].Expr, err
-	}).WithContext(t.Context()).Should(gomega.Equal(first))
+	testRuleIsKept(t, rule)
 	platformed(t, platform, func(status platformv1.EcommercePlatformStatus) bool { return status.Phase == "Running" })
 	before := manager.Settle(t)
 	change(t, platform, func(p *platformv1.EcommercePlatform) { metav1.SetMetaDataLabel(&p.ObjectMeta, "touched", "true") })
@@ -78,6 +92,11 @@ func TestPlatformMonitoring(t *testing.T) {
 		g.Expect(testenv.In(space, manager.Requests.Since(before, "PATCH ", kind))).To(gomega.BeEmpty(), "with nothing to change")
 	}
 
+	manager.Stop()
+	manager = startRuling(t, space)
+	manager.Settle(t)
+	g.Expect(testenv.In(space, manager.Requests.Since(0, "PATCH "))).To(gomega.BeEmpty(), "a restart writes something")
+	testRuleIsKept(t, rule)
 	change(t, platform, func(p *platformv1.EcommercePlatform) { p.Spec.Monitoring.Enabled = new(false) })
 	g.Eventually(isThere(rule)).WithContext(t.Context()).Should(gomega.BeFalse())
 	g.Eventually(isThere(dashboard)).WithContext(t.Context()).Should(gomega.BeFalse())
