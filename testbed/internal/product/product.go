@@ -22,6 +22,7 @@ const (
 	MetricsServerImage = "docker.io/mainstay/metrics-server:0.9.0"
 	DemoWebImage       = "docker.io/mainstay/demo-web" // tags 1.0 and 2.0
 	NginxImage         = "docker.io/library/nginx"     // tags 1.22 and stable
+	DemoShopImage      = "docker.io/mainstay/demo-shop:1.0"
 	KubectlImage       = "docker.io/mainstay/kubectl:1.37.1"
 	DemoJavaImage      = "docker.io/mainstay/demo-java:1.0"
 	DemoAgentImage     = "docker.io/mainstay/demo-agent" // tags 1.0, 2.0 and broken
@@ -54,7 +55,7 @@ func Images() []string { return append(CoreImages(), "metrics-server", "nginx") 
 // AllImages returns the names that [Builder.Image] accepts, including images that a node gets only
 // by `image load`.
 func AllImages() []string {
-	return slices.Concat(Images(), []string{"kubectl", "demo-java", "demo-agent", "pgbouncer"}, postgresqlNames(), valkeyNames())
+	return slices.Concat(Images(), []string{"kubectl", "demo-shop", "demo-java", "demo-agent", "pgbouncer"}, postgresqlNames(), valkeyNames())
 }
 
 // Image returns the tarball of one image.
@@ -121,9 +122,10 @@ func (b Builder) program(name, binary string) (string, error) {
 func (b Builder) programs() map[string]build.GoProgram {
 	folder := func(elements ...string) string { return filepath.Join(append([]string{b.Source}, elements...)...) }
 	return map[string]build.GoProgram{
-		"pause":    {Name: "pause", Folder: folder("images", "pause")},
-		"demo-web": {Name: "demo-web", Folder: folder("images", "demo-web")},
-		"coredns":  {Name: "coredns", Folder: folder("coredns")},
+		"pause":     {Name: "pause", Folder: folder("images", "pause")},
+		"demo-web":  {Name: "demo-web", Folder: folder("images", "demo-web")},
+		"demo-shop": {Name: "demo-shop", Folder: folder("images", "demo-shop")},
+		"coredns":   {Name: "coredns", Folder: folder("coredns")},
 		"metrics-server": {
 			Name: "metrics-server", Folder: folder("metrics-server"),
 			LDFlags: []string{"-X", "sigs.k8s.io/metrics-server/pkg/version.gitVersion=v0.9.0"},
@@ -174,6 +176,8 @@ func programImages(name string, binary []byte) (map[string]v1.Image, error) {
 		configs[KubectlImage] = image.Config{Entrypoint: []string{path}, User: nobody}
 	case "metrics-server":
 		configs[MetricsServerImage] = image.Config{Entrypoint: []string{path}, User: nobody}
+	case "demo-shop":
+		configs[DemoShopImage] = image.Config{Entrypoint: []string{path}, User: nobody, Ports: []string{"8080/tcp"}}
 	case "demo-web":
 		for _, version := range []string{"1.0", "2.0"} {
 			configs[DemoWebImage+":"+version] = image.Config{

@@ -11,6 +11,7 @@ func TestProgramImages(t *testing.T) {
 		"pause":          {"docker.io/mainstay/pause:1.0"},
 		"coredns":        {"docker.io/mainstay/coredns:1.15.0"},
 		"metrics-server": {"docker.io/mainstay/metrics-server:0.9.0"},
+		"demo-shop":      {"docker.io/mainstay/demo-shop:1.0"},
 		"demo-web":       {"docker.io/mainstay/demo-web:1.0", "docker.io/mainstay/demo-web:2.0"},
 	} {
 		images, err := programImages(name, []byte("binary"))
