@@ -295,7 +295,12 @@ func (o *Observed) Asking(term uint64, jitter time.Duration) {
 func (o *Observed) Requested() { o.Held.RequestedAt = o.Now }
 
 // Pinged notes that pings were sent, and whether they said that the leader has resigned.
-func (o *Observed) Pinged(resigned bool) { o.PingedAt, o.Held.Resigned = o.Now, resigned }
+func (o *Observed) Pinged(resigned bool) {
+	if resigned && !o.Held.Resigned {
+		o.Held.ResignedAt = o.Now
+	}
+	o.PingedAt, o.Held.Resigned = o.Now, resigned
+}
 
 // Promoting notes that the promotion of the server begins.
 func (o *Observed) Promoting() { o.Held.Promoted = true }

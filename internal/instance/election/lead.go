@@ -93,7 +93,8 @@ func (o *Observed) othersCover() bool {
 
 // handOver stops the server cleanly for a successor, and releases the record to it (R13). If the
 // record can't be written, because the pod was deleted and its token with it, the leader resigns in
-// its pings instead. After that it never leads in that term again.
+// its pings instead. After that it never leads in that term again, and ends, if it was asked to,
+// without a release: nobody waits for it, and its server is down.
 func handOver(o *Observed) Action {
 	held := &o.Held
 	switch {
@@ -120,7 +121,11 @@ func handOver(o *Observed) Action {
 			return o.wait("the successor to have all that was written", o.Now+o.pingPause())
 		}
 	}
-	if o.isStranded() && (!o.Held.Resigned || o.Now-o.PingedAt >= pingEvery) {
+	switch {
+	case !o.isStranded():
+	case o.Intent.Stop && held.Resigned && o.Now-held.ResignedAt >= resignTime:
+		return Exit{}
+	case !held.Resigned || o.Now-o.PingedAt >= pingEvery:
 		return SendPings{Ping: o.ping(true)}
 	}
 	return o.release(record, "handing over")

@@ -39,6 +39,10 @@ const (
 	stopTime = 10 * time.Second
 	// confirmTime is how long the successor may take to confirm the final position.
 	confirmTime = 2 * time.Second
+	// resignTime is how long a leader that was asked to end, and has resigned, still tries to release
+	// the record: several attempts. Of a database that is deleted the token goes first, and no attempt
+	// succeeds.
+	resignTime = 5 * time.Second
 	// answerTime is how long a candidate waits for the answers to an Ask; a member that is ahead of
 	// us gets the same time to go first.
 	answerTime = 500 * time.Millisecond
@@ -206,8 +210,10 @@ type Held struct {
 	// was last tried.
 	Published bool
 	PublishAt time.Duration
-	// Resigned is true once our pings have said that we no longer lead in this term.
-	Resigned bool
+	// Resigned is true once our pings have said that we no longer lead in this term, and ResignedAt
+	// is when they said so first.
+	Resigned   bool
+	ResignedAt time.Duration
 	// StopFor is the successor for which the server is, or was, stopped, and StopAt when that
 	// began.
 	StopFor Member

@@ -37,6 +37,31 @@ func TestResigns(t *testing.T) {
 	}
 }
 
+// TestEndsWithoutRelease: a leader that was asked to end and has resigned ends after some attempts to
+// release the record, and not before; one that was asked to hand over goes on.
+func TestEndsWithoutRelease(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Observed)
+		ends   bool
+	}{
+		"asked to end":         {func(*Observed) {}, true},
+		"alone":                {func(o *Observed) { o.Peers, o.Held.StopFor = nil, Member{} }, true},
+		"asked to hand over":   {func(o *Observed) { o.Intent = Intent{SwitchTo: true} }, false},
+		"an attempt is missed": {func(o *Observed) { o.Now -= time.Millisecond }, false},
+		"the Lease is read":    {func(o *Observed) { o.HeardRecord(ReadResult{Sent: o.Now, Version: "7", Record: o.Held.Record}) }, false},
+	} {
+		o := refused()
+		o.Pinged(true)
+		o.Now += pingEvery
+		o.Pinged(true)
+		o.Now += resignTime - pingEvery
+		test.change(o)
+		if _, ends := Decide(o).(Exit); ends != test.ends {
+			t.Errorf("%s: %+v", name, Decide(o))
+		}
+	}
+}
+
 // TestStandsForWhoIsGone: a leader whose port refuses is not waited for, however new its record is;
 // with Asynchronous, that proves nothing.
 func TestStandsForWhoIsGone(t *testing.T) {
