@@ -167,6 +167,12 @@ type PlatformDatabase struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// Resources are the requests and limits of each instance. Default: limits of 500m and 512Mi in
+	// development, 1 and 1Gi in staging, 2 and 4Gi in production, and half of them as requests. They
+	// replace the default as a whole.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // PlatformCache is the cache of a platform.
@@ -186,6 +192,12 @@ type PlatformCache struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=8
 	Version string `json:"version,omitempty"`
+
+	// Resources are further requests and limits of each instance, such as cpu; those of memory follow
+	// from memory. Default: a limit of 250m in development, 500m in staging, 1 in production, and half
+	// of it as request. They replace the default as a whole.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // PlatformMonitoring is the monitoring of a platform.

@@ -130,8 +130,9 @@ func formerStorage(existing *platformv1.AppStack) *resource.Quantity {
 func (c compiler) database() databasev1.PostgreSQLSpec {
 	spec := databasev1.PostgreSQLSpec{
 		Version: c.version, Replicas: c.defaults.instances, Storage: c.storage(),
-		StorageClassName: c.platform.Spec.Database.StorageClassName, Resources: c.defaults.database.resources(),
-		Durability: c.defaults.durability, TopologySpread: databasev1.SpreadPreferred,
+		StorageClassName: c.platform.Spec.Database.StorageClassName,
+		Resources:        ptr.Deref(c.platform.Spec.Database.Resources, c.defaults.database.resources()),
+		Durability:       c.defaults.durability, TopologySpread: databasev1.SpreadPreferred,
 	}
 	if c.defaults.backup {
 		spec.Backup = databasev1.Backup{Enabled: true, Schedule: backupSchedule, Retention: backupRetention}
@@ -181,6 +182,9 @@ func (c compiler) cache() cacheSpec {
 	delete(spec.Resources.Requests, corev1.ResourceMemory)
 	if given := c.platform.Spec.Cache.Memory; given != nil {
 		spec.Memory = *given
+	}
+	if given := c.platform.Spec.Cache.Resources; given != nil {
+		spec.Resources = *given
 	}
 	return spec
 }

@@ -39,13 +39,19 @@ func situations() map[string]change {
 			s.Backend.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("4")}}
 		},
 		"database": func(s *platformv1.EcommercePlatformSpec) {
-			s.Database = platformv1.PlatformDatabase{Version: "14", Storage: new(resource.MustParse("500Gi")), StorageClassName: new("fast")}
+			s.Database = platformv1.PlatformDatabase{
+				Version: "14", Storage: new(resource.MustParse("500Gi")), StorageClassName: new("fast"),
+				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("16Gi")}},
+			}
 		},
 		"mysql": func(s *platformv1.EcommercePlatformSpec) {
 			s.Environment, s.Database = "production", platformv1.PlatformDatabase{Type: "mysql", Version: "8.4"}
 		},
 		"cache": func(s *platformv1.EcommercePlatformSpec) {
-			s.Cache = platformv1.PlatformCache{Memory: new(resource.MustParse("2Gi")), Version: "8"}
+			s.Cache = platformv1.PlatformCache{
+				Memory: new(resource.MustParse("2Gi")), Version: "8",
+				Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+			}
 		},
 		"without-cache":      func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) },
 		"without-monitoring": func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) },

@@ -173,8 +173,8 @@ func checkNamespace(platform *platformv1.EcommercePlatform, labels map[string]st
 // of the component and the field. What has none is the platform's part as a whole.
 var fieldsOf = map[string]string{
 	"db": "spec.database", "db.version": "spec.database.version", "db.storage": "spec.database.storage",
-	"db.storageClassName": "spec.database.storageClassName",
-	"cache":               "spec.cache", "cache.memory": "spec.cache.memory", "cache.version": "spec.cache.version",
+	"db.storageClassName": "spec.database.storageClassName", "db.resources": "spec.database.resources",
+	"cache": "spec.cache", "cache.memory": "spec.cache.memory", "cache.version": "spec.cache.version", "cache.resources": "spec.cache.resources",
 	"backend": "spec.backend", "backend.image": "spec.backend.image", "backend.replicas": "spec.backend.replicas",
 	"backend.port": "spec.backend.port", "backend.env": "spec.backend.env", "backend.resources": "spec.backend.resources",
 	"backend.autoscaling": "spec.backend.autoscaling",
