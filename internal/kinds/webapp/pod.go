@@ -195,12 +195,11 @@ func spreadConstraints(spread msappsv1.TopologySpread, pods map[string]string) [
 			MatchLabelKeys:    []string{"pod-template-hash"},
 		}
 	}
-	nodes := corev1.ScheduleAnyway
+	nodes := over(corev1.LabelHostname, corev1.ScheduleAnyway)
 	if spread == msappsv1.SpreadRequired {
-		nodes = corev1.DoNotSchedule
+		nodes = over(corev1.LabelHostname, corev1.DoNotSchedule)
+		// A node that takes no pods, such as one that is drained, must not keep others from taking more.
+		nodes.NodeTaintsPolicy = new(corev1.NodeInclusionPolicyHonor)
 	}
-	return []corev1.TopologySpreadConstraint{
-		over(corev1.LabelTopologyZone, corev1.ScheduleAnyway),
-		over(corev1.LabelHostname, nodes),
-	}
+	return []corev1.TopologySpreadConstraint{over(corev1.LabelTopologyZone, corev1.ScheduleAnyway), nodes}
 }
