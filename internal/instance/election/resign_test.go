@@ -37,8 +37,8 @@ func TestResigns(t *testing.T) {
 	}
 }
 
-// TestEndsWithoutRelease: a leader that was asked to end and has resigned ends after some attempts to
-// release the record, and not before; one that was asked to hand over goes on.
+// TestEndsWithoutRelease: a leader that was asked to end and has resigned ends after some attempts
+// to release the record, and not before; one that was asked to hand over goes on.
 func TestEndsWithoutRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed)
