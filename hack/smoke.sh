@@ -5,8 +5,8 @@
 #
 #   hack/smoke.sh [NAMESPACE]
 #
-# KUBECTL is the kubectl to use, TIMEOUT how many seconds everything together may take. With PLATFORM=yes an
-# EcommercePlatform is among the samples: its kind, and those that it needs, are not on everywhere.
+# KUBECTL is the kubectl to use, TIMEOUT how many seconds everything together may take. With PLATFORM=no the samples
+# have no EcommercePlatform: its kind, and those that it needs, may be off, and the cluster may have no storage.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=${KUBECTL:-kubectl}
@@ -14,7 +14,7 @@ namespace=${1:-mainstay-smoke}
 limit=${TIMEOUT:-600}
 samples=()
 for sample in config/samples/staging-*.yaml; do
-	if [ "$sample" != config/samples/staging-platform.yaml ] || [ "${PLATFORM:-no}" = yes ]; then
+	if [ "$sample" != config/samples/staging-platform.yaml ] || [ "${PLATFORM:-yes}" != no ]; then
 		samples+=("$sample")
 	fi
 done
