@@ -140,7 +140,7 @@ func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	built, err := step.Ask(ctx, "image", "build", "kubectl", "demo-java", "demo-agent")
+	built, err := step.Ask(ctx, "image", "build", "kubectl", "demo-java", "demo-agent", "demo-shop", "postgresql-14", "postgresql-17", "valkey-8")
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ var areas = []area{
 	},
 	{
 		name: "ecommerceplatform", folders: []string{"internal/kinds/ecommerceplatform", "api/platform", "api/apps", "api/database"},
-		files: []string{"ecommerceplatform*_test.go"}, scenarios: []string{"ecommerceplatform"},
+		files: []string{"ecommerceplatform*_test.go"}, scenarios: []string{"ecommerceplatform"}, endToEnd: []string{"EcommercePlatforms"},
 	},
 	{
 		name: "configmonitor", folders: []string{"internal/kinds/configmonitor"}, scenarios: []string{"configmonitor", "appconfig-used"},

@@ -255,7 +255,7 @@ func testAudit(t *testing.T) {
 		for _, right := range rights {
 			switch why := unusedOnPurpose(right, used); {
 			case used[right]:
-			case !slices.Contains(withoutDatabases, right): // test/databases has databases and platforms, and these tests have none
+			case !slices.Contains(withoutDatabases, right): // test/databases has what these tests do not use of databases
 			case why == "":
 				t.Errorf("%s may %s, but never did", account, right)
 			default:

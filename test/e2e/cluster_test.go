@@ -45,7 +45,7 @@ func init() {
 			clusterScoped[plural] = isClusterScoped
 		}
 	}
-	add("", "v1", false, "pods", "services", "configmaps", "secrets", "serviceaccounts", "events")
+	add("", "v1", false, "pods", "services", "configmaps", "secrets", "serviceaccounts", "events", "persistentvolumeclaims")
 	add("", "v1", true, "namespaces", "nodes")
 	add("apps", "v1", false, "deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions")
 	add("autoscaling", "v2", false, "horizontalpodautoscalers")
@@ -60,6 +60,7 @@ func init() {
 	add("apiregistration.k8s.io", "v1", true, "apiservices")
 	add("apps.mainstay.dev", "v1", false, "webapps")
 	add("config.mainstay.dev", "v1", false, "appconfigs", "configmonitors")
+	add("database.mainstay.dev", "v1", false, "postgresqls", "caches")
 	add("platform.mainstay.dev", "v1", false, "appstacks")
 	add("platform.mainstay.dev", "v1", false, "ecommerceplatforms")
 	add("instrumentation.mainstay.dev", "v1alpha1", false, "instrumentations")

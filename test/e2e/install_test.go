@@ -17,7 +17,11 @@ const (
 	current = "0.0.0-dev"
 	// storyValues are the values of the installation that most tests share. Its pods may run on both
 	// nodes.
-	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]}"
+	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}], " + serverImages + "}"
+	// serverImages are those of the testbed. A platform takes the newest version that there is.
+	serverImages = `databaseImages: {
+  postgresql: {"12": null, "13": null, "14": docker.io/mainstay/postgresql:14, "15": null, "16": null, "17": docker.io/mainstay/postgresql:17, "18": null},
+  valkey: {"8": docker.io/mainstay/valkey:8, "9": null}}`
 	// withRights is the part of storyValues that changes rights.
 	withRights = "apiserver.llamas.enabled=true"
 )
@@ -53,6 +57,7 @@ func together(t *testing.T, tests []test) {
 var users = []test{
 	{"our API server and a second node", testServersAndNodes},
 	{"autoscaling on and off", testAutoscalingOnAndOff},
+	{"EcommercePlatforms", testPlatforms},
 	{"smoke", testSmoke}, // before the tests in which our API server is down, during which no namespace can be deleted
 	{"missing references heal", testMissingReferencesHeal},
 	{"a broken agent", testBrokenAgent},
@@ -151,8 +156,9 @@ func testSmoke(t *testing.T) {
 	g := gomega.NewWithT(t)
 	output, err := command(t.Context(), "", "make", "-C", repository, "smoke")
 	g.Expect(err).NotTo(gomega.HaveOccurred(), output)
-	for _, object := range []string{"webapp.apps", "appconfig.config", "configmonitor.config"} {
-		g.Expect(strings.Count(output, object+".mainstay.dev/staging-smoke condition met")).To(gomega.BeNumerically(">=", 2), output)
+	for _, object := range []string{"webapp.apps.mainstay.dev/staging-smoke", "appconfig.config.mainstay.dev/staging-smoke",
+		"configmonitor.config.mainstay.dev/staging-smoke", "ecommerceplatform.platform.mainstay.dev/staging-shop"} {
+		g.Expect(strings.Count(output, object+" condition met")).To(gomega.BeNumerically(">=", 2), output)
 	}
 	g.Expect(names(t, "", "namespaces")).NotTo(gomega.ContainElement("mainstay-smoke"))
 }

@@ -136,7 +136,7 @@ func namespace(t *testing.T, name string, labels ...string) string {
 		if t.Failed() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 			defer cancel()
-			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,appstacks,instrumentations,events",
+			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,instrumentations,events",
 				"-o", "wide")
 			t.Logf("objects in %s:\n%s", name, state)
 		}

@@ -29,7 +29,7 @@ func testSamples(t *testing.T) {
 		content, err := os.ReadFile(file)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		if filepath.Base(file) == "staging-platform.yaml" {
-			continue // its kind is off by default; the smoke test of the workflows applies it
+			continue // testSmoke applies it
 		}
 		// The nodes have no busybox image; nginx has a shell too.
 		text := strings.ReplaceAll(string(content), "docker.io/library/busybox:1.37", "docker.io/library/nginx:1.22")
