@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 const (
@@ -26,7 +23,7 @@ func (s *show) database(ctx context.Context) error {
 	if s.registry != "" {
 		return nil
 	}
-	if err := s.loadServer(ctx); err != nil {
+	if err := s.loadImages(ctx, guestbookImage); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(guestbookSample)
@@ -47,7 +44,7 @@ func (s *show) database(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.killPrimary(ctx); err != nil {
+	if err := s.killPrimary(ctx, guestbookDB); err != nil {
 		return err
 	}
 	after, err := s.visit(ctx)
@@ -76,21 +73,9 @@ func (s *show) awaitReady(ctx context.Context, objects ...string) error {
 	return err
 }
 
-// loadServer builds the image of the server, and loads it into the cluster.
-func (s *show) loadServer(ctx context.Context) error {
-	if err := s.log.Show("an image of PostgreSQL", exec.CommandContext(ctx, step.Testbed, "image", "build", guestbookImage)); err != nil {
-		return err
-	}
-	archive, err := step.Ask(ctx, "image", "build", guestbookImage)
-	if err != nil {
-		return err
-	}
-	return s.log.Do(ctx, "loading it into the cluster", exec.CommandContext(ctx, step.Testbed, "image", "load", archive))
-}
-
 // killPrimary deletes the pod that takes writes, without a grace period: it can't hand over.
-func (s *show) killPrimary(ctx context.Context) error {
-	primary, err := s.kubectl(ctx, "-n", namespace, "get", "postgresql", guestbookDB, "-o", "jsonpath={.status.primary}")
+func (s *show) killPrimary(ctx context.Context, database string) error {
+	primary, err := s.kubectl(ctx, "-n", namespace, "get", "postgresql", database, "-o", "jsonpath={.status.primary}")
 	if err != nil {
 		return err
 	}
@@ -101,7 +86,7 @@ func (s *show) killPrimary(ctx context.Context) error {
 
 // visit visits the application until it answers, and returns how many visits its database has.
 func (s *show) visit(ctx context.Context) (count int, err error) {
-	path := fmt.Sprintf("/api/v1/namespaces/%s/services/%s:http/proxy/visits", namespace, guestbook)
+	path := serviceProxy(guestbook, "/visits")
 	begun := time.Now()
 	err = await(ctx, "visiting the application", func() error {
 		answer, err := s.kubectl(ctx, "get", "--raw", path)

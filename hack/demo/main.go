@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	if registry := os.Getenv("REGISTRY"); registry != "" && os.Getenv("KUBECONFIG") != "" {
 		start = func(ctx context.Context) error { return show.useCluster(ctx, registry) }
 	}
-	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.database, show.complete} {
+	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.database, show.shop, show.complete} {
 		if err := part(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -42,7 +43,14 @@ func (s *show) install(ctx context.Context) error {
 	return nil
 }
 
-// prepare sets the registry of the image, unless that is empty, and adds its digest to the pods.
+// serverImages is the argument of the manager with the images of a kind of server.
+var serverImages = regexp.MustCompile(`--(postgresql|valkey)-images=\S+`)
+
+// testbedImages are those that the testbed builds, for its nodes can pull no others.
+var testbedImages = map[string]string{"postgresql": "17=docker.io/mainstay/postgresql:17", "valkey": "8=docker.io/mainstay/valkey:8"}
+
+// prepare sets the registry of the image, and adds its digest to the pods. Without a registry it is
+// the testbed, and databases get its images.
 func prepare(text, registry, digest string) (string, error) {
 	const image, annotations = "image: docker.io/", "      annotations:\n"
 	if registry != "" {
@@ -50,6 +58,11 @@ func prepare(text, registry, digest string) (string, error) {
 			return "", fmt.Errorf("%s has no image of docker.io", manifest)
 		}
 		text = strings.ReplaceAll(text, image, "image: "+registry+"/")
+	} else {
+		text = serverImages.ReplaceAllStringFunc(text, func(found string) string {
+			kind := serverImages.FindStringSubmatch(found)[1]
+			return "--" + kind + "-images=" + testbedImages[kind]
+		})
 	}
 	const template = "  template:\n    metadata:\n"
 	marked := strings.ReplaceAll(text, template+annotations, template+annotations+"        demo/image: "+digest+"\n")
@@ -73,7 +86,7 @@ func (s *show) play(ctx context.Context) error {
 	if _, err := s.kubectl(ctx, "apply", "-n", namespace, "-f", sample); err != nil {
 		return err
 	}
-	if err := s.until(ctx, "WebApp "+app, "jsonpath={.status.phase} {.status.replicaSummary}", "Running 2/2"); err != nil {
+	if err := s.until(ctx, "webapp", app, "{.status.phase} {.status.replicaSummary}", "Running 2/2"); err != nil {
 		return err
 	}
 	if err := s.request(ctx); err != nil {
@@ -91,7 +104,7 @@ func (s *show) play(ctx context.Context) error {
 	if _, err := s.kubectl(ctx, "-n", namespace, "scale", "webapp", app, "--replicas=3"); err != nil {
 		return err
 	}
-	if err := s.until(ctx, "WebApp "+app, "jsonpath={.status.phase} {.status.replicaSummary}", "Running 3/3"); err != nil {
+	if err := s.until(ctx, "webapp", app, "{.status.phase} {.status.replicaSummary}", "Running 3/3"); err != nil {
 		return err
 	}
 	if err := s.beRefused(ctx); err != nil {
@@ -110,17 +123,17 @@ func (s *show) play(ctx context.Context) error {
 	return nil
 }
 
-// until shows how a value changes, and returns when it has the wanted value.
-func (s *show) until(ctx context.Context, what, path, wanted string) error {
+// until shows how a value of an object changes, and returns when it has the wanted value.
+func (s *show) until(ctx context.Context, kind, name, path, wanted string) error {
 	deadline := time.Now().Add(patience)
 	last := ""
 	for time.Now().Before(deadline) {
-		value, err := s.kubectl(ctx, "-n", namespace, "get", "webapp", app, "-o", path)
+		value, err := s.kubectl(ctx, "-n", namespace, "get", kind, name, "-o", "jsonpath="+path)
 		if err != nil {
 			return err
 		}
 		if value = strings.TrimSpace(value); value != last && value != "" {
-			s.log.Say("  %s: %s", what, value)
+			s.log.Say("  %s %s: %s", kind, name, value)
 			last = value
 		}
 		if value == wanted {
@@ -130,8 +143,8 @@ func (s *show) until(ctx context.Context, what, path, wanted string) error {
 			return err
 		}
 	}
-	reason, _ := s.kubectl(ctx, "-n", namespace, "describe", "webapp", app)
-	return fmt.Errorf("%s is %q and not %q after %s:\n%s", what, last, wanted, patience, reason)
+	reason, _ := s.kubectl(ctx, "-n", namespace, "describe", kind, name)
+	return fmt.Errorf("%s %s is %q and not %q after %s:\n%s", kind, name, last, wanted, patience, reason)
 }
 
 // beRefused requests more replicas than the default policy allows.
@@ -167,7 +180,7 @@ func (s *show) request(ctx context.Context) error {
 // ask sends a request through the API server's proxy, which is the only way to reach a user's own
 // cluster from this machine.
 func (s *show) ask(ctx context.Context) (string, error) {
-	path := fmt.Sprintf("/api/v1/namespaces/%s/services/%s:http/proxy/", namespace, app)
+	path := serviceProxy(app, "/")
 	answer, err := s.kubectl(ctx, "get", "--raw", path)
 	return fmt.Sprintf("GET %s -> %s", path, strings.Join(strings.Fields(answer), " ")), err
 }
@@ -181,11 +194,12 @@ Go on with:
   kubectl -n %s get webapps -w
   kubectl -n %s get farmpods -w
   kubectl -n %s get postgresqls -w
+  kubectl -n %s get ecommerceplatforms -w
   kubectl explain webapp.spec
   kubectl -n %s logs -l app.kubernetes.io/name=mainstay -f
 End it with:
   make demo-down
-`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, namespace, system)
+`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, namespace, namespace, system)
 }
 
 // await calls attempt until it succeeds; an error has the last failure.

@@ -20,6 +20,11 @@ func TestPrepare(t *testing.T) {
 	if got := strings.Count(here, "\n        demo/image: sha-1\n"); got != 2 {
 		t.Errorf("%d pod templates are marked, want those of both Deployments", got)
 	}
+	for _, images := range []string{"--postgresql-images=17=docker.io/mainstay/postgresql:17\n", "--valkey-images=8=docker.io/mainstay/valkey:8\n"} {
+		if strings.Count(here, images) != 1 {
+			t.Errorf("the manager has no %s", images)
+		}
+	}
 	there, err := prepare(string(text), "registry.example.com", "sha-1")
 	if err != nil {
 		t.Fatal(err)
