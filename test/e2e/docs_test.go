@@ -138,6 +138,7 @@ func testQuickstart(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "quickstart")
 	const ready = "kubectl wait --for=condition=Ready webapp/shop"
+	const platformReady = "kubectl wait --for=condition=Ready ecommerceplatform/staging-shop --timeout=600s"
 	type expectation struct {
 		before func()
 		says   string
@@ -171,6 +172,17 @@ func testQuickstart(t *testing.T) {
 		"kubectl get webapp legacy -o wide": {says: "Conflict", before: func() {
 			g.Eventually(readyReason(t, ns, "legacy")).Should(gomega.Equal("Conflict"))
 		}},
+		platformReady:                                                    {before: func() { await(t, ns, "ecommerceplatform/staging-shop", "Ready") }, says: "condition met"},
+		"kubectl get ecommerceplatforms":                                 {says: "http://staging-shop-frontend." + ns + ".svc:8080"},
+		"kubectl get all -l platform=staging-shop":                       {says: "pod/staging-shop-db-1"},
+		"kubectl port-forward service/staging-shop-frontend 8081:8080 &": {says: "Forwarding from"},
+		"kubectl get ecommerceplatform staging-shop -o wide": {says: "ComponentFailed", before: func() {
+			g.Eventually(reading(t, ns, "ecommerceplatform/staging-shop", `{.status.phase}`)).Should(gomega.Equal("Degraded"))
+		}},
+		`kubectl get ecommerceplatform staging-shop -o jsonpath='{.status.components[?(@.name=="backend")].message}'`: {
+			says: "Backend deployment failed: "},
+		`kubectl patch ecommerceplatform staging-shop --type merge -p '{"spec":{"environment":"production"}}' --dry-run=server`: {
+			says: "component db: durability Required instead of Preferred, replicas 3 instead of 2"},
 		"kubectl wait --for=condition=Ready webapp/legacy": {before: func() { waitReady(t, ns, "legacy") }, says: "condition met"},
 		"kubectl port-forward service/shop 8080 &":         {says: "Forwarding from"},
 		"kubectl get farmpods":                             {says: "shop"},
@@ -187,11 +199,17 @@ func testQuickstart(t *testing.T) {
 		}
 		// This machine has no registry that could answer that the image does not exist.
 		said, err := tryDocumented(t, quickstart, ns, command, "docker.io/mainstay/demo-web:none", nowhere,
-			"kubectl port-forward service/shop 8080 &", "grep -m1 Forwarding < <(timeout 60 kubectl port-forward service/shop :8080)")
+			"docker.io/mainstay/demo-shop:none", nowhere, "kubectl port-forward service/shop 8080 &", forwarding("shop"),
+			"kubectl port-forward service/staging-shop-frontend 8081:8080 &", forwarding("staging-shop-frontend"))
 		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
 		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
 	}
 	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.BeEmpty(), "nothing of the page is left")
+}
+
+// forwarding is a command that connects to a Service, at any port, and ends.
+func forwarding(service string) string {
+	return fmt.Sprintf("grep -m1 Forwarding < <(timeout 60 kubectl port-forward service/%s :8080)", service)
 }
 
 // testInstallation runs the commands of the pages from installation to removal, twice: for all
