@@ -177,7 +177,8 @@ func testQuickstart(t *testing.T) {
 		"kubectl get all -l platform=staging-shop":                       {says: "pod/staging-shop-db-1"},
 		"kubectl port-forward service/staging-shop-frontend 8081:8080 &": {says: "Forwarding from"},
 		"kubectl get ecommerceplatform staging-shop -o wide": {says: "ComponentFailed", before: func() {
-			g.Eventually(reading(t, ns, "ecommerceplatform/staging-shop", `{.status.phase}`)).Should(gomega.Equal("Degraded"))
+			g.Eventually(reading(t, ns, "ecommerceplatform/staging-shop", `{.status.components[?(@.name=="backend")].message}`)).Should(
+				gomega.HavePrefix("Backend deployment failed: "))
 		}},
 		`kubectl get ecommerceplatform staging-shop -o jsonpath='{.status.components[?(@.name=="backend")].message}'`: {
 			says: "Backend deployment failed: "},
