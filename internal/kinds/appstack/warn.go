@@ -75,7 +75,7 @@ func warnOfVariables(stack *platformv1.AppStack, c *platformv1.Component, kinds 
 		if at < 0 {
 			continue
 		}
-		for _, name := range kinds[at].Binding.Names(one.Name, one.Prefix) {
+		for _, name := range kinds[at].Binding.Names(one.Prefix) {
 			if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 				names, from = append(names, name), append(from, one.Kind+" "+one.Name)
 			}
