@@ -251,7 +251,7 @@ const dropAgain = time.Minute
 // loseData notes that the data are gone, because they were in the memory of a server that has
 // ended. A leader releases the record first.
 func (i *Instance) loseData(seen engine.Observation) {
-	if seen.Server.State != election.NoData || !i.core.Me.HasData() || i.operation != nil || i.core.Leads() {
+	if !i.core.Config.Ephemeral || seen.Server.State != election.NoData || !i.core.Me.HasData() || i.operation != nil || i.core.Leads() {
 		return
 	}
 	i.Log.Info("the server has ended, and its data with it: this instance has none")

@@ -8,9 +8,74 @@ import "slices"
 // instance that does not answer may have data: nothing begins anew without it, except by
 // Config.AcceptLoss.
 
-// answeredAll returns the answers of all other instances to the last Ask; false if one is missing.
-func (o *Observed) answeredAll() (replies []AskReply, all bool) {
-	for _, name := range o.Others {
+// An instance whose pod was deleted by force may still run on a node that nobody reaches, beside the
+// new pod of its name. So that such a leader does not write beside the next one:
+//
+//   - a leader of several instances that hears none of them must renew the Lease, even under a rule
+//     that names no other member (mustHear);
+//   - an instance without data answers an Ask only where it could promise: while it hears a leader
+//     it does not, nor before its program has run for Config.After, unless the record is released;
+//   - data are neither begun anew nor taken for lost until a record that is held has not changed for
+//     Config.After, after which its holder has fenced itself (R5);
+//   - a leader that reads the record of newer data ends (isReplaced).
+//
+// What remains: a leader whose replica was deleted by force with it, and that still hears that one;
+// and a single instance, which does not depend on the API server. Both end when they reach the API
+// server again.
+
+// mustHear reports whether a leader needs the answer of another instance, or of the API server, to
+// know that its data were not given up. A single instance would lose its data with each outage of
+// the API server.
+func (o *Observed) mustHear() bool { return o.Config.Ephemeral && o.Config.Instances > 1 }
+
+// isReplaced reports whether the record is of data that were begun after ours were given up.
+func (o *Observed) isReplaced() bool {
+	view := &o.Record
+	return o.Config.Ephemeral && view.Known && !view.Damaged && view.Version != "" && o.System != "" &&
+		view.Record.System != o.System && view.Record.Term > 0 && !view.Record.olderThan(o.Local.Seen)
+}
+
+// mayBeHeld reports whether the holder of the record may still write: it has not released it, and
+// the record has changed within the time after which its holder has fenced itself.
+func (o *Observed) mayBeHeld() bool {
+	return !o.Record.Record.Released() && o.Now < o.Record.Since+o.Config.After
+}
+
+// named returns the names of the instances other than this one that the record knows of.
+func (o *Observed) named(record Record) []string {
+	var names []string
+	add := func(members ...Member) {
+		for _, member := range members {
+			if member.Name != "" && member.Name != o.Me.Name && !slices.Contains(names, member.Name) {
+				names = append(names, member.Name)
+			}
+		}
+	}
+	add(record.Holder.Member)
+	for _, rule := range record.Rules {
+		add(rule.Leader)
+		add(rule.Set...)
+	}
+	return names
+}
+
+// know notes the instances of the record, so that they are asked too: one that should not exist any
+// more may have data.
+func (o *Observed) know(record Record) {
+	if !o.Config.Ephemeral {
+		return
+	}
+	for _, name := range o.named(record) {
+		if o.peer(name) == nil {
+			o.Peers = append(o.Peers, Peer{Name: name})
+		}
+	}
+}
+
+// answeredAll returns the answers to the last Ask of all other instances that should exist, and of
+// those that the record names; false if one is missing.
+func (o *Observed) answeredAll(record Record) (replies []AskReply, all bool) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(o.named(record), o.Others...)))) {
 		peer := o.peer(name)
 		if peer == nil || o.Asked == 0 || peer.AskReply.Term != o.Asked {
 			return nil, false
@@ -24,8 +89,8 @@ func (o *Observed) answeredAll() (replies []AskReply, all bool) {
 // one that the rules name is another member by now: then every member with data must promise, and
 // none must be ahead, and that is all that there is. It is the record itself if that is not so.
 func (o *Observed) withoutLost(record Record) Record {
-	replies, all := o.answeredAll()
-	if !o.Config.Ephemeral || !o.believed() || !all || record.Term == 0 {
+	replies, all := o.answeredAll(record)
+	if !o.Config.Ephemeral || !o.believed() || !all || record.Term == 0 || o.mayBeHeld() {
 		return record
 	}
 	now := []Member{o.Me}
@@ -66,8 +131,11 @@ func (o *Observed) beginAnew() Action {
 	if slices.ContainsFunc(o.Others, func(name string) bool { return name < o.Me.Name }) {
 		return nil // That one does so.
 	}
+	if o.mayBeHeld() {
+		return o.wait("a former leader to end by itself, if it still runs", o.Record.Since+o.Config.After)
+	}
 	isForced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term
-	_, all := o.answeredAll()
+	_, all := o.answeredAll(record)
 	hasData := slices.ContainsFunc(o.Peers, func(peer Peer) bool { return peer.AskReply.Term == o.Asked && peer.AskReply.Member.HasData() })
 	if (all || isForced) && !hasData && o.Asked > 0 && o.AskedAt >= view.Since && o.Now-o.AskedAt < readEvery {
 		record.System, record.Holder, record.Open, record.Rules, record.Handover = "", Holder{}, false, nil, nil

@@ -176,7 +176,7 @@ func TestEmptiedReplica(t *testing.T) {
 		o := leading()
 		o.Config.Instances, o.Peers = 2, o.Peers[:1]
 		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1, Async: true}
-		o.Config.Durability = Asynchronous
+		o.Config.Durability, o.Config.Ephemeral = Asynchronous, true
 		o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}
 		o.Now += after
 		o.HeardPong(Pong{Member: Member{Name: b.Name, Incarnation: "new"}}, o.Now)
@@ -187,5 +187,193 @@ func TestEmptiedReplica(t *testing.T) {
 		if o.othersCover() || o.successor().HasData() {
 			t.Errorf("after %s: the emptied replica counts for more than that", after)
 		}
+	}
+}
+
+// TestStoredDataAreNotLost: without Ephemeral, a member that has lost its data counts for nothing,
+// and a leader without data releases nothing.
+func TestStoredDataAreNotLost(t *testing.T) {
+	o := leading()
+	o.Now += 7 * time.Second
+	o.HeardPong(Pong{Member: Member{Name: b.Name, Incarnation: "new"}}, o.Now)
+	o.Now, o.PingedAt = o.Now+3*time.Second, o.Now+3*time.Second
+	if got := kindOf(Decide(o)); got != "Kill" {
+		t.Errorf("got %s", got)
+	}
+	o = leading()
+	o.Server.State, o.Peers = NoData, nil
+	o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = Rule{Leader: a}, []Rule{{Leader: a}}, []Rule{{Leader: a}}
+	if write, is := Decide(o).(WriteRecord); is && write.Record.Released() {
+		t.Errorf("got %+v", write)
+	}
+}
+
+// alone is a leader in memory whose rule names no other member, and that heard nothing for as long
+// as nothing may be written without.
+func alone(instances int) *Observed {
+	o := inMemory(leading())
+	rule := Rule{Leader: a, Async: instances > 1}
+	o.Config.Instances = instances
+	o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}
+	for i := range o.Peers {
+		o.Peers[i].PongSent, o.Peers[i].StreamedAt, o.Peers[i].Near = 0, 0, false
+	}
+	return o
+}
+
+// TestLonelyLeader: a leader of several instances that hears none of them renews the Lease, and
+// does not write without that. A single instance does, and one that hears another.
+func TestLonelyLeader(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		state *Observed
+		want  string
+	}{
+		{"it hears nobody, and has not renewed", alone(3), "Kill"},
+		{"it hears nobody, and renewed", func() *Observed {
+			o := alone(3)
+			o.Held.RenewedAt = o.Now - 3500*time.Millisecond
+			return o
+		}(), "WriteRecord"},
+		{"it hears nobody, and has just renewed", func() *Observed {
+			o := alone(3)
+			o.Held.RenewedAt = o.Now - time.Second
+			return o
+		}(), "Wait"},
+		{"it hears one that has no data", func() *Observed {
+			o := alone(3)
+			o.Peers[0].Member = Member{Name: b.Name}
+			o.Peers[0].Pong, o.Peers[0].PongSent = Pong{Member: o.Peers[0].Member, Promised: Promised{2, a}}, o.Now
+			return o
+		}(), "Wait"},
+		{"it is the only instance", alone(1), "Wait"},
+		{"the data are stored", func() *Observed {
+			o := alone(3)
+			o.Config.Ephemeral = false
+			return o
+		}(), "Wait"},
+	} {
+		if got := kindOf(Decide(test.state)); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+// TestFormerLeaderEndsFirst: nothing begins anew beside a leader that may still write.
+func TestFormerLeaderEndsFirst(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Observed)
+		want   string
+	}{
+		{"the record was just written", func(o *Observed) { o.Record.Since = o.Now - o.Config.After + time.Second }, "Wait"},
+		{"its holder has fenced itself", func(o *Observed) { o.Record.Since = o.Now - o.Config.After }, "WriteRecord"},
+		{"the record is released", func(o *Observed) { o.Record.Record.Holder, o.Record.Since = Holder{}, o.Now }, "WriteRecord"},
+		{"the user accepts the loss too early", func(o *Observed) {
+			o.Record.Since, o.Config.AcceptLoss = o.Now, o.Record.Record.Term
+		}, "Wait"},
+		{"a member of a rule that should not exist any more", func(o *Observed) {
+			o.Record.Record.Rules[0].Set = append(o.Record.Record.Rules[0].Set, Member{"db-3", "d"})
+		}, "Wait"},
+	} {
+		o := answered(empty(a.Name), Member{Name: b.Name}, Member{Name: c.Name})
+		test.change(o)
+		if got := kindOf(Decide(o)); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+	// The others of a lost leader wait as long.
+	o := inMemory(following())
+	o.Record.Since = o.Now - o.Config.After + time.Second
+	rule := Rule{Leader: a}
+	o.Record.Record.Rules = []Rule{rule}
+	answered(o, Member{Name: a.Name}, c)
+	if got := o.withoutLost(o.Record.Record); len(got.Rules) != 1 || !got.Rules[0].Equal(rule) {
+		t.Errorf("got %+v", got)
+	}
+	o.Record.Since -= time.Second
+	if got := o.withoutLost(o.Record.Record); got.Rules[0].Equal(rule) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestKnowsTheRecordsMembers: an instance that only the record names is asked too.
+func TestKnowsTheRecordsMembers(t *testing.T) {
+	for ephemeral, want := range map[bool]bool{true: true, false: false} {
+		o := empty(b.Name)
+		o.Config.Ephemeral = ephemeral
+		record := o.Record.Record
+		record.Seq, record.Rules = 9, append(record.Rules, Rule{Leader: Member{"db-7", "g"}, Set: []Member{b}, Acks: 1})
+		o.HeardRecord(ReadResult{Sent: o.Now, Version: "9", Record: record})
+		if known := o.peer("db-7") != nil; known != want || o.peer(b.Name) != nil {
+			t.Errorf("%t: known: %t", ephemeral, known)
+		}
+	}
+}
+
+// TestEmptyInstanceAnswers: an instance without data says so only where it could promise.
+func TestEmptyInstanceAnswers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		now    time.Duration
+		ask    Ask
+		hears  bool
+		answer bool
+	}{
+		{"it has just started", time.Second, Ask{Term: 3}, false, false},
+		{"it hears a leader", time.Minute, Ask{Term: 3}, true, false},
+		{"it hears none", time.Minute, Ask{Term: 3}, false, true},
+		{"the record is released", time.Second, Ask{Term: 3, Vacant: true}, false, true},
+	} {
+		o := empty(c.Name)
+		o.Now = test.now
+		if test.hears {
+			o.HeardPing(Ping{System: "s", Leader: a, Term: 2, History: "99"})
+		}
+		test.ask.System, test.ask.Member = "s", b
+		if _, answers := o.HeardAsk(test.ask); answers != test.answer {
+			t.Errorf("%s: answers: %t", test.name, answers)
+		}
+	}
+}
+
+// TestReplacedLeader: a leader that finds a record of newer data ends, and one of stored data
+// writes its own again.
+func TestReplacedLeader(t *testing.T) {
+	for name, change := range map[string]func(*Record){
+		"begun anew by another": func(r *Record) { r.System, r.Holder, r.Rules, r.Initialise = "", Holder{}, nil, b.Name },
+		"begun anew by the next pod of the name": func(r *Record) {
+			r.System, r.Holder, r.Rules, r.Initialise = "", Holder{}, nil, a.Name
+		},
+		"led by another": func(r *Record) {
+			r.System, r.Term, r.Holder = "another", 3, Holder{Member{a.Name, "new"}, "uid-2"}
+		},
+	} {
+		for ephemeral, want := range map[bool]string{true: "Kill", false: "Wait"} {
+			o := inMemory(leading())
+			o.Config.Ephemeral = ephemeral
+			record := o.Record.Record
+			record.Seq++
+			change(&record)
+			o.HeardRecord(ReadResult{Sent: o.Now, Version: "8", Record: record})
+			if got := kindOf(Decide(o)); got != want {
+				t.Errorf("%s, ephemeral %t: got %s, want %s", name, ephemeral, got, want)
+			}
+		}
+	}
+	o := inMemory(leading())
+	older := o.Record.Record
+	older.System, older.Seq = "another", older.Seq-1
+	o.HeardRecord(ReadResult{Sent: o.Now, Version: "8", Record: older})
+	if got := kindOf(Decide(o)); got == "Kill" {
+		t.Errorf("a record that was set back: got %s", got)
+	}
+	standby := inMemory(following())
+	record := standby.Record.Record
+	record.System, record.Term, record.Seq = "another", 4, 9
+	standby.Peers[0].PingAt = 0
+	standby.HeardRecord(ReadResult{Sent: standby.Now, Version: "8", Record: record})
+	if got := kindOf(Decide(standby)); got != "Kill" {
+		t.Errorf("a standby of the former data: got %s", got)
 	}
 }

@@ -16,6 +16,8 @@ func follow(o *Observed) Action {
 	switch {
 	case o.Server.State == NoData:
 		return o.obtainData(leader)
+	case o.Server.State == Standby && o.isReplaced() && !o.beginsAnew():
+		return Kill{Why: "the instances have begun anew without its data"}
 	case o.Server.State == Stopped && o.Server.Damaged && leader != nil && slices.Contains(leader.Ping.Free, o.Me):
 		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}
 	case o.Server.State == Stopped:

@@ -43,6 +43,7 @@ func (o *Observed) HeardRecord(result ReadResult) {
 	view.Version, view.Record, view.Damaged = result.Version, result.Record, result.Damaged
 	if o.believed() {
 		o.see(seenIn(view.Record))
+		o.know(view.Record)
 	}
 	if o.recordIsMine() && o.believed() {
 		// This may be a write of this process that had no answer. It is unknown which one, so only
@@ -211,6 +212,10 @@ func (o *Observed) Addresses() map[string]string {
 // HeardAsk returns the answer to an Ask. It changes only the highest values seen.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	if !o.Me.HasData() && o.Config.Ephemeral {
+		// An answer says that nothing of ours is waited for, so it needs what a promise does.
+		if o.leaderAlive(ask.Vacant) {
+			return AskReply{}, false
+		}
 		return AskReply{Term: ask.Term, Member: o.Me, Promised: o.Saved.Promised, Seen: o.Saved.Seen}, true
 	}
 	if !o.Me.HasData() || ask.System != o.System {

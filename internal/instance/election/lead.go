@@ -173,7 +173,7 @@ func died(o *Observed) Action {
 	}
 	held, record := &o.Held, o.Held.Record
 	switch {
-	case o.Server.State == NoData:
+	case o.Server.State == NoData && o.Config.Ephemeral:
 		return o.release(record, "the server ended, and its data with it")
 	case !record.Open:
 		return o.release(record, "the promotion failed")
@@ -210,6 +210,9 @@ func renew(o *Observed) Action {
 		if !slices.Contains(heard, member) && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
 			return o.write(o.Held.Record, "renewing, because "+member.Name+" does not answer")
 		}
+	}
+	if len(heard) == 0 && o.mustHear() && o.Held.Record.newest().alone() && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
+		return o.write(o.Held.Record, "renewing, because no other instance answers")
 	}
 	if o.Record.Stale {
 		return o.read()

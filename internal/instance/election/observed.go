@@ -287,6 +287,9 @@ func (o *Observed) holds() bool {
 // recordIsMine reports whether this process wrote the record as holder. A record that is not
 // believed does not end a leadership: the leader writes it again.
 func (o *Observed) recordIsMine() bool {
+	if o.isReplaced() {
+		return false
+	}
 	if !o.believed() {
 		return o.Held.RenewedAt != 0 && o.Held.Promoted && !o.Held.Releasing && o.mayWrite(o.Config.hold()+lastTry)
 	}
@@ -376,11 +379,16 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 }
 
 // heldByRule reports whether one of our rules prevents another leader: it names no other member, or
-// enough of its members have answered within the time.
+// enough of its members have answered within the time. A rule that names no other member is not
+// enough if new data may replace ours (mustHear).
 func (o *Observed) heldByRule(within time.Duration) bool {
-	heard := append(o.answered(within), o.answeredBefore(within)...)
+	heard := o.answered(within)
+	if o.Config.Ephemeral {
+		heard = append(heard, o.answeredBefore(within)...)
+	}
+	holdsAlone := !o.mustHear() || len(heard) > 0
 	return slices.ContainsFunc(o.rules(), func(rule Rule) bool {
-		return rule.Leader == o.Me && (rule.alone() || rule.Acks > 0 && rule.counts(heard) >= rule.Acks)
+		return rule.Leader == o.Me && (rule.alone() && holdsAlone || rule.Acks > 0 && rule.counts(heard) >= rule.Acks)
 	})
 }
 
