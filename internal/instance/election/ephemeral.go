@@ -13,8 +13,8 @@ import "slices"
 //
 //   - a leader of several instances that hears none of them must renew the Lease, even under a rule
 //     that names no other member (mustHear);
-//   - an instance without data answers an Ask only where it could promise: while it hears a leader
-//     it does not, nor before its program has run for Config.After, unless the record is released;
+//   - an instance without data answers an Ask only where it could promise: while it hears a leader it
+//     does not, nor before its program has run for Config.After, unless the record is released;
 //   - data are neither begun anew nor taken for lost until a record that is held has not changed for
 //     Config.After, after which its holder has fenced itself (R5);
 //   - a leader that reads the record of newer data ends (isReplaced).

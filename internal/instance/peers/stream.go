@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,7 +18,7 @@ const streamPath = "/v1/stream"
 // mutual TLS of its own.
 type Streams interface {
 	// HandleStream serves a stream of the instance of a pod, until either ends it or the context ends.
-	// It returns when it no longer writes. Close lets writes that wait fail.
+	// It returns when it no longer writes. Close lets reads and writes that wait fail.
 	HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser)
 }
 
@@ -33,9 +35,18 @@ const (
 func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, error) {
 	transport := c.transport(to)
 	transport.HTTP2.MaxReceiveBufferPerStream, transport.HTTP2.MaxReceiveBufferPerConnection = streamBuffer, 2*streamBuffer
+	opened := &connections{}
+	dial := transport.DialTLSContext
+	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dial(ctx, network, address)
+		if err == nil {
+			opened.add(connection)
+		}
+		return connection, err
+	}
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
-	s := &stream{writer: writer, end: func() { cancel(); transport.CloseIdleConnections() }}
+	s := &stream{writer: writer, end: func() { cancel(); opened.close() }}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+streamPath, reader)
 	if err != nil {
 		s.end()
@@ -55,6 +66,34 @@ func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, err
 		return nil, fmt.Errorf("%s answers %s: %.300s", to, response.Status, strings.TrimSpace(string(text)))
 	}
 	return s, nil
+}
+
+// connections are those that a stream has opened, which end with it: left to its transport, one that
+// is not idle yet would stay until the server ends it.
+type connections struct {
+	mu     sync.Mutex
+	open   []net.Conn
+	closed bool
+}
+
+func (c *connections) add(connection net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		_ = connection.Close()
+		return
+	}
+	c.open = append(c.open, connection)
+}
+
+func (c *connections) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, connection := range c.open {
+		_ = connection.Close()
+	}
+	c.open = nil
 }
 
 // stream is the client's end.
@@ -81,7 +120,7 @@ type served struct {
 	control *http.ResponseController
 }
 
-// Close lets writes that wait fail.
+// Close lets reads and writes that wait fail.
 func (s *served) Close() error { return s.control.SetWriteDeadline(time.Now()) }
 
 func (s *served) Write(from []byte) (int, error) {

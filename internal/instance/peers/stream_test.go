@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // echo sends what it gets, in capitals, after the name of the pod.
@@ -71,5 +73,84 @@ func TestStreamIsRefused(t *testing.T) {
 	foreign := newAuthority(t).issue(t, CertificatePrefix+"db-0", "db-0", inAnHour())
 	if _, err := client(foreign, address).Stream(t.Context(), "db-1"); err == nil {
 		t.Error("a certificate of another authority opens a stream")
+	}
+}
+
+// counted says when a connection that it has accepted is closed.
+type counted struct {
+	net.Listener
+	closed chan struct{}
+}
+
+func (c counted) Accept() (net.Conn, error) {
+	connection, err := c.Listener.Accept()
+	return closing{connection, c.closed}, err
+}
+
+type closing struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c closing) Close() error {
+	select {
+	case c.closed <- struct{}{}:
+	default:
+	}
+	return c.Conn.Close()
+}
+
+// TestStreamEndsItsConnection: a stream leaves no connection behind, whether it was served or
+// refused.
+func TestStreamEndsItsConnection(t *testing.T) {
+	a := newAuthority(t)
+	for name, streams := range map[string]Streams{"served": echo{make(chan struct{})}, "refused": nil} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		check(t, err)
+		accepting := counted{listener, make(chan struct{}, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			_ = Serve(ctx, accepting, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), handler{}, streams)
+		}()
+		c := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), listener.Addr().String())
+		stream, err := c.Stream(t.Context(), "db-1")
+		if streams != nil {
+			check(t, err)
+			check(t, stream.Close())
+		}
+		select {
+		case <-accepting.closed:
+		case <-time.After(idleTime / 10):
+			t.Errorf("%s: the connection is still open", name)
+		}
+	}
+}
+
+// silent waits for what never comes.
+type silent struct{ ended chan error }
+
+func (s silent) HandleStream(_ context.Context, _ string, stream io.ReadWriteCloser) {
+	late := time.AfterFunc(50*time.Millisecond, func() { _ = stream.Close() })
+	defer late.Stop()
+	_, err := stream.Read(make([]byte, 1))
+	s.ended <- err
+}
+
+// TestCloseEndsRead: an engine that waits for a peer can give up.
+func TestCloseEndsRead(t *testing.T) {
+	a := newAuthority(t)
+	served := silent{make(chan error, 1)}
+	address := serveWith(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), served)
+	stream, err := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address).Stream(t.Context(), "db-1")
+	check(t, err)
+	defer func() { _ = stream.Close() }()
+	select {
+	case err := <-served.ended:
+		if err == nil {
+			t.Error("something was read")
+		}
+	case <-time.After(idleTime / 10):
+		t.Error("the read still waits")
 	}
 }
