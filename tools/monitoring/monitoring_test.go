@@ -260,10 +260,14 @@ func platformAlerts(t *testing.T) (rules []alert, file string) {
 func TestAlertsOfPlatforms(t *testing.T) {
 	metrics := known(t)
 	all, file := platformAlerts(t)
-	if len(all) < 6 {
-		t.Fatalf("only %d alerts were found", len(all))
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil || len(all) < 6 {
+		t.Fatalf("only %d alerts were found; %v", len(all), err)
 	}
 	for _, one := range all {
+		if !strings.Contains(string(page), "| `"+one.Alert+"` |") {
+			t.Errorf("docs/monitoring.md does not have %s", one.Alert)
+		}
 		for _, problem := range check(one.Expr, metrics) {
 			t.Errorf("%s: %s", one.Alert, problem)
 		}
@@ -272,8 +276,8 @@ func TestAlertsOfPlatforms(t *testing.T) {
 				t.Errorf("%s: it has no label %s", one.Alert, label)
 			}
 		}
-		page := filepath.Base(one.Annotations["runbook_url"])
-		if _, err := os.Stat(filepath.Join(runbooks, page)); err != nil || one.For == "" {
+		runbook := filepath.Base(one.Annotations["runbook_url"])
+		if _, err := os.Stat(filepath.Join(runbooks, runbook)); err != nil || one.For == "" {
 			t.Errorf("%s: %v; it waits for %q", one.Alert, err, one.For)
 		}
 	}
