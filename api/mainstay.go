@@ -47,6 +47,10 @@ const (
 	// release of Mainstay replaces no pod by itself.
 	AnnotationTemplate = Domain + "/template"
 
+	// AnnotationGrownAt, on a volume claim of a database, is when the volumes have grown by themselves
+	// last (RFC 3339).
+	AnnotationGrownAt = Domain + "/grown-at"
+
 	// AnnotationBindings, on the pod template of a WebApp, is what its pods are bound to, with the
 	// revisions of the credentials: "PostgreSQL/db=REVISION,Cache/cache=REVISION".
 	AnnotationBindings = Domain + "/bindings"

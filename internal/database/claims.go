@@ -1,6 +1,8 @@
 package database
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,6 +30,9 @@ func (d *Database) claims(count int32) []*corev1.PersistentVolumeClaim {
 func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolumeClaim {
 	meta := d.Meta(volume.Claim(d.Name, ordinal))
 	meta.Annotations = naming.Merged(meta.Annotations, d.consent())
+	if !volume.GrownAt.IsZero() {
+		meta.Annotations[api.AnnotationGrownAt] = volume.GrownAt.Format(time.RFC3339)
+	}
 	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(volume.Class, volume.Size)}
 }
 

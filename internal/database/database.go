@@ -1,6 +1,8 @@
 package database
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,6 +65,10 @@ type Volume struct {
 	Claim func(database string, ordinal int) string
 	// What names it in messages, before the name of the pod.
 	What string
+	// Growth is when it grows by itself; nil is never. GrownAt is when it has last; the zero time is
+	// never. GrowsAt is when one that is full enough may grow again; the zero time if none waits.
+	Growth           *Growth
+	GrownAt, GrowsAt time.Time
 }
 
 // Port is a port of the server: of the pods, and of the Services.

@@ -23,7 +23,7 @@ func (s *Subject) Storage() metav1.Condition {
 	for _, instance := range s.Instances {
 		for i, full := range []int{instance.Report.Full, instance.Report.FullLog} {
 			if i < len(volumes) && full >= nearlyFull {
-				return is(databasev1.ReasonNearlyFull, "%s%s is %d %% full: increase %s", volumes[i].What, instance.Pod.Name, full, volumes[i].Field)
+				return is(databasev1.ReasonNearlyFull, "%s%s is %d %% full: %s", volumes[i].What, instance.Pod.Name, full, volumes[i].remedy())
 			}
 		}
 	}
@@ -35,6 +35,19 @@ func (s *Subject) Storage() metav1.Condition {
 		}
 	}
 	return conditions.True(databasev1.ConditionStorageHealthy, databasev1.ReasonEnoughSpace, "no volume is nearly full")
+}
+
+// remedy is what helps against a full volume.
+func (v Volume) remedy() string {
+	switch {
+	case v.Growth == nil:
+		return "increase " + v.Field
+	case v.Size.Cmp(v.Growth.Limit) >= 0:
+		return fmt.Sprintf("it has reached spec.autoGrow.limit, %s: increase that", v.Growth.Limit.String())
+	case !v.GrowsAt.IsZero():
+		return "it grows at " + v.GrowsAt.Format("15:04:05 UTC") + ", ten minutes after it did last, or increase " + v.Field
+	}
+	return "it grows by itself, to " + v.Size.String()
 }
 
 // grows says that a volume does not have the desired size, and why; "" if it has.

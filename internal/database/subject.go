@@ -135,6 +135,11 @@ func (s *Subject) RequeueAfter(reason string) time.Duration {
 	if change := s.Observed.CertificatesChange; !change.IsZero() {
 		after = requeue.Sooner(after, max(change.Sub(s.Observed.Now), time.Second))
 	}
+	for _, volume := range s.Database.Volumes {
+		if !volume.GrowsAt.IsZero() {
+			after = requeue.Sooner(after, max(volume.GrowsAt.Sub(s.Observed.Now), time.Second))
+		}
+	}
 	switch reason {
 	case databasev1.ReasonUpdating:
 		after = requeue.Sooner(after, StartsFor/2)

@@ -96,6 +96,12 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
+	// AutoGrow lets the volumes of the data grow by themselves when one of them is nearly full.
+	// The storage class must allow that. Default: they have the size of spec.storage, or the
+	// larger one that they have already.
+	// +optional
+	AutoGrow *AutoGrow `json:"autoGrow,omitempty"`
+
 	// WALStorage puts the server's log (pg_wal) on a volume of its own, so that log and data don't
 	// share a disk's speed, and neither fills the other's. It can't be added or removed. Default: the
 	// log is with the data.
@@ -236,6 +242,26 @@ type PostgreSQLSpec struct {
 	// Clients are refused meanwhile. Setting it to false starts the instances again.
 	// +optional
 	Hibernated bool `json:"hibernated,omitempty"`
+}
+
+// AutoGrow is when volumes grow by themselves: all instances' at once, and at most once in ten
+// minutes.
+type AutoGrow struct {
+	// Limit is how large each volume gets at most, for example 100Gi.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('512Mi')) >= 0",message="must be a quantity of at least 512Mi, for example 100Gi"
+	Limit resource.Quantity `json:"limit"`
+	// From is how full a volume has to be, in percent: 50 to 95, default 80. Instances tell it in
+	// steps of five.
+	// +optional
+	// +default=80
+	// +kubebuilder:validation:XValidation:rule="self >= 50 && self <= 95",message="must be from 50 to 95"
+	From int32 `json:"from,omitempty"`
+	// By is how much larger the volumes get each time, in percent: 5 to 100, default 25.
+	// +optional
+	// +default=25
+	// +kubebuilder:validation:XValidation:rule="self >= 5 && self <= 100",message="must be from 5 to 100"
+	By int32 `json:"by,omitempty"`
 }
 
 // WALStorage is a volume of its own for the server's log.

@@ -24,7 +24,7 @@ type Observed struct {
 // Common describes a defaulted Cache by what databases of all kinds have.
 func Common(c *databasev1.Cache, observed Observed) *database.Database {
 	spec := &c.Spec
-	return &database.Database{
+	d := &database.Database{
 		Kind: "Cache", Noun: "cache", Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Part: part(c),
 		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Hibernated: spec.Hibernated, Paused: spec.Paused,
 		Window: spec.Rollout.Window, TopologySpread: spec.TopologySpread, SwitchoverAt: spec.SwitchoverAt, DeletionPolicy: spec.DeletionPolicy,
@@ -32,6 +32,8 @@ func Common(c *databasev1.Cache, observed Observed) *database.Database {
 		Volumes:    volumesOf(c), Ports: ports(c), MetricsPort: metricsPort, Image: image(c, observed), ContainerName: ContainerName,
 		Before: before(&c.Status),
 	}
+	d.Grow(observed.State)
+	return d
 }
 
 // part returns the cache as part of its application.

@@ -27,7 +27,7 @@ type Observed struct {
 // Common describes a defaulted PostgreSQL by what databases of all kinds have.
 func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 	spec := &db.Spec
-	return &database.Database{
+	d := &database.Database{
 		Kind: "PostgreSQL", Noun: "database", Namespace: db.Namespace, Name: db.Name, Generation: db.Generation, Part: part(db),
 		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Hibernated: spec.Hibernated, Paused: spec.Paused,
 		Window:         spec.Rollout.Window,
@@ -37,6 +37,8 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 		MetricsPort: metricsPort, Extras: extras(db), InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
 		Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
 	}
+	d.Grow(observed.State)
+	return d
 }
 
 // part returns the database as part of its application.
@@ -48,12 +50,20 @@ func part(db *databasev1.PostgreSQL) naming.Part {
 func volumesOf(db *databasev1.PostgreSQL) []database.Volume {
 	spec := &db.Spec
 	all := []database.Volume{{Name: database.DataVolume, Field: "spec.storage", Size: spec.Storage, Class: spec.StorageClassName,
-		Claim: database.VolumeName, What: "the volume of "}}
+		Claim: database.VolumeName, What: "the volume of ", Growth: growthOf(spec.AutoGrow)}}
 	if wal := spec.WALStorage; wal != nil {
 		all = append(all, database.Volume{Name: walVolume, Field: "spec.walStorage.size", Size: wal.Size, Class: wal.StorageClassName,
 			Claim: WALVolumeName, What: "the WAL volume of "})
 	}
 	return all
+}
+
+// growthOf returns when the volumes grow by themselves; nil if they don't.
+func growthOf(grow *databasev1.AutoGrow) *database.Growth {
+	if grow == nil {
+		return nil
+	}
+	return &database.Growth{From: int64(grow.From), By: int64(grow.By), Limit: grow.Limit}
 }
 
 // before is what the status says.

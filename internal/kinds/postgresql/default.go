@@ -12,6 +12,8 @@ const (
 	defaultReplicas  = 1
 	defaultRunAsUser = 1000
 	defaultAfter     = "11s"
+	// defaultFrom and defaultBy are those of spec.autoGrow, in percent.
+	defaultFrom, defaultBy = 80, 25
 	// safely is from how many instances on one of them may fail without a loss or a wait.
 	safely = 3
 )
@@ -26,6 +28,9 @@ func Default(db *databasev1.PostgreSQL) {
 	spec.DeletionPolicy = cmp.Or(spec.DeletionPolicy, databasev1.DeletionRetain)
 	defaultBackup(&spec.Backup)
 	defaultPooler(db)
+	if grow := spec.AutoGrow; grow != nil {
+		grow.From, grow.By = cmp.Or(grow.From, defaultFrom), cmp.Or(grow.By, defaultBy)
+	}
 	if spec.Durability == "" {
 		spec.Durability = databasev1.DurabilityPreferred
 		if spec.Replicas >= safely {

@@ -61,6 +61,13 @@ var mistakes = []mistake{
 	{`replicas: 1.5`, "spec.replicas", `spec.replicas in body must be of type int32`},
 	{`replicas: three`, "spec.replicas", `Invalid value: "string": spec.replicas in body must be of type integer: "string"`},
 	{`replicas: 99999999999`, "spec.replicas", `Invalid value: 99999999999: `},
+	// Growth.
+	{`autoGrow: {}`, "spec.autoGrow.limit", `Required value`},
+	{`autoGrow: {limit: 512Mi}`, "spec.autoGrow.limit", `Invalid value: "512Mi": must be from spec.storage, 1Gi, to 1Pi`},
+	{`autoGrow: {limit: 100Mi}`, "spec.autoGrow.limit", `Invalid value: "100Mi": must be a quantity of at least 512Mi`},
+	{`autoGrow: {limit: 2000000Gi}`, "spec.autoGrow.limit", `must be from spec.storage, 1Gi, to 1Pi`},
+	{`autoGrow: {limit: 20Gi, from: 49}`, "spec.autoGrow.from", `Invalid value: 49: must be from 50 to 95`},
+	{`autoGrow: {limit: 20Gi, by: 101}`, "spec.autoGrow.by", `Invalid value: 101: must be from 5 to 100`},
 	// Pooler.
 	{`pooler: {instances: 0}`, "spec.pooler.instances", `Invalid value: 0: must be from 1 to 10`},
 	{`pooler: {instances: 11}`, "spec.pooler.instances", `Invalid value: 11: must be from 1 to 10`},

@@ -3,6 +3,7 @@ package postgresql
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,6 +44,37 @@ func TestStorageGrows(t *testing.T) {
 		if got.Reason != test.reason || !strings.HasPrefix(got.Message, test.says) ||
 			got.Reason == "CantGrow" && !strings.HasSuffix(got.Message, cause) {
 			t.Errorf("%s: got %s: %s", name, got.Reason, got.Message)
+		}
+	}
+}
+
+// TestNearlyFull: the message says what happens, or what helps.
+func TestNearlyFull(t *testing.T) {
+	grows := func(limit string) func(*databasev1.PostgreSQLSpec) {
+		return func(s *databasev1.PostgreSQLSpec) {
+			s.AutoGrow = &databasev1.AutoGrow{Limit: resource.MustParse(limit)}
+		}
+	}
+	for want, db := range map[string]*databasev1.PostgreSQL{
+		"the volume of db-0 is 90 % full: increase spec.storage":                                            newDatabase(),
+		"the volume of db-0 is 90 % full: it grows by itself, to 1280Mi":                                    newDatabase(grows("2Gi")),
+		"the volume of db-0 is 90 % full: it has reached spec.autoGrow.limit, 1Gi: increase that":           newDatabase(grows("1Gi")),
+		"the volume of db-0 is 90 % full: it grows at 12:09:00 UTC, ten minutes after it did last, or incr": newDatabase(grows("3Gi")),
+	} {
+		observed := says(running(db, 1), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Full: 90})
+		observed.Now = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+		claim := &corev1.PersistentVolumeClaim{}
+		claim.Spec.Resources.Requests = storageOf("1Gi")
+		if db.Spec.AutoGrow != nil && db.Spec.AutoGrow.Limit.String() == "3Gi" {
+			claim.Annotations = map[string]string{"mainstay.dev/grown-at": "2026-11-25T11:59:00Z"}
+		}
+		observed.Children[Ref(db, "PersistentVolumeClaim", "data-db-0")] = plan.Found{Ownership: plan.Ours, Object: claim}
+		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		if got := condition(status, "StorageHealthy"); got.Reason != "NearlyFull" || !strings.HasPrefix(got.Message, want) {
+			t.Errorf("got  %s\nwant %s", got.Message, want)
+		}
+		if waits := strings.Contains(want, "12:09"); waits != (after == 9*time.Minute) {
+			t.Errorf("%s: it is looked at again after %s", want, after)
 		}
 	}
 }

@@ -102,6 +102,7 @@ func checkStorage(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorLi
 	if class := spec.StorageClassName; class != nil {
 		problems = append(problems, podspec.CheckName(*class, "StorageClass", at.Child("storageClassName"))...)
 	}
+	problems = append(problems, checkGrowth(spec, at.Child("autoGrow"))...)
 	wal, at := spec.WALStorage, at.Child("walStorage")
 	if wal == nil {
 		return problems
@@ -114,6 +115,30 @@ func checkStorage(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorLi
 	}
 	return problems
 }
+
+// checkGrowth returns what is wrong with how volumes grow by themselves.
+func checkGrowth(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorList {
+	grow := spec.AutoGrow
+	if grow == nil {
+		return nil
+	}
+	var problems field.ErrorList
+	if grow.Limit.Cmp(spec.Storage) < 0 || grow.Limit.Cmp(maxStorage) > 0 {
+		problems = append(problems, field.Invalid(at.Child("limit"), grow.Limit.String(),
+			fmt.Sprintf("must be from spec.storage, %s, to 1Pi", spec.Storage.String())))
+	}
+	within := func(name string, value, least, most int32) {
+		if value < least || value > most {
+			problems = append(problems, field.Invalid(at.Child(name), value, fmt.Sprintf("must be from %d to %d", least, most)))
+		}
+	}
+	within("from", grow.From, leastFrom, mostFrom)
+	within("by", grow.By, leastBy, mostBy)
+	return problems
+}
+
+// Limits of spec.autoGrow, in percent, as in the schema.
+const leastFrom, mostFrom, leastBy, mostBy = 50, 95, 5, 100
 
 // checkFailover returns what is wrong with when another instance takes over.
 func checkFailover(failover databasev1.Failover, at *field.Path) field.ErrorList {
