@@ -293,7 +293,7 @@ func (s scope) endToEnd() []goTest {
 		if len(words) == 0 {
 			return nil
 		}
-		options = []string{"-run", "^TestMainstay$/^users$/(" + strings.Join(words, "|") + ")"}
+		options = []string{"-run", "^TestMainstay$/^(users|shops)$/(" + strings.Join(words, "|") + ")"}
 	}
 	return endToEnd(options...)
 }

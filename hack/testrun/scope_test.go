@@ -275,7 +275,7 @@ func TestLayersFor(t *testing.T) {
 	for file, c := range map[string]struct{ wanted, unwanted []string }{
 		"internal/policy/admissionpolicy/rules.go": {
 			[]string{"pure ./internal/kit/transport/retrytransport (race)", "pure ./internal/policy", "tools .",
-				"TestPolicyWithAnAutoscaler", "TestMetricsOfAWebApp", "$/^users$/(policy|", "testbed ", "testbed-down "},
+				"TestPolicyWithAnAutoscaler", "TestMetricsOfAWebApp", "$/^(users|shops)$/(policy|", "testbed ", "testbed-down "},
 			[]string{"TestAppConfigCanary", "test/served", "faults", "databases", "./test/instances"},
 		},
 		"internal/instance/act.go": {

@@ -57,7 +57,6 @@ func together(t *testing.T, tests []test) {
 var users = []test{
 	{"our API server and a second node", testServersAndNodes},
 	{"autoscaling on and off", testAutoscalingOnAndOff},
-	{"EcommercePlatforms", testPlatforms},
 	{"smoke", testSmoke}, // before the tests in which our API server is down, during which no namespace can be deleted
 	{"missing references heal", testMissingReferencesHeal},
 	{"a broken agent", testBrokenAgent},
@@ -83,6 +82,12 @@ var users = []test{
 	{"pods that are never started", testNeverStarted},
 }
 
+// shops are whole platforms, of which each database and cache has instances. With the tests of
+// users beside them, a node has too few processors.
+var shops = []test{
+	{"EcommercePlatforms", testPlatforms},
+}
+
 // TestMainstay runs all tests in order. They share the installed operator, and the tests that
 // remove it come last.
 func TestMainstay(t *testing.T) {
@@ -100,6 +105,7 @@ func TestMainstay(t *testing.T) {
 			"the release that is installed already is deployed again")
 	}
 	t.Run("users", func(t *testing.T) { beside(t, users) })
+	t.Run("shops", func(t *testing.T) { beside(t, shops) })
 	t.Run("webhooks down", testWebhooksDown)
 	t.Run("managers away", testManagersAway)
 	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)
