@@ -59,6 +59,9 @@ func (c Configuration) settings() []Setting {
 		{"replica-read-only", "yes"}, {"replica-serve-stale-data", "yes"}, {"tls-replication", "no"},
 		{"repl-diskless-sync", "yes"}, {"repl-diskless-sync-delay", "0"}, {"repl-diskless-load", "disabled"},
 		{"repl-backlog-ttl", "0"}, {"repl-timeout", "60"},
+		// A snapshot that fails is said, and the append-only file has the data: a full volume must not
+		// stop writes before that does.
+		{"stop-writes-on-bgsave-error", "no"},
 		{"enable-debug-command", "no"}, {"enable-module-command", "no"}, {"enable-protected-configs", "no"},
 	}
 	if c.Listen != "" {

@@ -1,6 +1,7 @@
 package valkey
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,73 @@ type Replication struct {
 	Backlog bool
 	// Replicas are the members that receive.
 	Replicas []Replica
+	// Good is how many replicas count for min-replicas-to-write, if that is not 0.
+	Good int64
+}
+
+// Unreplicated returns how many bytes of what a leader has written no replica has acknowledged;
+// false if none receives.
+func (r Replication) Unreplicated() (bytes int64, known bool) {
+	for _, replica := range r.Replicas {
+		if behind := max(r.Offset-replica.Offset, 0); replica.Online && (!known || behind < bytes) {
+			bytes, known = behind, true
+		}
+	}
+	return bytes, known
+}
+
+// leastLag is the smallest class of [LagClass], in bytes.
+const leastLag = 64 << 10
+
+// LagClass returns a number of bytes rounded up to a power of two, and to leastLag.
+func LagClass(bytes int64) int64 {
+	class := int64(leastLag)
+	for class < bytes && class < maxPlace {
+		class *= 2
+	}
+	return class
+}
+
+// Refuses says why a leader accepts no writes; "" if it does. least is its min-replicas-to-write.
+func (r Replication) Refuses(p Persistence, least string) string {
+	switch needed := number(least); {
+	case p.AppendFailed:
+		return "the server can't write its append-only file"
+	case r.Good < needed:
+		return fmt.Sprintf("%d replicas receive, and min-replicas-to-write needs %d", r.Good, needed)
+	}
+	return ""
+}
+
+// Persistence is what INFO persistence says of data that are stored.
+type Persistence struct {
+	// SaveFailed, RewriteFailed and AppendFailed are true if the last snapshot, the last rewrite of
+	// the append-only file, or the last write to it failed.
+	SaveFailed, RewriteFailed, AppendFailed bool
+}
+
+// ParsePersistence reads the answer to INFO persistence.
+func ParsePersistence(text string) Persistence {
+	found := info(text)
+	failed := func(key string) bool { state, there := found[key]; return there && state != "ok" }
+	return Persistence{
+		SaveFailed: failed("rdb_last_bgsave_status"), RewriteFailed: failed("aof_last_bgrewrite_status"),
+		AppendFailed: failed("aof_last_write_status"),
+	}
+}
+
+// Problem says what could not be stored; "" if all could.
+func (p Persistence) Problem() string {
+	const look = ": look at the space on the volume, and at the log"
+	switch {
+	case p.AppendFailed:
+		return "the last write to the append-only file failed" + look
+	case p.RewriteFailed:
+		return "the last rewrite of the append-only file failed" + look
+	case p.SaveFailed:
+		return "the last snapshot failed" + look
+	}
+	return ""
 }
 
 // Replica is a member that receives.
@@ -64,6 +132,7 @@ func number(text string) int64 {
 func ParseReplication(text string) (Replication, bool) {
 	found := info(text)
 	r := Replication{Leads: found["role"] == "master", ID: found["master_replid"], Offset: number(found["master_repl_offset"])}
+	r.Good = number(found["min_slaves_good_slaves"])
 	r.Backlog = found["repl_backlog_active"] == "1"
 	if !r.Leads {
 		// The other offset is that of what would be sent on, which begins with the first byte received.
@@ -144,7 +213,7 @@ func ParseStatistics(text string) Statistics {
 	}
 	const micro = 1e-6
 	s := Statistics{
-		Connections: value("connected_clients"), MaxConnections: value("maxclients"), Rejected: value("rejected_connections"),
+		Connections: value("connected_clients"), MaxConnections: max(value("maxclients")-Reserved, 0), Rejected: value("rejected_connections"),
 		MemoryUsed: value("used_memory"), MemoryMax: value("maxmemory"), MemoryResident: value("used_memory_rss"),
 		Expired: value("expired_keys"), Evicted: value("evicted_keys"), Hits: value("keyspace_hits"), Misses: value("keyspace_misses"),
 		Commands: value("total_commands_processed"), NetworkIn: value("total_net_input_bytes"), NetworkOut: value("total_net_output_bytes"),

@@ -51,6 +51,7 @@ var ours = []rule{
 	{"repl-ping-", "replication is Mainstay's"}, {"dual-channel-replication-enabled", "replication is Mainstay's"},
 	{"repl-mptcp", "replication is Mainstay's"}, {"rdma-", "the addresses are Mainstay's"}, {"oom-score-adj", "the process is Mainstay's"},
 	{"oom-score-adj-values", "the process is Mainstay's"}, {"availability-zone", "the place of a pod is Kubernetes'"},
+	{"stop-writes-on-bgsave-error", "a snapshot that fails is said in the status"},
 	{"shutdown-", "the process is Mainstay's"}, {"watchdog-period", "the process is Mainstay's"},
 }
 
@@ -86,14 +87,33 @@ const (
 	waitingShare, leastWaiting = 8, 4 << 20
 )
 
-// derived returns the parameters that follow from the others, if they say how much memory there is.
+// Reserved is how many connections a server takes beyond maxclients of the settings: those of the
+// instance's program, and of the members that receive. So the number in the settings is that of
+// clients.
+const Reserved = 32
+
+// withReserved returns maxclients as the server gets it.
+func withReserved(value string) string {
+	if clients, err := strconv.Atoi(value); err == nil {
+		return strconv.Itoa(clients + Reserved)
+	}
+	return value
+}
+
+// defaultClients is the server's maxclients.
+const defaultClients = "10000"
+
+// derived returns the parameters that follow from the others: maxclients always, the rest if they
+// say how much memory there is.
 func derived(parameters map[string]string) []Setting {
 	memory, err := strconv.ParseInt(parameters["maxmemory"], 10, 64)
+	clients := Setting{"maxclients", withReserved(defaultClients)}
 	if err != nil || memory <= 0 {
-		return nil
+		return []Setting{clients}
 	}
 	waiting := max(memory/waitingShare, leastWaiting)
 	return []Setting{
+		clients,
 		{"client-output-buffer-limit", fmt.Sprintf("replica %d %d 60", waiting, waiting)},
 		{"repl-backlog-size", strconv.FormatInt(max(memory/backlogShare, leastBacklog), 10)},
 	}
@@ -111,6 +131,9 @@ func Accepted(parameters map[string]string) (accepted []Setting, refused []error
 		if err := CheckParameter(name, value); err != nil {
 			refused = append(refused, err)
 			continue
+		}
+		if name == "maxclients" {
+			value = withReserved(value)
 		}
 		accepted = append(accepted, Setting{name, value})
 	}

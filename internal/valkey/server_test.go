@@ -47,9 +47,60 @@ func TestParseStatistics(t *testing.T) {
 	s := ParseStatistics(leaders + "connected_clients:7\r\nmaxclients:10000\r\nused_memory:1000\r\nmaxmemory:2000\r\nexpired_keys:3\r\n" +
 		"rdb_last_bgsave_status:ok\r\naof_last_bgrewrite_status:err\r\nlatest_fork_usec:1500\r\n" +
 		"db0:keys=12,expires=1,avg_ttl=0\r\ndb3:keys=30,expires=0\r\n")
-	if s.Connections != 7 || s.MemoryMax != 2000 || s.Keys != 42 || s.SaveFailed != 0 || s.RewriteFailed != 1 || s.LastFork != 0.0015 ||
+	if s.Connections != 7 || s.MaxConnections != 9968 || s.MemoryMax != 2000 || s.Keys != 42 ||
+		s.SaveFailed != 0 || s.RewriteFailed != 1 || s.LastFork != 0.0015 ||
 		!slices.Equal(s.Receivers, []ReceiverStatistics{{Pod: "db-1", LagBytes: 100}}) {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// TestRefuses: a leader says why it accepts no writes, and what could not be stored.
+func TestRefuses(t *testing.T) {
+	const asked = "role:master\r\nmaster_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nmin_slaves_good_slaves:1\r\n"
+	for _, test := range []struct{ said, least, refuses, problem string }{
+		{asked, "0", "", ""}, {asked, "", "", ""}, {asked, "1", "", ""},
+		{asked, "2", "1 replicas receive, and min-replicas-to-write needs 2", ""},
+		{asked + "aof_last_write_status:err\r\n", "0", "can't write its append-only file", "the last write to the append-only file failed"},
+		{asked + "aof_last_write_status:ok\r\naof_last_bgrewrite_status:err\r\n", "0", "", "the last rewrite of the append-only file failed"},
+		{asked + "rdb_last_bgsave_status:err\r\n", "0", "", "the last snapshot failed"},
+	} {
+		replication, _ := ParseReplication(test.said)
+		stored := ParsePersistence(test.said)
+		if got := replication.Refuses(stored, test.least); !strings.Contains(got, test.refuses) || (got == "") != (test.refuses == "") {
+			t.Errorf("%q, %q: refuses %q", test.said, test.least, got)
+		}
+		if got := stored.Problem(); !strings.Contains(got, test.problem) || (got == "") != (test.problem == "") {
+			t.Errorf("%q: problem %q", test.said, got)
+		}
+	}
+}
+
+// TestUnreplicated: a leader has what its most advanced replica lacks, in classes.
+func TestUnreplicated(t *testing.T) {
+	r, _ := ParseReplication(leaders)
+	if bytes, known := r.Unreplicated(); bytes != 100 || !known {
+		t.Errorf("got %d, %t", bytes, known)
+	}
+	if bytes, known := (Replication{Offset: 7, Replicas: []Replica{{Offset: 5}}}).Unreplicated(); known {
+		t.Errorf("got %d of a replica that is not sent the stream", bytes)
+	}
+	for bytes, want := range map[int64]int64{0: 1 << 16, 1 << 16: 1 << 16, 1<<16 + 1: 1 << 17, 1 << 61: 1 << 61, 1<<63 - 1: 1 << 62} {
+		if got := LagClass(bytes); got != want {
+			t.Errorf("%d: got %d, want %d", bytes, got, want)
+		}
+	}
+}
+
+// TestReserved: the number of connections in the settings is that of clients.
+func TestReserved(t *testing.T) {
+	for given, want := range map[string]string{"": "10032", "100": "132", "many": "many"} {
+		parameters := map[string]string{}
+		if given != "" {
+			parameters["maxclients"] = given
+		}
+		if accepted, _ := Accepted(parameters); len(accepted) != 1 || accepted[0].Value != want {
+			t.Errorf("%q: got %v", given, accepted)
+		}
 	}
 }
 
@@ -72,9 +123,9 @@ func TestCheckParameter(t *testing.T) {
 // TestMemoryOfReplication: it follows from maxmemory, and from what a user has set.
 func TestMemoryOfReplication(t *testing.T) {
 	for memory, want := range map[string]string{
-		"": "[]", "0": "[]", "100mb": "[]",
-		"33554432":   "[{client-output-buffer-limit replica 4194304 4194304 60} {repl-backlog-size 1048576}]",
-		"4294967296": "[{client-output-buffer-limit replica 536870912 536870912 60} {repl-backlog-size 134217728}]",
+		"": "[{maxclients 10032}]", "0": "[{maxclients 10032}]", "100mb": "[{maxclients 10032}]",
+		"33554432":   "[{client-output-buffer-limit replica 4194304 4194304 60} {maxclients 10032} {repl-backlog-size 1048576}]",
+		"4294967296": "[{client-output-buffer-limit replica 536870912 536870912 60} {maxclients 10032} {repl-backlog-size 134217728}]",
 	} {
 		accepted, _ := Accepted(map[string]string{"maxmemory": memory})
 		got := fmt.Sprint(slices.DeleteFunc(accepted, func(s Setting) bool { return s.Name == "maxmemory" }))
@@ -83,7 +134,7 @@ func TestMemoryOfReplication(t *testing.T) {
 		}
 	}
 	accepted, _ := Accepted(map[string]string{"maxmemory": "33554432", "repl-backlog-size": "7"})
-	if !slices.Contains(accepted, Setting{"repl-backlog-size", "7"}) || len(accepted) != 3 {
+	if !slices.Contains(accepted, Setting{"repl-backlog-size", "7"}) || len(accepted) != 4 {
 		t.Errorf("got %v", accepted)
 	}
 }
@@ -92,7 +143,7 @@ func TestMemoryOfReplication(t *testing.T) {
 // passwords, and no user but ours.
 func TestConfiguration(t *testing.T) {
 	accepted, refused := Accepted(map[string]string{"hz": "20", "appendonly": "yes", "maxmemory": `1"0\`, "port": "1"})
-	if len(refused) != 1 || len(accepted) != 3 {
+	if len(refused) != 1 || len(accepted) != 4 {
 		t.Fatalf("got %v, %v", accepted, refused)
 	}
 	text, parameters := Configuration{
@@ -105,11 +156,12 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("line %d is %q, not %s", number, lines[number-1], name)
 		}
 	}
-	if len(parameters) != 2 || strings.Contains(text, "one") && !strings.Contains(text, Hash("one")) || strings.Count(text, "\nuser ") != 4 {
+	if len(parameters) != 3 || strings.Contains(text, "one") && !strings.Contains(text, Hash("one")) || strings.Count(text, "\nuser ") != 4 {
 		t.Errorf("got %v of\n%s", parameters, text)
 	}
 	for _, want := range []string{
 		`port "0"`, `tls-port "6379"`, "replicaof 127.0.0.1 4000", "user default off", `maxmemory "1\"0\\"`, `appendonly "no"`, `enable-debug-command "no"`,
+		`stop-writes-on-bgsave-error "no"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)

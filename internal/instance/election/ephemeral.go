@@ -8,15 +8,15 @@ import "slices"
 // instance that does not answer may have data: nothing begins anew without it, except by
 // Config.AcceptLoss.
 
-// An instance whose pod was deleted by force may still run on a node that nobody reaches, beside the
+// An instance whose pod was deleted by force may still run on an unreachable node, beside the
 // new pod of its name. So that such a leader does not write beside the next one:
 //
 //   - a leader of several instances that hears none of them must renew the Lease, even under a rule
 //     that names no other member (mustHear);
-//   - an instance without data answers an Ask only where it could promise: while it hears a leader it
-//     does not, nor before its program has run for Config.After, unless the record is released;
-//   - data are neither begun anew nor taken for lost until a record that is held has not changed for
-//     Config.After, after which its holder has fenced itself (R5);
+//   - an instance without data answers an Ask only where it could promise: while it hears a leader
+//     it does not, nor until its program has run for Config.After, unless the record is free;
+//   - data are neither begun anew nor taken for lost until a record that is held has not changed
+//     for Config.After, after which its holder has fenced itself (R5);
 //   - a leader that reads the record of newer data ends (isReplaced).
 //
 // What remains: a leader whose replica was deleted by force with it, and that still hears that one;

@@ -126,6 +126,11 @@ type Observation struct {
 	Lag time.Duration
 	// PendingRestart is true if a parameter that was set counts from the next start on only.
 	PendingRestart bool
+	// Unreplicated is how many bytes of what a server that leads has written no other member has, at
+	// most, as last measured: rounded up to a power of two, and at least 64 KiB. 0 is unknown.
+	Unreplicated int64
+	// Refuses is why a server that leads accepts no writes at present; "" if it does.
+	Refuses string
 	// Problem is why the server is not in the requested state, for people; "" if it is.
 	Problem string
 }

@@ -68,8 +68,8 @@ func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, err
 	return s, nil
 }
 
-// connections are those that a stream has opened, which end with it: left to its transport, one that
-// is not idle yet would stay until the server ends it.
+// connections are those that a stream has opened, which end with it: left to its transport, one
+// that is not idle yet would stay until the server ends it.
 type connections struct {
 	mu     sync.Mutex
 	open   []net.Conn

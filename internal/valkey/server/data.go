@@ -31,9 +31,10 @@ const (
 
 // Inspect implements [engine.Engine].
 func (e *Engine) Inspect() (engine.Data, error) {
+	isLost := e.isLost()
 	e.mu.Lock()
 	if e.life == nil { // The data may be others than those of the last server.
-		e.observed.Server = e.resting()
+		e.observed.Server = e.resting(isLost)
 	}
 	e.mu.Unlock()
 	entries, err := os.ReadDir(e.Data)
@@ -179,10 +180,16 @@ func writeEnd(data string, end election.Position) error {
 	return nil
 }
 
-// resting is what is observed while no server runs.
-func (e *Engine) resting() election.Server {
+// isLost reports whether the data were in the memory of a server that has ended. It reads files.
+func (e *Engine) isLost() bool {
 	state, err := readState(e.Data)
-	if err == nil && !isLoadable(e.Data, state) {
+	return err == nil && !isLoadable(e.Data, state)
+}
+
+// resting is what is observed while no server runs. It reads no file: the caller has locked, and a
+// disk may not answer.
+func (e *Engine) resting(isLost bool) election.Server {
+	if isLost {
 		return election.Server{State: election.NoData}
 	}
 	const enough = 2

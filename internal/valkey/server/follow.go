@@ -44,11 +44,12 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 		if l.relay.receives() > 0 {
 			return false, nil
 		}
-		replication, err := l.replicates(ctx)
-		if err != nil || replication.Connected {
+		text, err := e.insist(ctx, l, "INFO", "replication")
+		if err != nil {
 			return false, err
 		}
-		return true, nil
+		replication, err := parseReplication(text)
+		return err == nil && !replication.Connected, err
 	})
 	if err == nil {
 		e.note(l, func(o *engine.Observation) {

@@ -58,6 +58,9 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, er
 		return 0, state, err
 	}
 	if !isLoadable(e.Data, state) {
+		e.mu.Lock()
+		e.observed.Server = e.resting(true)
+		e.mu.Unlock()
 		return 0, state, errors.New("starting the server: its data were in the memory of one that has ended")
 	}
 	return kills, state, nil
@@ -260,6 +263,9 @@ func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) e
 	if err := remove(filepath.Join(e.Data, model.Dump), filepath.Join(e.Data, endFile)); err != nil {
 		return err
 	}
+	e.mu.Lock()
+	l.inMemory = true
+	e.mu.Unlock()
 	return syncDirectory(e.Data)
 }
 

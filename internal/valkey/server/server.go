@@ -70,6 +70,9 @@ type Engine struct {
 	held  io.Closer
 	// asked is since when the server has not answered; the zero time if it does.
 	asked time.Time
+	// busy says that the server answers, but executes nothing, and failing what of its data it could
+	// not store; "" if neither is so.
+	busy, failing string
 	// users are the parameters of the settings, and refused says why some have no effect.
 	users   map[string]string
 	refused string
@@ -106,6 +109,15 @@ type life struct {
 	noted    election.Position
 	// loaded is the end of the data that were loaded, if the server does not know it itself.
 	loaded election.Position
+	// inMemory is true once nothing is stored that a server could load: the data end with this one.
+	// Guarded by Engine.mu.
+	inMemory bool
+	// room is how often the server was given room for our connections. Guarded by Engine.mu.
+	room int
+	// behind is the last Observation.Unreplicated, and behindAt when it was last as much. Guarded by
+	// Engine.mu.
+	behind   int64
+	behindAt time.Time
 	// parked is true while the server is one that was stopped cleanly. Guarded by Engine.mu.
 	parked bool
 	// streams are those to members that receive from us. Guarded by Engine.mu.
@@ -122,7 +134,7 @@ var errNotRunning = errors.New("the server does not run: start it first")
 // New returns an engine. It starts nothing.
 func New(options Options) *Engine {
 	e := &Engine{Options: options, changed: make(chan struct{}, 1)}
-	e.observed.Server = e.resting()
+	e.observed.Server = e.resting(e.isLost())
 	return e
 }
 
@@ -137,7 +149,7 @@ func (e *Engine) Observe() engine.Observation {
 	observed.UnflushedSince = e.asked
 	observed.PendingRestart = e.pending
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
-	observed.Problem = cmp.Or(observed.Problem, e.refused, e.complaint)
+	observed.Problem = cmp.Or(observed.Problem, e.busy, e.failing, e.refused, e.complaint)
 	return observed
 }
 
@@ -177,15 +189,17 @@ func (e *Engine) forget(l *life, problem string) {
 	if l != nil && e.life != l {
 		return
 	}
+	isLost := e.observed.Server.State == election.NoData
 	if e.life != nil {
+		isLost = e.life.inMemory
 		e.life.cancel()
 	}
 	if l == nil && e.abort != nil {
 		e.abort()
 	}
 	e.life = nil
-	e.asked = time.Time{}
-	e.observed = engine.Observation{Server: e.resting(), Problem: problem}
+	e.asked, e.busy, e.failing = time.Time{}, "", ""
+	e.observed = engine.Observation{Server: e.resting(isLost), Problem: problem}
 	e.tell()
 }
 

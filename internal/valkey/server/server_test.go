@@ -9,13 +9,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
@@ -249,5 +253,129 @@ func TestLines(t *testing.T) {
 	}
 	if l.pass("Bad file format reading the append only file: make a backup"); !l.isDamaged() {
 		t.Error("damaged data were not noticed")
+	}
+}
+
+// TestHelloInTime: a stream on which nothing arrives is closed.
+func TestHelloInTime(t *testing.T) {
+	e, _ := made(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	e.Clock = clock
+	here, there := net.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.HandleStream(t.Context(), "db-1", here)
+	}()
+	for !clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	clock.Step(helloTime)
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the stream still waits for its first line")
+	}
+	_ = there.Close()
+}
+
+// TestLateHistory: what a former source says does not replace the history of a promotion.
+func TestLateHistory(t *testing.T) {
+	for isSource, want := range map[bool]uint32{true: 3, false: 4} {
+		e, directory := made(t)
+		theirs, err := valkey.Lines{}.Promoted("", 3, strings.Repeat("a", 40), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, changed := &life{}, make(chan struct{})
+		e.life = l
+		if !isSource {
+			close(changed)
+			err := e.changeState(l, func(state *valkey.State) error {
+				state.Lines, err = valkey.Lines{}.Promoted("", 4, strings.Repeat("b", 40), 100)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = e.adopt(l, &leading{welcome: welcome{Lines: theirs}}, changed)
+		if state, _ := readState(directory); state.Lines.Last().Timeline != want || (err == nil) != isSource {
+			t.Errorf("%t: got %+v, %v", isSource, state.Lines, err)
+		}
+	}
+}
+
+// TestObserveReadsNothing: what is observed does not wait for a disk: a server that kept its data
+// in memory has none when it ends, whatever the files are.
+func TestObserveReadsNothing(t *testing.T) {
+	for inMemory, want := range map[bool]election.ServerState{true: election.NoData, false: election.Stopped} {
+		e, directory := made(t)
+		if err := os.RemoveAll(directory); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &life{ctx: ctx, cancel: cancel, inMemory: inMemory}
+		e.life = l
+		e.forget(l, "")
+		if got := e.Observe().Server.State; got != want {
+			t.Errorf("%t: got %d", inMemory, got)
+		}
+		if e.forget(nil, ""); e.Observe().Server.State != want {
+			t.Errorf("%t: it is forgotten", inMemory)
+		}
+	}
+}
+
+// TestChangeTakesTooLong: a server that changes its role is killed when that takes too long, while
+// the change itself still waits.
+func TestChangeTakesTooLong(t *testing.T) {
+	if changeTime >= pauseTime {
+		t.Errorf("writes wait for %s, and a change may take %s", pauseTime, changeTime)
+	}
+	e, _ := made(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	supervisor, err := supervise.New(nil, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer supervisor.Close()
+	e.Clock, e.Supervisor = clock, supervisor
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &life{ctx: ctx, cancel: cancel}
+	e.life = l
+	err = e.inTime(t.Context(), l, func(context.Context) error {
+		clock.Step(changeTime)
+		<-l.ctx.Done() // It ends with the server only, as a write to a disk does that hangs.
+		return nil
+	})
+	if _, running := e.current(); running == nil || !errors.Is(err, errTooLong) || supervisor.Kills() != 1 {
+		t.Errorf("got %v, %d kills", err, supervisor.Kills())
+	}
+	e.life = &life{ctx: ctx, cancel: cancel}
+	if e.end(l); supervisor.Kills() != 1 {
+		t.Error("the next server was killed")
+	}
+}
+
+// TestUnreplicated: more is said at once, and less after a while.
+func TestUnreplicated(t *testing.T) {
+	e, _ := made(t)
+	l, now := &life{}, time.Now()
+	for i, step := range []struct {
+		after  time.Duration
+		behind int64
+		want   int64
+	}{
+		{0, 0, 64 << 10}, {0, 1 << 20, 1 << 20}, {time.Second, 0, 1 << 20}, {calmAfter, 0, 64 << 10}, {0, -1, 0}, {0, 0, 64 << 10},
+	} {
+		now = now.Add(step.after)
+		m := measured{replication: valkey.Replication{Offset: 2 << 20}, at: now}
+		if step.behind >= 0 {
+			m.replication.Replicas = []valkey.Replica{{Offset: 2<<20 - step.behind, Online: true}}
+		}
+		if got := e.unreplicated(l, m); got != step.want {
+			t.Errorf("step %d: got %d, want %d", i, got, step.want)
+		}
 	}
 }

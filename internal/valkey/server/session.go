@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -44,6 +47,28 @@ func (e *Engine) connect(user, password string) (valkey.Client, error) {
 	return client, nil
 }
 
+// mostRoom is how often a server is given room for connections of ours that clients have taken.
+const mostRoom = 8
+
+// isFull reports whether the server has as many connections as it takes.
+func isFull(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "max number of clients reached")
+}
+
+// makeRoom lets the server take more connections, so that those of clients keep none of ours out.
+// The session of the administrator is open since the start.
+func (e *Engine) makeRoom(ctx context.Context, l *life) {
+	accepted, _ := e.accepted()
+	index := slices.IndexFunc(accepted, func(setting model.Setting) bool { return setting.Name == "maxclients" })
+	e.mu.Lock()
+	l.room = min(l.room+1, mostRoom)
+	room := l.room
+	e.mu.Unlock()
+	if number, err := strconv.Atoi(accepted[index].Value); err == nil {
+		_, _ = l.do(ctx, "CONFIG", "SET", "maxclients", strconv.Itoa(number+room*model.Reserved)) // Without it, it is tried again.
+	}
+}
+
 // do sends a command as the administrator, and returns what a server says that has no value.
 func (l *life) do(ctx context.Context, command string, arguments ...string) (string, error) {
 	client := l.client.Load()
@@ -68,12 +93,37 @@ func send(ctx context.Context, client valkey.Client, command string, arguments .
 	return text, nil
 }
 
+// isBusy reports whether the server answers, but with nothing else than that it runs a script or a
+// function for longer than busy-reply-threshold.
+func isBusy(err error) bool {
+	said := (*valkey.ValkeyError)(nil)
+	return errors.As(err, &said) && strings.HasPrefix(said.Error(), "BUSY ")
+}
+
+// insist repeats a command until no script is in its way. One that has written nothing is ended.
+func (e *Engine) insist(ctx context.Context, l *life, command string, arguments ...string) (text string, err error) {
+	err = e.until(ctx, func() (bool, error) {
+		if text, err = l.do(ctx, command, arguments...); !isBusy(err) {
+			return true, err
+		}
+		for _, kind := range []string{"SCRIPT", "FUNCTION"} {
+			_, _ = l.do(ctx, kind, "KILL") // If neither can be ended, it ends by itself, or the time is over.
+		}
+		return false, nil
+	})
+	return text, err
+}
+
 // replicates asks the server for the state of its replication.
 func (l *life) replicates(ctx context.Context) (model.Replication, error) {
 	text, err := l.do(ctx, "INFO", "replication")
 	if err != nil {
 		return model.Replication{}, err
 	}
+	return parseReplication(text)
+}
+
+func parseReplication(text string) (model.Replication, error) {
 	replication, ok := model.ParseReplication(text)
 	if !ok {
 		return model.Replication{}, errors.New("the server does not say how it replicates")

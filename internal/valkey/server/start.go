@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
@@ -94,28 +95,66 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 	return e.lead(ctx, l, timeline)
 }
 
-// pauseTime is how long writes wait at most, in milliseconds, while a server changes its role. If
-// our program ends in between, so does the server.
-const pauseTime = "60000"
+// Writes wait for at most pauseTime while a server changes its role. If that takes longer than
+// changeTime, the server is killed, even if our program waits for a disk that takes nothing: so
+// writes never go on half-way. If our program ends in between, so does the server.
+const (
+	pauseTime  = 60 * time.Second
+	changeTime = 20 * time.Second
+)
+
+// pauseWrites lets writes wait.
+func (e *Engine) pauseWrites(ctx context.Context, l *life) error {
+	_, err := e.insist(ctx, l, "CLIENT", "PAUSE", strconv.FormatInt(pauseTime.Milliseconds(), 10), "WRITE")
+	return err
+}
+
+// errTooLong is why a server is killed that changes its role.
+var errTooLong = fmt.Errorf("it took longer than %s", changeTime)
+
+// inTime carries out a change of the server's role, and kills the server if that fails, is aborted,
+// or takes too long, without waiting for it.
+func (e *Engine) inTime(ctx context.Context, l *life, change func(context.Context) error) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	done := e.unless(changeTime, func() { abort(errTooLong) })
+	defer done()
+	stop := context.AfterFunc(ctx, func() { e.end(l) })
+	err := change(ctx)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		e.end(l)
+	}
+	return err
+}
+
+// end kills the server, if the life is still its.
+func (e *Engine) end(l *life) {
+	if now, err := e.current(); err == nil && now == l {
+		e.Kill()
+	}
+}
 
 // lead lets a standby lead on a timeline. Writes wait until that is part of the state of the data.
 func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
-	ctx, cancel := l.within(ctx)
-	defer cancel()
-	if err := e.promote(ctx, l, timeline); err != nil {
-		e.Kill()
+	err := e.inTime(ctx, l, func(ctx context.Context) error { return e.promote(ctx, l, timeline) })
+	if err != nil {
 		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
 	}
 	return nil
 }
 
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
-	if _, err := l.do(ctx, "CLIENT", "PAUSE", pauseTime, "WRITE"); err != nil {
+	if err := e.pauseWrites(ctx, l); err != nil {
 		return err
 	}
 	from := e.server().Position
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
-	if _, err := l.do(ctx, "REPLICAOF", "NO", "ONE"); err != nil {
+	if _, err := e.insist(ctx, l, "REPLICAOF", "NO", "ONE"); err != nil {
 		return err
 	}
 	replication, err := e.keepWrites(ctx, l)
@@ -189,10 +228,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 		return err
 	}
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
-	ctx, cancel := l.within(ctx)
-	defer cancel()
-	if err := e.park(ctx, l); err != nil {
-		e.Kill()
+	if err := e.inTime(ctx, l, func(ctx context.Context) error { return e.park(ctx, l) }); err != nil {
 		return fmt.Errorf("stopping the server cleanly: %w", err)
 	}
 	return nil
@@ -200,11 +236,11 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 
 // park makes a leader a standby without a source, and notes the end of its data.
 func (e *Engine) park(ctx context.Context, l *life) error {
-	if _, err := l.do(ctx, "CLIENT", "PAUSE", pauseTime, "WRITE"); err != nil {
+	if err := e.pauseWrites(ctx, l); err != nil {
 		return err
 	}
 	l.relay.set(nil)
-	if _, err := l.do(ctx, "REPLICAOF", "127.0.0.1", strconv.Itoa(l.relay.port)); err != nil {
+	if _, err := e.insist(ctx, l, "REPLICAOF", "127.0.0.1", strconv.Itoa(l.relay.port)); err != nil {
 		return err
 	}
 	replication, err := l.replicates(ctx)

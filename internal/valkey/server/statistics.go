@@ -16,6 +16,10 @@ func (e *Engine) Statistics(ctx context.Context) (s model.Statistics, answers bo
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	session, err := e.connect(model.Monitor, l.monitor)
+	if isFull(err) {
+		e.makeRoom(ctx, l)
+		session, err = e.connect(model.Monitor, l.monitor)
+	}
 	if err != nil {
 		return s, false, err
 	}

@@ -82,6 +82,23 @@ func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, erro
 	return l, nil
 }
 
+// helloTime is how long a member may take to say what it wants.
+const helloTime = 5 * time.Second
+
+// unless calls a function after that time, unless what it returns is called before.
+func (e *Engine) unless(long time.Duration, late func()) (done func()) {
+	timer, over := e.Clock.NewTimer(long), make(chan struct{})
+	go func() {
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			late()
+		case <-over:
+		}
+	}()
+	return sync.OnceFunc(func() { close(over) })
+}
+
 // within calls a function after that time, unless what it returns is called before.
 func within(long time.Duration, late func()) (stop func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), long)
@@ -115,7 +132,9 @@ func (l *leading) sync(id string, offset int64) (model.Sync, error) {
 
 // joined returns a stream that continues our data: the server asks for the byte at offset, which is
 // the one after its last. From then on the history of our data is that of the leader's.
-func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, id string, offset int64) (*leading, error) {
+func (e *Engine) joined(
+	ctx context.Context, l *life, from engine.Upstream, changed <-chan struct{}, id string, offset int64,
+) (*leading, error) {
 	if id == "?" {
 		return nil, errNotContinued
 	}
@@ -136,7 +155,7 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, id s
 		err = errors.New("the leader's server is another one than its program said")
 	}
 	if err == nil {
-		err = e.adopt(l, leader)
+		err = e.adopt(l, leader, changed)
 	}
 	if err != nil {
 		leader.close()
@@ -161,9 +180,18 @@ func (e *Engine) continues(leader *leading, id string, offset int64) error {
 	return nil
 }
 
-// adopt notes the leader's history as that of our data, before anything of it arrives.
-func (e *Engine) adopt(l *life, leader *leading) error {
+// errSourceChanged is returned for a leader that is not the source any more.
+var errSourceChanged = errors.New("the source has changed meanwhile")
+
+// adopt notes the leader's history as that of our data, before anything of it arrives. It does not
+// once changed is closed: we may lead by then, with a history of our own.
+func (e *Engine) adopt(l *life, leader *leading, changed <-chan struct{}) error {
 	return e.changeState(l, func(state *model.State) error {
+		select {
+		case <-changed: // The source is removed before a promotion changes the state.
+			return errSourceChanged
+		default:
+		}
 		state.Lines = leader.Lines
 		return nil
 	})
@@ -172,7 +200,9 @@ func (e *Engine) adopt(l *life, leader *leading) error {
 // HandleStream serves a member that receives from our server: it gets a connection to it, under the
 // member's name.
 func (e *Engine) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
+	inTime := e.unless(helloTime, func() { _ = stream.Close() })
 	answer, l, member := e.receive(pod, stream)
+	inTime()
 	if err := writeJSON(stream, answer); err != nil || answer.Refused != "" {
 		return
 	}
@@ -252,6 +282,15 @@ func (e *Engine) endStreams(l *life) {
 
 // replicaConnection connects to our server as a replica with the name of a member.
 func (e *Engine) replicaConnection(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
+	connection, err := e.connectAsReplica(ctx, l, member)
+	if isFull(err) {
+		e.makeRoom(ctx, l)
+		return e.connectAsReplica(ctx, l, member)
+	}
+	return connection, err
+}
+
+func (e *Engine) connectAsReplica(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	connection, err := dialer.DialContext(ctx, "unix", e.socket())
 	if err != nil {

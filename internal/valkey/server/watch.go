@@ -42,7 +42,14 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 		e.asked = e.Clock.Now()
 	}
 	e.mu.Unlock()
-	replication, err := l.replicates(ctx)
+	text, err := l.do(ctx, "INFO", "replication", "persistence")
+	if isBusy(err) {
+		e.noteBusy(l)
+	}
+	if err != nil {
+		return err
+	}
+	replication, err := parseReplication(text)
 	if err != nil {
 		return err
 	}
@@ -53,24 +60,47 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 			position = model.Position(1, 0)
 		}
 	}
-	lacks, problem := l.relay.state()
 	at := e.Clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life != l {
 		return errNotRunning
 	}
-	e.asked = time.Time{}
+	e.asked, e.busy = time.Time{}, ""
 	if l.parked {
 		return nil
 	}
 	before := e.observed
+	e.found(l, measured{text, replication, position, known, at})
 	o := &e.observed
+	if before.Server.Final != o.Server.Final || before.Server.LacksLog != o.Server.LacksLog || before.Connected != o.Connected ||
+		before.Refuses != o.Refuses || before.Unreplicated != o.Unreplicated || len(before.Receivers) != len(o.Receivers) {
+		e.tell()
+	}
+	return nil
+}
+
+// measured is what a server has said.
+type measured struct {
+	text        string
+	replication model.Replication
+	position    election.Position
+	// isKnown is true if the position follows from the server's id and offset.
+	isKnown bool
+	at      time.Time
+}
+
+// found changes what is observed of the server after it has answered. The caller has locked.
+func (e *Engine) found(l *life, m measured) {
+	lacks, problem := l.relay.state()
+	stored := model.ParsePersistence(m.text)
+	o := &e.observed
+	o.Refuses = ""
 	switch o.Server.State {
 	case election.Standby:
-		o.Server.Position = position
-		o.Connected = replication.Connected && o.Server.Source != (election.Source{})
-		o.Server.Final = o.Server.Source == (election.Source{}) && !replication.Connected && l.relay.receives() == 0
+		o.Server.Position = m.position
+		o.Connected = m.replication.Connected && o.Server.Source != (election.Source{})
+		o.Server.Final = o.Server.Source == (election.Source{}) && !m.replication.Connected && l.relay.receives() == 0
 		o.Server.LacksLog = lacks && o.Server.Source != (election.Source{})
 		o.Problem = ""
 		if o.Server.Source != (election.Source{}) && !o.Connected && problem != "" {
@@ -80,16 +110,47 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 			e.release()
 		}
 	case election.Leading:
-		if known {
-			o.Server.Position = position
+		if m.isKnown {
+			o.Server.Position = m.position
 		}
-		o.Receivers = receivers(replication, at)
+		o.Receivers = receivers(m.replication, m.at)
+		o.Unreplicated = e.unreplicated(l, m)
+		o.Refuses = m.replication.Refuses(stored, e.users["min-replicas-to-write"])
 	}
-	if before.Server.Final != o.Server.Final || before.Server.LacksLog != o.Server.LacksLog ||
-		before.Connected != o.Connected || len(before.Receivers) != len(o.Receivers) {
+	if e.failing = ""; l.persists {
+		e.failing = stored.Problem()
+	}
+}
+
+// calmAfter is how long a server must have been less behind before that is said: otherwise each
+// wave of writes would be two reports.
+const calmAfter = time.Minute
+
+// unreplicated returns Observation.Unreplicated of a server that leads: more at once, less after a
+// while. The caller has locked.
+func (e *Engine) unreplicated(l *life, m measured) int64 {
+	bytes, known := m.replication.Unreplicated()
+	switch class := model.LagClass(bytes); {
+	case !known:
+		l.behind = 0
+	case class >= l.behind:
+		l.behind, l.behindAt = class, m.at
+	case m.at.Sub(l.behindAt) >= calmAfter:
+		l.behind, l.behindAt = class, m.at
+	}
+	return l.behind
+}
+
+// noteBusy notes that the server answers, but nothing else than that a script runs: it is alive,
+// and as slow as its clients want it.
+func (e *Engine) noteBusy(l *life) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == l {
+		e.asked = time.Time{}
+		e.busy = "the server answers nothing while it runs a script or a function of a client: end it with SCRIPT KILL or FUNCTION KILL"
 		e.tell()
 	}
-	return nil
 }
 
 // receivers are the members that receive.
