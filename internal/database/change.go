@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -26,10 +27,14 @@ func (s *Subject) changed() *databasev1.PrimaryChange {
 		return nil
 	}
 	cause := election.Cause(primary.Report.Cause)
-	return &databasev1.PrimaryChange{
+	change := &databasev1.PrimaryChange{
 		From: from, To: primary.Pod.Name, Term: termOf(primary), Planned: isPlanned(s.Database, cause),
 		Cause: s.cause(from, cause), Seconds: s.gap(),
 	}
+	if !change.Planned {
+		change.UnreplicatedBytes = before.Unreplicated
+	}
+	return change
 }
 
 // isPlanned reports whether the former primary handed over as requested. One that did not report
@@ -113,6 +118,9 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
+// Bytes returns a number of bytes for people, as in 64Ki.
+func Bytes(number int64) string { return resource.NewQuantity(number, resource.BinarySI).String() }
+
 // Tell returns the event for the last change of the primary, if it was not told before.
 func Tell(before, change *databasev1.PrimaryChange) []conditions.Event {
 	if change == nil || equality.Semantic.DeepEqual(before, change) {
@@ -128,6 +136,9 @@ func Tell(before, change *databasev1.PrimaryChange) []conditions.Event {
 	event.Note += ": " + change.Cause
 	if change.Seconds > 0 {
 		event.Note += fmt.Sprintf("; no instance took writes for some %d s", change.Seconds)
+	}
+	if change.UnreplicatedBytes > 0 {
+		event.Note += "; at most " + Bytes(change.UnreplicatedBytes) + " of its writes were on no replica at the last sample"
 	}
 	return []conditions.Event{event}
 }

@@ -84,7 +84,9 @@ type Before struct {
 	Primary, FormerPrimary string
 	Term                   int64
 	PrimaryChange          *databasev1.PrimaryChange
-	Switchover             Switchover
+	// Unreplicated is the last primary's contract.Report.Unreplicated; 0 if it is unknown.
+	Unreplicated int64
+	Switchover   Switchover
 	// WasReady reports whether the database was ever ready.
 	WasReady   bool
 	Conditions []metav1.Condition

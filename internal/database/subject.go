@@ -117,7 +117,8 @@ func (s *Subject) Remember() Before {
 	if after.PrimaryChange = s.changed(); after.PrimaryChange == nil {
 		after.PrimaryChange = before.PrimaryChange
 	}
-	if s.Primary != nil {
+	if after.Unreplicated = before.Unreplicated; s.Primary != nil {
+		after.Unreplicated = max(s.Primary.Report.Unreplicated, 0)
 		after.Primary, after.Term = s.Primary.Pod.Name, termOf(s.Primary)
 	} else if record, known := s.Observed.Record(s.Database); known {
 		after.Term = max(after.Term, int64(record.Term)) //nolint:gosec // terms are below 2^62

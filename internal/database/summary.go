@@ -168,6 +168,14 @@ func (s *Subject) NotReady() string {
 		conditions.First(MaxReplicas, said, ", "))
 }
 
+// RefusesWrites says that there is a primary, and why it accepts no writes.
+func (s *Subject) RefusesWrites() string {
+	if s.Primary == nil || s.Primary.Report.Refuses == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is the primary and accepts no writes: %s", s.Primary.Pod.Name, s.Primary.Report.Refuses)
+}
+
 // Complaining says that an instance takes connections, and something is wrong with it.
 func (s *Subject) Complaining() string {
 	for _, instance := range s.Instances {
@@ -229,6 +237,9 @@ func (s *Subject) Writable() metav1.Condition {
 	if !s.Primary.IsReady() {
 		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonInstanceNotReady, s.withAcceptance(fmt.Sprintf(
 			"%s is the primary but not ready, and no other instance leads: %s", s.Primary.Pod.Name, s.States())))
+	}
+	if refused := s.RefusesWrites(); refused != "" {
+		return conditions.False(databasev1.ConditionWritable, databasev1.ReasonWritesRefused, refused)
 	}
 	return conditions.True(databasev1.ConditionWritable, databasev1.ReasonPrimary, s.Primary.Pod.Name+" takes writes")
 }

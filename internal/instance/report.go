@@ -73,6 +73,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 		report.Term = i.core.Held.Term
 		if server.State == election.Leading && i.core.Held.Published {
 			report.Role, report.Provided = contract.Primary, i.provided
+			report.Refuses, report.Unreplicated = bound(seen.Refuses), seen.Unreplicated
 			if i.provisionsTerm == i.core.Held.Term {
 				report.Provisions = i.provisions
 			}

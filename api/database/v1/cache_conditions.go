@@ -11,6 +11,9 @@ const (
 	ReasonReplicating = "Replicating"
 	// ReasonTooFewReplicas (Replicated): not all replicas receive.
 	ReasonTooFewReplicas = "TooFewReplicas"
+	// ReasonWritesRefused (Ready, Writable): there is a primary, and it accepts no writes. The message
+	// says why.
+	ReasonWritesRefused = "WritesRefused"
 	// ReasonPasswordUnavailable: the Secret that spec.passwordSecret names is missing, or has no
 	// password that can be used. What was in force goes on.
 	ReasonPasswordUnavailable = "PasswordUnavailable"

@@ -235,7 +235,7 @@ type CacheSpec struct {
 // +kubebuilder:validation:XValidation:rule="quantity(self.storage).compareTo(quantity(oldSelf.storage)) >= 0",message="spec.persistence.storage can't shrink: volumes only grow",fieldPath=".storage"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.persistence.storageClassName can't change: the volumes exist",fieldPath=".storageClassName"
 type CachePersistence struct {
-	// Storage is the size of each instance's volume, at least 64Mi and as much as spec.memory, for
+	// Storage is the size of each instance's volume, at least 64Mi and twice spec.memory, for
 	// example 1Gi. Three times the memory lets the server rewrite its file at any time. It can grow,
 	// if the storage class allows it, and never shrinks.
 	// +required
@@ -323,6 +323,12 @@ type CacheStatus struct {
 	// Lag is how far the replica that is furthest behind is: absent, Seconds or Minutes.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// UnreplicatedBytes is how many bytes of what the last primary had written its most advanced
+	// replica had not received, at most, at the last sample: what an unplanned failover loses, beside
+	// the writes since that sample. It is rounded up to a power of two, from 64 KiB on, and falls
+	// after a minute only. Absent if no replica receives.
+	// +optional
+	UnreplicatedBytes int64 `json:"unreplicatedBytes,omitempty"`
 	// CredentialsRevision changes with the content of the Secret NAME-app, and reveals nothing of it.
 	// What is bound to the cache is restarted when it changes.
 	// +optional

@@ -363,6 +363,11 @@ type PrimaryChange struct {
 	// Seconds is for how long no instance was seen to take writes; absent if that was not noticed.
 	// +optional
 	Seconds int32 `json:"seconds,omitempty"`
+	// UnreplicatedBytes is, of a failover of a Cache, status.unreplicatedBytes before it: how many
+	// bytes of the former primary's writes no replica had at the last sample, at most. What it wrote
+	// after that sample comes on top. Absent if that is unknown, and for a PostgreSQL.
+	// +optional
+	UnreplicatedBytes int64 `json:"unreplicatedBytes,omitempty"`
 }
 
 // PostgreSQLStatus is the observed state of a PostgreSQL.

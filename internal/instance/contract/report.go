@@ -58,6 +58,11 @@ type Report struct {
 	Provided bool `json:"provided,omitempty"`
 	// Provisions is the revision of the databases and users that a primary has made.
 	Provisions string `json:"provisions,omitempty"`
+	// Unreplicated is how many bytes of what a primary has written no replica has, at most, as last
+	// measured: a power of two. 0 is unknown.
+	Unreplicated int64 `json:"unreplicated,omitempty"`
+	// Refuses is why a primary accepts no writes at present; "" if it does.
+	Refuses string `json:"refuses,omitempty"`
 	// PendingRestart is true if a parameter takes effect only after a restart of the server.
 	PendingRestart bool `json:"pendingRestart,omitempty"`
 	// Problem is what keeps the server from reaching its desired state.

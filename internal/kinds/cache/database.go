@@ -76,15 +76,16 @@ func image(c *databasev1.Cache, observed Observed) string {
 func before(status *databasev1.CacheStatus) database.Before {
 	return database.Before{
 		Primary: status.Primary, FormerPrimary: status.FormerPrimary, Term: status.Term, PrimaryChange: status.PrimaryChange,
-		Switchover: database.Switchover{At: status.SwitchoverAt, From: status.SwitchoverFrom, For: status.SwitchoverFor},
-		WasReady:   status.FirstReadyTime != nil, Conditions: status.Conditions,
+		Unreplicated: status.UnreplicatedBytes,
+		Switchover:   database.Switchover{At: status.SwitchoverAt, From: status.SwitchoverFrom, For: status.SwitchoverFor},
+		WasReady:     status.FirstReadyTime != nil, Conditions: status.Conditions,
 	}
 }
 
 // remember writes into the status what it is to have of the primary.
 func remember(status *databasev1.CacheStatus, after database.Before) {
 	status.Primary, status.FormerPrimary, status.Term = after.Primary, after.FormerPrimary, after.Term
-	status.PrimaryChange = after.PrimaryChange
+	status.PrimaryChange, status.UnreplicatedBytes = after.PrimaryChange, after.Unreplicated
 	switched := after.Switchover
 	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = switched.At, switched.From, switched.For
 }

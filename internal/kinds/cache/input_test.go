@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -56,7 +57,7 @@ var mistakes = []mistake{
 	{`persistence: {storage: 63Mi}`, "spec.persistence.storage", `Invalid value: "63Mi": ` + wantStorage},
 	{`persistence: {storage: much}`, "spec.persistence.storage", `Invalid value: "much": ` + wantStorage},
 	{`persistence: {storage: 2Pi}`, "spec.persistence.storage", `Invalid value: "2Pi": must be from 64Mi to 1Pi, for example 1Gi`},
-	{`persistence: {storage: 255Mi}`, "spec.persistence.storage", `Invalid value: "255Mi": must be at least spec.memory, which is 256Mi`},
+	{`persistence: {storage: 511Mi}`, "spec.persistence.storage", `Invalid value: "511Mi": must be at least 512Mi, twice spec.memory`},
 	{`persistence: {storage: 1Gi, storageClassName: Fast SSD}`, "spec.persistence.storageClassName", "must be the name of a StorageClass"},
 	// Clients.
 	{`passwordSecret: My Secret`, "spec.passwordSecret", `Invalid value: "My Secret": must be the name of a Secret`},
@@ -145,7 +146,7 @@ func TestMistakes(t *testing.T) {
 			Says: "metadata.name " + name + " must be a DNS label of at most 50 characters"}, nil, manifest(t, name, "replicas: 1"))
 	}
 	for _, right := range []string{
-		"replicas: 5", "memory: 32Mi", "maxMemoryPercent: 90", "evictionPolicy: volatile-lfu", "persistence: {storage: 256Mi}", "plainPort: 6380",
+		"replicas: 5", "memory: 32Mi", "maxMemoryPercent: 90", "evictionPolicy: volatile-lfu", "persistence: {storage: 512Mi}", "plainPort: 6380",
 		`parameters: {hz: "500", maxmemory-clients: 100%, notify-keyspace-events: "", slowlog-log-slower-than: "-1", stream-node-max-bytes: 4kb}`,
 	} {
 		if problems := checks.Refuse(nil, manifest(t, "sessions", right)); len(problems) > 0 {
@@ -184,7 +185,7 @@ func TestWarn(t *testing.T) {
 			func(s *databasev1.CacheSpec) { s.Replicas, s.MinReplicasToWrite = 3, 1 },
 		},
 		"spec.persistence.storage": {func(s *databasev1.CacheSpec) {
-			s.Persistence = &databasev1.CachePersistence{Storage: s.Memory}
+			s.Persistence = &databasev1.CachePersistence{Storage: resource.MustParse("767Mi")}
 		}, roomy},
 	} {
 		if warnings := Warn(newCache(test.unwise)); len(warnings) != 1 || !strings.HasPrefix(warnings[0], field+": ") {

@@ -53,6 +53,8 @@ func TestStatus(t *testing.T) {
 	silent, noImage, foreign := contract.Report{State: "Waiting"}, empty(), plan.Result{Conflicts: []plan.Ref{Ref(newCache(), "StatefulSet", "sessions")}}
 	noImage.Catalogue = nil
 	none := running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent)
+	refusing := contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true,
+		Refuses: "1 replicas receive, and min-replicas-to-write needs 2"}
 	other := silent
 	other.Foreign = "has the data of Valkey 9, and needs those of Valkey 8"
 	for name, test := range map[string]struct {
@@ -68,6 +70,7 @@ func TestStatus(t *testing.T) {
 		"three":              {worked(3), running(worked(3), 3), plan.Result{}, "Available sessions-0 takes writes, and all 3", "Running"},
 		"no primary":         {worked(3), none, plan.Result{}, "FailingOver no instance takes writes: sessions-0 (Waiting)", "FailingOver"},
 		"one is away":        {worked(3), running(worked(3), 3).says(2, silent), plan.Result{}, "InstanceNotReady 2 of 3", "Degraded"},
+		"writes are refused": {worked(3), running(worked(3), 3).says(0, refusing), plan.Result{}, "WritesRefused sessions-0 is the primary and accepts no writes: 1 replicas receive, and", "Degraded"},
 		"another has a name": {worked(3), running(worked(3), 3), foreign, "Conflict StatefulSet shop/sessions exists and was not created by this Cache", "Degraded"},
 		"no image":           {newCache(), noImage, plan.Result{}, "ImageNotConfigured spec.image: Required value: this installation has no image for Valkey 9", "Failed"},
 		"foreign data":       {worked(3), running(worked(3), 3).says(1, other), plan.Result{}, "Conflict the volume data-sessions-1 has the data of Valkey 9", "Degraded"},
@@ -106,6 +109,58 @@ func TestReplicated(t *testing.T) {
 		if storage := condition(status, databasev1.ConditionStorageHealthy); (storage.Type != "") != (test.c.Spec.Persistence != nil) {
 			t.Errorf("%s: StorageHealthy is %q", want, storage.Status)
 		}
+	}
+}
+
+// TestWritable: a primary that accepts no writes is said, and how many replicas it needs.
+func TestWritable(t *testing.T) {
+	leads := contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true}
+	refusing := leads
+	refusing.Refuses = "0 replicas receive, and min-replicas-to-write needs 1"
+	for want, report := range map[string]contract.Report{
+		"True Primary sessions-0 takes writes": leads,
+		"False WritesRefused sessions-0 is the primary and accepts no writes: 0 replicas receive, and m": refusing,
+	} {
+		c := worked(3)
+		observed := running(c, 3).says(0, report)
+		status, _ := Status(c, observed, Decide(c, observed), plan.Result{})
+		got := condition(status, databasev1.ConditionWritable)
+		if said := string(got.Status) + " " + got.Reason + " " + got.Message; !strings.HasPrefix(said, want) {
+			t.Errorf("got %s, want %s", said, want)
+		}
+	}
+}
+
+// TestUnreplicated: the status says how much a failover may lose, and after one how much it was.
+func TestUnreplicated(t *testing.T) {
+	c := worked(3)
+	leads := contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true, Unreplicated: 1 << 20}
+	observed := running(c, 3).says(0, leads)
+	pass := func() {
+		t.Helper()
+		ready := c.Status.FirstReadyTime
+		c.Status, _ = Status(c, observed, Decide(c, observed), plan.Result{})
+		c.Status.FirstReadyTime = ready
+	}
+	pass()
+	said := condition(c.Status, databasev1.ConditionReplicated).Message
+	if c.Status.UnreplicatedBytes != 1<<20 || !strings.Contains(said, "at most 1Mi at") {
+		t.Errorf("got %d, %s", c.Status.UnreplicatedBytes, said)
+	}
+	observed = observed.says(0, contract.Report{State: "Waiting"})
+	if pass(); c.Status.UnreplicatedBytes != 1<<20 {
+		t.Errorf("without a primary: got %d", c.Status.UnreplicatedBytes)
+	}
+	former := c.DeepCopy()
+	leads.Term, leads.Unreplicated, leads.Cause = 5, 1<<16, string(election.Gone)
+	observed = observed.says(1, leads)
+	pass()
+	change := c.Status.PrimaryChange
+	if change == nil || change.Planned || change.UnreplicatedBytes != 1<<20 || c.Status.UnreplicatedBytes != 1<<16 {
+		t.Fatalf("got %+v, %d", change, c.Status.UnreplicatedBytes)
+	}
+	if events := Tell(former, c); len(events) != 1 || !strings.Contains(events[0].Note, "at most 1Mi of its writes were on no replica") {
+		t.Errorf("got %+v", events)
 	}
 }
 

@@ -30,6 +30,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Scaling),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Replacing),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Starting),
+	summary.When(summary.Degraded, databasev1.ReasonWritesRefused, (*subject).RefusesWrites),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).NotReady),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceProblem, (*subject).Complaining),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Written),
@@ -113,6 +114,10 @@ func (s *subject) replicated() metav1.Condition {
 	case receiving < int(spec.Replicas)-1:
 		return is(databasev1.ReasonTooFewReplicas, "%d of %d replicas receive what the primary writes", receiving, spec.Replicas-1)
 	}
+	lack := "a failover loses what they lack"
+	if s.Primary != nil && s.Primary.Report.Unreplicated > 0 {
+		lack += ", which was at most " + database.Bytes(s.Primary.Report.Unreplicated) + " at the last sample"
+	}
 	return conditions.True(databasev1.ConditionReplicated, databasev1.ReasonReplicating, fmt.Sprintf(
-		"%d replicas receive what the primary writes, and writes wait for none of them: a failover loses what they lack", receiving))
+		"%d replicas receive what the primary writes, and writes wait for none of them: %s", receiving, lack))
 }

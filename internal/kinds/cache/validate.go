@@ -129,9 +129,9 @@ func checkPersistence(spec *databasev1.CacheSpec, at *field.Path) field.ErrorLis
 	switch {
 	case stored.Storage.Cmp(leastStorage) < 0 || stored.Storage.Cmp(maxStorage) > 0:
 		problems = append(problems, field.Invalid(at.Child("storage"), stored.Storage.String(), "must be from 64Mi to 1Pi, for example 1Gi"))
-	case stored.Storage.Cmp(spec.Memory) < 0:
+	case stored.Storage.Value()/leastRoom < spec.Memory.Value():
 		problems = append(problems, field.Invalid(at.Child("storage"), stored.Storage.String(), fmt.Sprintf(
-			"must be at least spec.memory, which is %s: what is in memory has to fit", spec.Memory.String())))
+			"must be at least %s, twice spec.memory: the server rewrites its file beside the old one", times(leastRoom, spec.Memory))))
 	}
 	if class := stored.StorageClassName; class != nil {
 		problems = append(problems, podspec.CheckName(*class, "StorageClass", at.Child("storageClassName"))...)

@@ -3,12 +3,20 @@ package cache
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
 
-// roomy is how many times its memory a volume should have: the file that is there, the one that a
-// rewrite makes beside it, and a snapshot.
-const roomy = 3
+// A volume must have leastRoom times the memory: for the file that is there, and for the one that a
+// rewrite makes beside it. It should have roomy times as much: the file grows to twice its size
+// before it is rewritten, and there is a snapshot.
+const leastRoom, roomy = 2, 3
+
+// times returns so many times a quantity, as text.
+func times(count int64, quantity resource.Quantity) string {
+	return resource.NewQuantity(count*quantity.Value(), resource.BinarySI).String()
+}
 
 // Warn returns what is legal but unwise about a defaulted Cache.
 func Warn(c *databasev1.Cache) []string {
@@ -29,8 +37,8 @@ func Warn(c *databasev1.Cache) []string {
 			least, spec.Replicas-1))
 	}
 	if stored := spec.Persistence; stored != nil && stored.Storage.Value()/roomy < spec.Memory.Value() {
-		warnings = append(warnings, fmt.Sprintf("spec.persistence.storage: %s is less than three times spec.memory: a full cache may fill the "+
-			"volume while the server rewrites its file", stored.Storage.String()))
+		warnings = append(warnings, fmt.Sprintf("spec.persistence.storage: %s is less than %s, three times spec.memory: a full cache may fill "+
+			"the volume while the server rewrites its file", stored.Storage.String(), times(roomy, spec.Memory)))
 	}
 	return warnings
 }
