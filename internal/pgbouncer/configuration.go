@@ -21,7 +21,8 @@ const (
 	Session Mode = "session"
 )
 
-// Admin is the user and the database of the console, for this program's own user over the socket.
+// Admin is the user and the database of the console. PgBouncer lets the user of its own process in
+// over the socket by that name; nobody else is an administrator, as long as admin_users is empty.
 const Admin = "pgbouncer"
 
 // Settings are what differs between poolers.
@@ -39,6 +40,8 @@ type Settings struct {
 	// PoolSize is how many connections to the server each pair of user and database has at most,
 	// MaxClients how many clients may be connected.
 	PoolSize, MaxClients int
+	// MaxConnections is how many connections each database has at most, of all users.
+	MaxConnections int
 }
 
 // Names of the files in the directory Run.
@@ -47,8 +50,10 @@ const (
 	UsersFile         = "users.txt"
 )
 
-// Users is the content of UsersFile: all others are looked up in the server.
-const Users = `"` + postgres.PoolerRole + `" ""` + "\n"
+// Users returns the content of UsersFile: all others are looked up in the server. The role needs no
+// password there, because it has a certificate. Here it needs one that nobody knows: PgBouncer would
+// let in whoever gives the empty one.
+func Users(secret string) string { return fmt.Sprintf("%q %q\n", postgres.PoolerRole, secret) }
 
 // Durations in seconds. A client waits rather than fails while there is no primary: for as long as
 // a failover may take, and some time more.
@@ -73,6 +78,7 @@ func Configuration(s Settings) string {
 		"unix_socket_dir = " + s.Run, "unix_socket_mode = 0700",
 		"pool_mode = " + string(s.Mode),
 		fmt.Sprintf("max_client_conn = %d", s.MaxClients), fmt.Sprintf("default_pool_size = %d", s.PoolSize),
+		fmt.Sprintf("max_db_connections = %d", s.MaxConnections),
 		"max_prepared_statements = 200", "ignore_startup_parameters = extra_float_digits",
 		// The server's verifiers are looked up, and a client's proof is used to log in there: no
 		// password is known here.
@@ -86,7 +92,7 @@ func Configuration(s Settings) string {
 		"server_login_retry = " + loginRetry, "server_connect_timeout = " + connects,
 		"query_wait_timeout = " + waits, "client_login_timeout = " + waits,
 		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + unacknowledged,
-		"admin_users = " + Admin, "log_connections = 0", "log_disconnections = 0", "log_stats = 0",
+		"log_connections = 0", "log_disconnections = 0", "log_stats = 0",
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

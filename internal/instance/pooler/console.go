@@ -3,6 +3,7 @@ package pooler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,23 +23,47 @@ type console struct {
 
 // send sends one command, in a connection of its own, and returns when it is carried out.
 func (c console) send(ctx context.Context, command string) error {
+	_, err := c.ask(ctx, command)
+	return err
+}
+
+// clients returns how many clients are connected, but those of the console.
+func (c console) clients(ctx context.Context) (int, error) {
+	results, err := c.ask(ctx, "SHOW CLIENTS")
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, result := range results {
+		at := slices.IndexFunc(result.FieldDescriptions, func(field pgconn.FieldDescription) bool { return field.Name == "database" })
+		for _, row := range result.Rows {
+			if at >= 0 && string(row[at]) != pgbouncer.Admin {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
+func (c console) ask(ctx context.Context, command string) ([]*pgconn.Result, error) {
 	config, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
-		return fmt.Errorf("describing the console: %w", err)
+		return nil, fmt.Errorf("describing the console: %w", err)
 	}
 	config.Host, config.Port, config.User, config.Database = c.run, uint16(c.port), pgbouncer.Admin, pgbouncer.Admin //nolint:gosec // a port
 	config.Fallbacks, config.ConnectTimeout, config.RuntimeParams = nil, connects, map[string]string{}
 	session, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
-		return fmt.Errorf("connecting to the console: %w", err)
+		return nil, fmt.Errorf("connecting to the console: %w", err)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), connects)
 		defer cancel()
 		_ = session.Close(ending)
 	}()
-	if _, err := session.Exec(ctx, command).ReadAll(); err != nil {
-		return fmt.Errorf("%s: %w", command, err)
+	results, err := session.Exec(ctx, command).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", command, err)
 	}
-	return nil
+	return results, nil
 }

@@ -2,26 +2,30 @@ package pooler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"k8s.io/utils/clock"
 
+	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // Times of a listener.
 const (
-	// retries is how long after a failed connection to the primary the next one is tried, and answers
-	// how long the primary may take to answer.
+	// retries is how long after a failed connection to the primary, or a failed command, the next one is
+	// tried, and answers how long the primary and the console may take to answer.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
-	// pauses is how long statements are held back at most. Without a primary they wait afterwards,
-	// too, as after a failover that nobody has announced.
-	pauses = 15 * time.Second
+	// refuses is how long statements are held back while there is a primary that refuses us alone, for
+	// example because all its connections are in use: those of our clients may work.
+	refuses = 15 * time.Second
 	// stays is after how long a primary that still answers has called its handover off.
 	stays = 5 * time.Second
 )
@@ -41,139 +45,177 @@ type listener struct {
 	// connect returns a session with a primary that takes writes.
 	connect func(ctx context.Context) (primary, error)
 	// send sends a command to the console.
-	send  func(ctx context.Context, command string) error
-	clock clock.Clock
-	log   logr.Logger
+	send func(ctx context.Context, command string) error
+	// met is called when a primary has answered; may be nil.
+	met func()
+	// isIdle is true for a pooler that never holds statements back: a client that keeps its connection
+	// as long as its session would be waited for.
+	isIdle bool
+	clock  clock.Clock
+	log    logr.Logger
 
 	// paused is since when statements are held back; the zero time if they are not. Then release ends
 	// the command for that, which lasts until the statements that are under way have ended.
 	paused  time.Time
-	release context.CancelFunc
+	release func()
 	// wasConnected is true if there was a session before.
 	wasConnected bool
 }
 
-// run listens until the context ends.
-func (l *listener) run(ctx context.Context) error {
-	for {
-		l.once(ctx)
-		if !l.paused.IsZero() && l.clock.Since(l.paused) > pauses {
-			l.log.Info("no primary has answered for a while; statements are no longer held back", "after", pauses.String())
+// run listens until the context ends. Nothing is held back then.
+func (l *listener) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.once(ctx)
+		if isRefusal(err) && !l.paused.IsZero() && l.clock.Since(l.paused) > refuses {
+			l.log.Info("the primary refuses us; statements are no longer held back", "error", err.Error())
 			l.resume(ctx)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-l.clock.After(retries):
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*answers)
+	defer cancel()
+	l.resume(last)
 }
 
-// once connects to the primary, and listens until the session ends.
-func (l *listener) once(ctx context.Context) {
+// isRefusal reports whether a server has refused a session although it takes others: not one that
+// starts or stops (https://www.postgresql.org/docs/current/errcodes-appendix.html, class 57).
+func isRefusal(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && !strings.HasPrefix(refusal.Code, "57P")
+}
+
+// once connects to the primary, and listens until the session ends. It returns why none was made.
+func (l *listener) once(ctx context.Context) error {
 	session, err := l.connect(ctx)
 	if err != nil {
-		return
+		return err
 	}
 	defer session.close()
+	if l.met != nil {
+		l.met()
+	}
 	if l.wasConnected {
 		// Sessions with the former primary may hang: who has one gets another after its transaction.
-		l.tell(ctx, "RECONNECT")
+		_ = l.tell(ctx, "RECONNECT")
 	}
 	l.wasConnected = true
 	l.resume(ctx)
 	for {
 		announced, err := session.wait(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			l.hold(ctx, "the primary does not answer")
-			return
-		}
-		if !announced && !l.paused.IsZero() && l.clock.Since(l.paused) > stays {
-			l.resume(ctx) // It was called off.
-		}
-		if announced {
+			return nil
+		case announced:
 			l.hold(ctx, "the primary hands over")
+		case !l.paused.IsZero() && l.clock.Since(l.paused) > stays:
+			l.resume(ctx) // It was called off.
 		}
 	}
 }
 
-// hold holds statements back, if they are not yet. PgBouncer takes the end of our connection for
-// the end of the pause, while statements are still under way.
+// hold holds statements back, if they are not yet. The command lasts as long as statements are under
+// way, and its end before would be that of the pause: a client that gives it up sends a request to
+// cancel it.
 func (l *listener) hold(ctx context.Context, why string) {
-	if !l.paused.IsZero() || ctx.Err() != nil {
+	if !l.paused.IsZero() || ctx.Err() != nil || l.isIdle {
 		return
 	}
 	l.log.Info("statements are held back until a primary answers", "why", why)
 	l.paused = l.clock.Now()
-	holding, release := context.WithCancel(ctx)
-	l.release = release
+	holding, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	l.release = func() {
+		cancel()
+		<-ended
+	}
 	go func() {
+		defer close(ended)
 		if err := l.send(holding, "PAUSE"); err != nil && holding.Err() == nil {
 			l.log.Error(err, "PgBouncer does not hold statements back")
 		}
 	}()
 }
 
-// resume lets statements go on, if they are held back.
+// resume lets statements go on, if they are held back. It is called again until that has worked.
 func (l *listener) resume(ctx context.Context) {
-	if l.paused.IsZero() {
-		return
+	for !l.paused.IsZero() {
+		// A pause that has not begun must not begin after this.
+		l.release()
+		err := l.tell(ctx, "RESUME")
+		if err == nil || strings.Contains(err.Error(), "not paused") {
+			l.log.Info("statements go on", "heldFor", l.clock.Since(l.paused).Round(time.Millisecond).String())
+			l.paused = time.Time{}
+			return
+		}
+		l.log.Error(err, "PgBouncer did not let statements go on; trying again")
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.clock.After(retries):
+		}
 	}
-	l.tell(ctx, "RESUME")
-	l.release()
-	l.log.Info("statements go on", "heldFor", l.clock.Since(l.paused).Round(time.Millisecond).String())
-	l.paused = time.Time{}
 }
 
 // tell sends a command that is carried out at once.
-func (l *listener) tell(ctx context.Context, command string) {
+func (l *listener) tell(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, answers)
 	defer cancel()
-	if err := l.send(ctx, command); err != nil {
-		l.log.Error(err, "PgBouncer did not carry out a command")
-	}
+	return l.send(ctx, command)
 }
 
 // listening is a session that listens.
 type listening struct{ session *pgx.Conn }
 
-// dial connects to the primary with our certificate, and listens.
-func dial(ctx context.Context, host string, port int, certificates string) (primary, error) {
+// dial connects to the primary with our certificate, and listens, if hands is true. The server must
+// know the function that lets users log in: without it, nobody could.
+func dial(ctx context.Context, settings pgbouncer.Settings, hands bool) (primary, error) {
 	ctx, cancel := context.WithTimeout(ctx, answers)
 	defer cancel()
-	file := func(name string) string { return filepath.Join(certificates, name) }
+	file := func(name string) string { return filepath.Join(settings.Certificates, name) }
 	config, err := pgx.ParseConfig(fmt.Sprintf(
 		"host=%s port=%d user=%s dbname=postgres sslmode=verify-full sslrootcert=%s sslcert=%s sslkey=%s target_session_attrs=read-write",
-		host, port, postgres.PoolerRole, file("ca.crt"), file("tls.crt"), file("tls.key")))
+		settings.Host, settings.Port, postgres.PoolerRole, file("ca.crt"), file("tls.crt"), file("tls.key")))
 	if err != nil {
 		return nil, fmt.Errorf("describing a session: %w", err)
 	}
-	config.RuntimeParams["application_name"] = postgres.PoolerRole
 	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the primary: %w", err)
 	}
-	if _, err := session.Exec(ctx, "LISTEN "+postgres.PoolerChannel); err != nil {
+	statements := "SELECT FROM " + postgres.PoolerLookup + "('')"
+	if hands {
+		statements += "; SET application_name = '" + postgres.PoolerListener + "'; LISTEN " + postgres.PoolerChannel
+	}
+	if _, err := session.Exec(ctx, statements, pgx.QueryExecModeSimpleProtocol); err != nil {
 		listening{session}.close()
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	return listening{session}, nil
 }
 
+// sender is whose session has sent a notification. Every user may send one.
+const sender = "SELECT coalesce(bool_or(usename = 'postgres'), false) FROM pg_stat_activity WHERE pid = $1"
+
 func (l listening) wait(ctx context.Context) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, answers)
 	defer cancel()
-	_, err := l.session.WaitForNotification(waiting)
-	if err == nil {
-		return true, nil
-	}
-	if ctx.Err() != nil || waiting.Err() == nil || l.session.IsClosed() {
+	notification, err := l.session.WaitForNotification(waiting)
+	if err != nil && (ctx.Err() != nil || waiting.Err() == nil || l.session.IsClosed()) {
 		return false, err //nolint:wrapcheck // nobody reads it
 	}
 	asking, cancel := context.WithTimeout(ctx, answers)
 	defer cancel()
-	_, err = l.session.Exec(asking, "SELECT 1")
-	return false, err //nolint:wrapcheck // nobody reads it
+	var announced bool
+	pid := uint32(0)
+	if notification != nil {
+		pid = notification.PID
+	}
+	err = l.session.QueryRow(asking, sender, pgx.QueryExecModeSimpleProtocol, int64(pid)).Scan(&announced)
+	return announced, err //nolint:wrapcheck // nobody reads it
 }
 
 func (l listening) close() {

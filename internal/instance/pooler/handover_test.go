@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/jackc/pgx/v5/pgconn"
 	"k8s.io/utils/clock"
 )
 
@@ -43,14 +44,22 @@ func TestListener(t *testing.T) {
 		answers []string
 		away    time.Duration
 		want    string
+		// refusal is the error of the server while it is away, and fails how many commands fail first.
+		refusal string
+		fails   int
+		isIdle  bool
 	}{
 		"nothing happens":                {want: ""},
-		"a handover":                     {[]string{"announced", "gone"}, 2 * time.Second, "0s PAUSE, 2s RECONNECT, 2s RESUME"},
-		"a failover":                     {[]string{"gone"}, time.Second, "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"it is called off":               {[]string{"announced"}, 0, "0s PAUSE, 6s RESUME"},
-		"no primary answers for long":    {[]string{"gone"}, 40 * time.Second, "0s PAUSE, 15s RESUME, 40s RECONNECT"},
-		"two announcements of the same":  {[]string{"announced", "announced", "gone"}, time.Second, "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"it is gone before it says more": {[]string{"gone"}, 0, "0s PAUSE, 0s RECONNECT, 0s RESUME"},
+		"it refuses us for long":         {answers: []string{"gone"}, away: 40 * time.Second, refusal: "53300", want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
+		"it starts for long":             {answers: []string{"gone"}, away: 40 * time.Second, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
+		"the console does not answer":    {answers: []string{"gone"}, away: time.Second, fails: 2, want: "0s PAUSE, 1s RECONNECT, 1s RESUME, 1s RESUME"},
+		"sessions are kept":              {answers: []string{"announced", "gone"}, away: time.Second, isIdle: true, want: "1s RECONNECT"},
+		"a handover":                     {answers: []string{"announced", "gone"}, away: 2 * time.Second, want: "0s PAUSE, 2s RECONNECT, 2s RESUME"},
+		"a failover":                     {answers: []string{"gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
+		"it is called off":               {answers: []string{"announced"}, away: 0, want: "0s PAUSE, 6s RESUME"},
+		"no primary answers for long":    {answers: []string{"gone"}, away: 40 * time.Second, want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
+		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
+		"it is gone before it says more": {answers: []string{"gone"}, away: 0, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,6 +72,9 @@ func TestListener(t *testing.T) {
 				l := &listener{
 					connect: func(context.Context) (primary, error) {
 						if len(sessions) == 1 && time.Since(began) < test.away {
+							if test.refusal != "" {
+								return nil, &pgconn.PgError{Code: test.refusal}
+							}
 							return nil, errors.New("refused")
 						}
 						next := sessions[0]
@@ -73,12 +85,17 @@ func TestListener(t *testing.T) {
 						commands <- time.Since(began).Truncate(time.Second).String() + " " + command
 						if command == "PAUSE" {
 							<-ctx.Done() // A statement is under way for ever.
+							return nil
+						}
+						if test.fails > 0 {
+							test.fails--
+							return errors.New("no answer")
 						}
 						return nil
 					},
-					clock: clock.RealClock{}, log: logr.Discard(),
+					isIdle: test.isIdle, clock: clock.RealClock{}, log: logr.Discard(),
 				}
-				go func() { _ = l.run(ctx) }()
+				go l.run(ctx)
 				for _, answer := range test.answers {
 					first.answers <- answer
 				}

@@ -5,6 +5,8 @@ package pooler
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +35,7 @@ type Options struct {
 	Program     string
 	Environment []string
 	// EndsWithin is how long clients may take to disconnect once the context of Run has ended; then
-	// their connections are closed as soon as their transactions are over.
+	// their connections are closed as soon as their transactions are over, or 15 s later.
 	EndsWithin time.Duration
 	// Output gets what PgBouncer prints.
 	Output io.Writer
@@ -47,6 +49,8 @@ type Pooler struct {
 	console console
 	// answered is when the console has answered last, in nanoseconds since 1970; 0 is never.
 	answered atomic.Int64
+	// hasMet is true once a primary has let this pooler look users up.
+	hasMet atomic.Bool
 }
 
 // New returns a pooler that does not run yet.
@@ -54,8 +58,12 @@ func New(o Options) *Pooler {
 	return &Pooler{Options: o, console: console{run: o.Settings.Run, port: o.Settings.ListenPort}}
 }
 
-// finally is how long PgBouncer may take to end once nothing more is waited for.
-const finally = 5 * time.Second
+// finally is how long PgBouncer may take to end once nothing but transactions is waited for, and looks
+// how often it is asked for its clients before.
+const (
+	finally = 15 * time.Second
+	looks   = time.Second
+)
 
 // Run runs PgBouncer until asked ends, and clients have disconnected. It returns an error if
 // PgBouncer can't be started, or ends by itself.
@@ -73,6 +81,7 @@ func (p *Pooler) Run(asked context.Context) error {
 	}
 	defer supervisor.Close()
 	defer supervisor.KillAll()
+	raiseOpenFiles()
 	command := &exec.Cmd{
 		Path: p.Program, Args: []string{p.Program, filepath.Join(p.Settings.Run, pgbouncer.ConfigurationFile)}, Env: p.Environment,
 		Dir: p.Settings.Run, Stdout: p.Output, Stderr: p.Output,
@@ -82,6 +91,8 @@ func (p *Pooler) Run(asked context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(context.WithoutCancel(asked))
 	ctx, end := context.WithCancel(ctx)
+	listening, silence := context.WithCancel(ctx)
+	silent := make(chan struct{})
 	group.Go(func() error {
 		defer end()
 		if err := supervisor.Wait(command); asked.Err() == nil {
@@ -92,11 +103,29 @@ func (p *Pooler) Run(asked context.Context) error {
 	group.Go(func() error { p.watch(ctx, certificates); return nil })
 	group.Go(func() error { p.answers(ctx); return nil })
 	group.Go(func() error {
-		_ = p.listener().run(ctx)
+		defer close(silent)
+		p.listener().run(listening)
 		return nil
 	})
-	defer context.AfterFunc(asked, func() { p.end(ctx, command.Process) })()
+	defer silence()
+	defer context.AfterFunc(asked, func() {
+		// From now on nothing is held back: it would never be let go.
+		silence()
+		<-silent
+		p.end(ctx, command.Process)
+	})()
 	return group.Wait() //nolint:wrapcheck // it is the first of them
+}
+
+// raiseOpenFiles lets PgBouncer open as many files as the container may: each connection is one. Where
+// that fails, it says itself how many clients it can take.
+func raiseOpenFiles() {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return
+	}
+	limit.Cur = limit.Max
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
 // errEnded is why a pooler ends whose PgBouncer has, with whatever status.
@@ -104,8 +133,11 @@ var errEnded = errors.New("see its last lines in the log")
 
 // configure writes PgBouncer's files, for no other user to read.
 func (p *Pooler) configure() error {
+	const length = 32
+	secret := make([]byte, length)
+	_, _ = rand.Read(secret) // It never fails: crypto/rand ends the program instead.
 	for name, content := range map[string]string{
-		pgbouncer.ConfigurationFile: pgbouncer.Configuration(p.Settings), pgbouncer.UsersFile: pgbouncer.Users,
+		pgbouncer.ConfigurationFile: pgbouncer.Configuration(p.Settings), pgbouncer.UsersFile: pgbouncer.Users(hex.EncodeToString(secret)),
 	} {
 		const mode = 0o600
 		if err := os.WriteFile(filepath.Join(p.Settings.Run, name), []byte(content), mode); err != nil {
@@ -148,8 +180,11 @@ func (p *Pooler) answers(ctx context.Context) {
 	}
 }
 
-// IsReady reports whether PgBouncer takes connections. It needs no primary for that: clients wait.
-func (p *Pooler) IsReady() bool { return p.Clock.Since(time.Unix(0, p.answered.Load())) < silent }
+// IsReady reports whether clients can log in: PgBouncer answers, and a primary has let this pooler
+// look users up. It needs none afterwards: clients wait for the next one.
+func (p *Pooler) IsReady() bool {
+	return p.hasMet.Load() && p.Clock.Since(time.Unix(0, p.answered.Load())) < silent
+}
 
 // Probes answers the kubelet: /readyz fails while PgBouncer does not answer. It is live as long as
 // this program is, which ends with PgBouncer.
@@ -167,31 +202,38 @@ func (p *Pooler) Probes() http.Handler {
 }
 
 func (p *Pooler) listener() *listener {
+	isIdle := p.Settings.Mode == pgbouncer.Session
 	return &listener{
-		connect: func(ctx context.Context) (primary, error) {
-			return dial(ctx, p.Settings.Host, p.Settings.Port, p.Settings.Certificates)
-		},
-		send: p.console.send, clock: p.Clock, log: p.Log,
+		connect: func(ctx context.Context) (primary, error) { return dial(ctx, p.Settings, !isIdle) },
+		met:     func() { p.hasMet.Store(true) }, isIdle: isIdle, send: p.console.send, clock: p.Clock, log: p.Log,
 	}
 }
 
-// end lets clients disconnect by themselves, then closes what is left between two transactions, and
-// ends what does not end.
+// end waits until clients have disconnected, or too long; then PgBouncer closes connections between
+// two transactions and ends. New clients are let in all the time: proxies have been told to send them
+// elsewhere, and not all have heard it.
 func (p *Pooler) end(ctx context.Context, process *os.Process) {
-	p.Log.Info("no further clients are let in, and the others may disconnect", "within", p.EndsWithin.String())
-	if err := p.console.send(ctx, "SHUTDOWN WAIT_FOR_CLIENTS"); err != nil {
-		p.Log.Error(err, "PgBouncer is ended without waiting for clients")
-		_ = process.Signal(syscall.SIGINT)
-	}
-	for _, step := range []struct {
-		after  time.Duration
-		signal syscall.Signal
-	}{{p.EndsWithin, syscall.SIGINT}, {finally, syscall.SIGQUIT}} {
+	p.Log.Info("waiting for clients to disconnect", "within", p.EndsWithin.String())
+	for until := p.Clock.Now().Add(p.EndsWithin); p.Clock.Now().Before(until) && p.hasClients(ctx); {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.Clock.After(step.after):
-			_ = process.Signal(step.signal)
+		case <-p.Clock.After(looks):
 		}
 	}
+	// SIGINT waits for transactions (https://www.pgbouncer.org/usage.html#signals).
+	_ = process.Signal(syscall.SIGINT)
+	select {
+	case <-ctx.Done():
+	case <-p.Clock.After(finally):
+		_ = process.Signal(syscall.SIGQUIT)
+	}
+}
+
+// hasClients reports whether there are clients beside this program; true if that can't be found out.
+func (p *Pooler) hasClients(ctx context.Context) bool {
+	asking, cancel := context.WithTimeout(ctx, looks)
+	defer cancel()
+	count, err := p.console.clients(asking)
+	return err != nil || count > 0
 }

@@ -55,6 +55,7 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.StringVar(&o.settings.Certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.mode, "mode", modes[0], "when a client gives its connection to the server back: after each transaction, or when it disconnects (session)")
 	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "connections to the server for each user and database")
+	flags.IntVar(&o.settings.MaxConnections, "max-connections", 50, "connections to the server for each database, of all users")
 	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "clients that may be connected")
 	flags.StringVar(&o.program, "program", "pgbouncer", "PgBouncer: its path, or its name on the PATH, or in /usr/sbin")
 	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")

@@ -12,17 +12,16 @@ import (
 
 // poolerLookup makes the function by which poolers find out how a user logs in. It runs with the
 // rights of the superuser, so it looks up no name but in pg_catalog. An expired password is none.
-const poolerLookup = `CREATE FUNCTION ` + postgres.PoolerLookup + `(INOUT name text, OUT verifier text) RETURNS SETOF record
+const poolerLookup = `CREATE OR REPLACE FUNCTION ` + postgres.PoolerLookup + `(INOUT name text, OUT verifier text) RETURNS SETOF record
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
 	SELECT rolname::text, rolpassword FROM pg_authid WHERE rolname = $1 AND rolcanlogin AND NOT rolsuper AND NOT rolreplication
-		AND left(rolname, 9) <> 'mainstay_' AND (rolvaliduntil IS NULL OR rolvaliduntil > now()) $$`
+		AND left(rolname, 9) <> 'mainstay_' AND rolname <> 'pgbouncer' AND (rolvaliduntil IS NULL OR rolvaliduntil > now()) $$`
 
-// pooler makes the role of poolers, and the function that it needs, in the database postgres.
+// pooler makes the role of poolers, and the function that it needs, in the database postgres. An
+// earlier one is replaced.
 func (s provisioning) pooler(ctx context.Context) error {
-	var hasRole, hasFunction bool
-	err := s.session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), EXISTS (SELECT FROM pg_proc p"+
-		" JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname || '.' || p.proname = $2)",
-		postgres.PoolerRole, postgres.PoolerLookup).Scan(&hasRole, &hasFunction)
+	var hasRole bool
+	err := s.session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", postgres.PoolerRole).Scan(&hasRole)
 	if err != nil {
 		return fmt.Errorf("looking for it: %w", err)
 	}
@@ -31,9 +30,6 @@ func (s provisioning) pooler(ctx context.Context) error {
 			postgres.CertificateRole); err != nil {
 			return fmt.Errorf("making the role: %w", err)
 		}
-	}
-	if hasFunction {
-		return nil
 	}
 	return pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
 		for _, statement := range []string{
@@ -51,12 +47,15 @@ func (s provisioning) pooler(ctx context.Context) error {
 }
 
 // drainTime is how long poolers may take to let statements end before a handover. What takes longer
-// fails, as without a pooler.
-const drainTime = 2 * time.Second
+// fails, as without a pooler. drained is how long no session may be left: one may just be opening.
+const (
+	drainTime = 2 * time.Second
+	drained   = 50 * time.Millisecond
+)
 
 // poolersLeft counts sessions of poolers that listen, and those that poolers have opened for their
 // clients.
-const poolersLeft = `SELECT count(*) FILTER (WHERE a.usename = '` + postgres.PoolerRole + `'),
+const poolersLeft = `SELECT count(*) FILTER (WHERE a.usename = '` + postgres.PoolerRole + `' AND a.application_name = '` + postgres.PoolerListener + `'),
 	count(*) FILTER (WHERE a.usename <> '` + postgres.PoolerRole + `' AND s.client_dn = '/CN=` + postgres.PoolerRole + `')
 	FROM pg_stat_activity a LEFT JOIN pg_stat_ssl s ON s.pid = a.pid WHERE a.backend_type = 'client backend'`
 
@@ -81,8 +80,17 @@ func (e *Engine) drainPoolers(ctx context.Context) error {
 	if _, err := session.Exec(ctx, "SET synchronous_commit = local; NOTIFY "+postgres.PoolerChannel); err != nil {
 		return fmt.Errorf("telling the poolers: %w", err)
 	}
+	var since time.Time
 	return e.until(ctx, func() (bool, error) {
 		_, sessions, err := left()
-		return sessions == 0, err
+		switch now := e.Clock.Now(); {
+		case sessions > 0:
+			since = time.Time{}
+		case since.IsZero():
+			since = now
+		default:
+			return now.Sub(since) >= drained, err
+		}
+		return false, err
 	})
 }
