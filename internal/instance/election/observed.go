@@ -382,10 +382,7 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 // enough of its members have answered within the time. A rule that names no other member is not
 // enough if new data may replace ours (mustHear).
 func (o *Observed) heldByRule(within time.Duration) bool {
-	heard := o.answered(within)
-	if o.Config.Ephemeral {
-		heard = append(heard, o.answeredBefore(within)...)
-	}
+	heard := append(o.answered(within), o.answeredBefore(within)...)
 	holdsAlone := !o.mustHear() || len(heard) > 0
 	return slices.ContainsFunc(o.rules(), func(rule Rule) bool {
 		return rule.Leader == o.Me && (rule.alone() && holdsAlone || rule.Acks > 0 && rule.counts(heard) >= rule.Acks)
