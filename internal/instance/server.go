@@ -23,6 +23,8 @@ type operation struct {
 	mayWrite bool
 	// harmless is true if the server may still be used after a failure.
 	harmless bool
+	// isNew is true if the data that it makes are those of a new database.
+	isNew bool
 	// killed is true if the server was killed during the operation, which has then failed whatever
 	// it returns.
 	killed bool
@@ -120,7 +122,7 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 		i.core.StoppingFor(action.Successor)
 		i.begin(ctx, &operation{name: "stop cleanly"}, server.StopCleanly, nil)
 	case election.Initialise:
-		i.makeData(ctx, &operation{name: "initialise the data"}, server.Initialise)
+		i.makeData(ctx, &operation{name: "initialise the data", isNew: true}, server.Initialise)
 	case election.Replace:
 		i.replace(ctx, action)
 	}
@@ -185,6 +187,9 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 		return err
 	}, func() {
 		i.core.Became(election.Member{Name: i.Name, Incarnation: incarnation}, data.System, data.Timeline)
+		if op.isNew {
+			i.core.Began()
+		}
 		i.member.Store(new(i.core.Me))
 		i.hasOld = true
 	})

@@ -69,10 +69,11 @@ func (c *checks) promoted(n *node, term uint64, timeline uint32) {
 		c.fail("I4", "timeline %d was begun for term %d, and again for term %d", timeline, other, term)
 	}
 	c.terms[term], c.timelines[timeline] = n, term
-	if c.w.plan.durability != election.Asynchronous || c.w.plan.freezes || c.w.plan.tampers || c.w.plan.decides {
+	if c.w.plan.durability != election.Asynchronous || c.w.plan.freezes || c.w.plan.tampers || c.w.plan.decides ||
+		c.w.plan.ephemeral && c.w.plan.instances == 1 {
 		return
 	}
-	for _, other := range c.w.nodes {
+	for _, other := range append(slices.Clone(c.w.ghosts), c.w.nodes...) {
 		if other != n && other.server.state == election.Leading {
 			c.fail("I6", "%s is promoted while %s still takes writes", n.name(), other.name())
 		}

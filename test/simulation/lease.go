@@ -60,7 +60,9 @@ func (w *world) writeRecord(n *node, write election.WriteRecord) {
 		}
 		w.check.readable(n, write.Record)
 		w.check.writes(n, write.Record)
+		w.check.overwrites(n)
 		w.lease.write(write.Record)
+		w.tellGhosts()
 		w.log("%s writes the record: %s: %+v", n.name(), write.Why, write.Record)
 		w.check.recordWritten()
 		written := w.lease.text()
@@ -100,12 +102,12 @@ func (n *node) call(serve func(answer func(func())), failed func()) {
 	case w.plan.slowAPI:
 		there = w.between(time.Millisecond, 800*time.Millisecond)
 	}
-	if w.apiAway[n.index] {
+	if w.lacksAPI(n) {
 		back(limit, failed)
 		return
 	}
 	w.after(there, func() {
-		if w.apiAway[n.index] {
+		if w.lacksAPI(n) {
 			back(limit, failed)
 			return
 		}
@@ -113,7 +115,7 @@ func (n *node) call(serve func(answer func(func())), failed func()) {
 		answered := false
 		serve(func(do func()) {
 			answered = true
-			if lost || w.apiAway[n.index] {
+			if lost || w.lacksAPI(n) {
 				back(limit, failed)
 				return
 			}

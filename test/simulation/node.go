@@ -15,6 +15,10 @@ type disk struct {
 	member election.Member
 	local  election.Local
 	log    wal
+	// system is that of the data. fresh is true while no server has loaded them: until then they do
+	// not end with one.
+	system string
+	fresh  bool
 	// answered is the highest term for which a promise was given away.
 	answered uint64
 }
@@ -23,7 +27,7 @@ type disk struct {
 func (d *disk) makeData(n *node, log wal) {
 	n.made++
 	d.member = election.Member{Name: n.name(), Incarnation: strconv.Itoa(n.made)}
-	d.log = log
+	d.log, d.system, d.fresh = log, system, true
 }
 
 // node is an instance: a pod with its program, its server and its volume.
@@ -50,6 +54,9 @@ type node struct {
 	// hangsForEver is true if the disk takes nothing until the end. refuses is true if a disk that
 	// hangs says so.
 	hangsForEver, refuses bool
+	// isGhost is true for a pod that was deleted by force and runs on. isMute is true if it reaches
+	// no other, and isAway if it does not reach the API server.
+	isGhost, isMute, isAway bool
 }
 
 func newNode(w *world, index int) *node {
@@ -79,7 +86,7 @@ func (n *node) local() time.Duration {
 
 // start starts the program: it knows nothing but what is on the volume.
 func (n *node) start() {
-	if n.alive {
+	if n.alive || n.isGhost {
 		return
 	}
 	n.life++
@@ -91,10 +98,13 @@ func (n *node) start() {
 		PodUID: n.uid, Local: n.disk.local, Saved: n.disk.local,
 	}
 	if n.disk.member.HasData() {
-		n.core.System = system
+		n.core.System = n.disk.system
 	}
 	for _, other := range n.w.nodes {
 		if other != n {
+			if n.w.plan.ephemeral {
+				n.core.Others = append(n.core.Others, other.name())
+			}
 			n.core.Peers = append(n.core.Peers, election.Peer{Name: other.name()})
 		}
 	}
@@ -145,6 +155,9 @@ func (n *node) wake() { n.resume(n.life, n.step) }
 
 func (n *node) observe() {
 	n.core.Heartbeat(n.server.observed())
+	if n.w.plan.ephemeral && n.server.state == election.NoData && n.core.Me.HasData() && !n.server.busy && !n.core.Leads() {
+		n.core.Became(election.Member{Name: n.name()}, "", 0)
+	}
 	if n.server.frozen {
 		return
 	}
@@ -212,8 +225,12 @@ func (n *node) act(action election.Action) bool {
 	case election.Initialise:
 		server.begin(100*time.Millisecond, time.Second, func() {
 			n.disk.makeData(n, wal{timeline: 1, end: 1})
+			if n.w.plan.ephemeral {
+				n.disk.system = n.disk.member.Name + "/" + n.disk.member.Incarnation
+			}
 			server.state = election.Stopped
-			core.Became(n.disk.member, system, n.disk.log.timeline)
+			core.Became(n.disk.member, n.disk.system, n.disk.log.timeline)
+			core.Began()
 		})
 	case election.SetRule:
 		server.setRule(action.Rule)
@@ -356,8 +373,9 @@ func (n *node) replace(action election.Replace) {
 			return
 		}
 		n.disk.makeData(n, leader.disk.log)
+		n.disk.system = leader.disk.system
 		server.state = election.Stopped
-		core.Became(n.disk.member, system, n.disk.log.timeline)
+		core.Became(n.disk.member, n.disk.system, n.disk.log.timeline)
 	})
 }
 

@@ -32,6 +32,8 @@ type schedule struct {
 	// staysAway is true if the leader never reaches the API server again, and its server dies.
 	staysAway bool
 	forEver   *node
+	// ephemeral is true if the data end with their servers. Then pods are deleted by force too.
+	ephemeral bool
 	// heal is when all other faults end, and end when writes must have been acknowledged since.
 	heal, end time.Duration
 }

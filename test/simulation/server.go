@@ -70,6 +70,9 @@ func (s *server) kill() {
 	s.busy, s.killing, s.frozen = false, false, false
 	s.source, s.stream, s.final, s.clean = election.Source{}, 0, false, false
 	s.waiters, s.committed, s.switched, s.unflushedSince = nil, false, 0, 0
+	if s.n.w.plan.ephemeral && !s.n.disk.fresh {
+		s.n.disk.member, s.n.disk.log, s.n.disk.system = election.Member{}, wal{}, ""
+	}
 	s.state = election.Stopped
 	if !s.n.disk.member.HasData() {
 		s.state = election.NoData
@@ -100,13 +103,14 @@ func (s *server) finish(wait time.Duration, operation int, done func()) {
 // start starts the server as a standby without a source.
 func (s *server) start() {
 	s.begin(50*time.Millisecond, 600*time.Millisecond, func() {
-		s.state, s.final = election.Standby, true
+		s.state, s.final, s.n.disk.fresh = election.Standby, true, false
 	})
 }
 
 // lead makes the server take writes.
 func (s *server) lead(term uint64) {
 	w := s.n.w
+	s.n.disk.fresh = false
 	s.state, s.source, s.stream, s.final = election.Leading, election.Source{}, 0, false
 	s.term, s.timeline, s.history = term, s.n.disk.log.timeline, s.n.disk.log.history()
 	s.backend, s.links = s.rule, make([]link, len(w.nodes))
@@ -342,7 +346,9 @@ func (s *server) stopCleanly() {
 			return
 		}
 		history := s.history
+		s.n.disk.fresh = true // A server in memory goes on as a standby, in the same process.
 		s.kill()
+		s.n.disk.fresh = false
 		s.clean, s.history = true, history
 	})
 }

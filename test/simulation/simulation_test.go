@@ -47,3 +47,13 @@ func TestSchedules(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestDeletedByForce tries schedules of databases in memory whose pods are deleted by force.
+func TestDeletedByForce(t *testing.T) {
+	for seed := range min(*schedules, 5000) {
+		if violation := RunEphemeral(seed+1, nil); violation != nil {
+			_ = RunEphemeral(seed+1, t.Logf)
+			t.Fatal(violation)
+		}
+	}
+}

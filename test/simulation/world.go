@@ -46,8 +46,10 @@ type world struct {
 	// decided is what the user wants now. Instances may not have heard of it yet.
 	decided election.Config
 	nodes   []*node
-	lease   lease
-	slice   slice
+	// ghosts are pods that were deleted by force and still run.
+	ghosts []*node
+	lease  lease
+	slice  slice
 	// cut says which node does not reach which other.
 	cut [][]bool
 	// apiAway says which node does not reach the API server.
@@ -75,10 +77,15 @@ func (v *Violation) Error() string {
 // Run tries the schedule of a seed; nil means that every invariant held. trace gets what happened,
 // nil for nobody. only is the one invariant that is checked, "" for all.
 func Run(seed uint64, only string, trace func(format string, arguments ...any)) *Violation {
-	w := &world{random: rand.New(rand.NewPCG(seed, 7)), only: only, trace: trace}
-	w.plan = draw(w.random)
+	random := rand.New(rand.NewPCG(seed, 7))
+	return run(&world{random: random, only: only, trace: trace, plan: draw(random)}, seed)
+}
+
+// run tries the schedule of a world.
+func run(w *world, seed uint64) *Violation {
 	w.decided = election.Config{
 		Instances: w.plan.instances, Durability: w.plan.durability, After: w.plan.failAfter, Positions: positions{},
+		Ephemeral: w.plan.ephemeral,
 	}
 	w.check = newChecks(w, seed)
 	w.build()
@@ -176,4 +183,17 @@ func (w *world) clients() {
 }
 
 // reaches reports whether a message from one node arrives at another.
-func (w *world) reaches(from, to *node) bool { return !w.cut[from.index][to.index] }
+func (w *world) reaches(from, to *node) bool {
+	if from.isMute || to.isMute || from != to && from.index == to.index {
+		return false
+	}
+	return !w.cut[from.index][to.index]
+}
+
+// lacksAPI reports whether an instance does not reach the API server.
+func (w *world) lacksAPI(n *node) bool {
+	if n.isGhost {
+		return n.isAway
+	}
+	return w.apiAway[n.index]
+}

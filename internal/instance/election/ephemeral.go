@@ -35,6 +35,43 @@ func (o *Observed) isReplaced() bool {
 		view.Record.System != o.System && view.Record.Term > 0 && !view.Record.olderThan(o.Local.Seen)
 }
 
+// noteSuccessor notes, of a record that was read, that a later pod of our name has led, followed,
+// or begun anew: we were deleted, and must not begin anew beside it.
+func (o *Observed) noteSuccessor(record Record) {
+	var named []Member
+	for _, rule := range record.Rules {
+		named = append(append(named, rule.Leader), rule.Set...)
+	}
+	isOther := func(member Member) bool {
+		return member.Name == o.Me.Name && member != o.Me && !slices.Contains(o.Former, member)
+	}
+	named = slices.DeleteFunc(named, func(member Member) bool { return !isOther(member) })
+	if !o.Record.Known { // What was there before us is the former pods'.
+		o.FirstTerm, o.Former = record.Term, append(o.Former, named...)
+		return
+	}
+	holder := record.Holder
+	isLed := holder.Member.Name == o.Me.Name && holder.PodUID != o.PodUID && record.Term > o.FirstTerm
+	isBegun := o.beginsByName(record) && record.Seq != o.BegunSeq
+	o.Succeeded = o.Succeeded || len(named) > 0 || isLed || isBegun
+}
+
+// beginsByName reports whether an instance of our name wrote the record to begin anew.
+func (o *Observed) beginsByName(record Record) bool {
+	return o.Config.Ephemeral && record.Term > 0 && record.System == "" && record.Initialise == o.Me.Name
+}
+
+// isNew reports whether our data may be those of the database that the record says is to begin.
+// When data are begun anew, an earlier pod of our name may still have the former ones.
+func (o *Observed) isNew() bool {
+	return !o.Config.Ephemeral || o.Record.Record.Term == 0 || o.System != "" && o.Begun == o.System && o.Record.Record.Seq == o.BegunSeq
+}
+
+// isOutOfDate reports whether our data are not those of the record, which is of newer ones.
+func (o *Observed) isOutOfDate() bool {
+	return o.isReplaced() && (o.Record.Record.System != "" || !o.isNew())
+}
+
 // mayBeHeld reports whether the holder of the record may still write: it has not released it, and
 // the record has changed within the time after which its holder has fenced itself.
 func (o *Observed) mayBeHeld() bool {
@@ -122,7 +159,7 @@ func (o *Observed) beginAnew() Action {
 	view := &o.Record
 	record := view.Record
 	isForAnother := record.System == "" && slices.Contains(o.Others, record.Initialise)
-	if !o.Config.Ephemeral || !o.believed() || isForAnother {
+	if !o.Config.Ephemeral || !o.believed() || isForAnother || o.Succeeded {
 		return nil
 	}
 	if record.Holder.Member.Name == o.Me.Name && record.Holder.PodUID == o.PodUID {

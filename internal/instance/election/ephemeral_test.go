@@ -97,6 +97,10 @@ func TestBeginsAnew(t *testing.T) {
 	}
 	o.Became(Member{Name: a.Name, Incarnation: "new"}, "another", 0)
 	o.Server, o.Saved = Server{State: Standby, Final: true, Position: "0"}, o.Local
+	if got := kindOf(Decide(o)); got != "Kill" {
+		t.Fatalf("data that another process has made: got %s", got)
+	}
+	o.Began()
 	claim, _ := Decide(o).(WriteRecord)
 	if claim.Record.System != "another" || claim.Record.Term != 3 || claim.Record.Timeline != 3 || claim.Record.Holder.Member != o.Me {
 		t.Errorf("got %+v", claim)
@@ -375,5 +379,33 @@ func TestReplacedLeader(t *testing.T) {
 	standby.HeardRecord(ReadResult{Sent: standby.Now, Version: "8", Record: record})
 	if got := kindOf(Decide(standby)); got != "Kill" {
 		t.Errorf("a standby of the former data: got %s", got)
+	}
+}
+
+// TestSucceeded: an instance that finds that a later pod of its name was there begins nothing anew.
+func TestSucceeded(t *testing.T) {
+	for name, change := range map[string]func(*Record){
+		"led": func(r *Record) { r.Term, r.Holder = 7, Holder{Member{a.Name, "new"}, "uid-2"} },
+		"followed": func(r *Record) {
+			r.Rules = []Rule{{Leader: b, Set: []Member{{a.Name, "new"}}, Acks: 1, Async: true}}
+		},
+		"begun anew": func(r *Record) { r.System, r.Holder, r.Rules, r.Initialise = "", Holder{}, nil, a.Name },
+		"":           func(*Record) {},
+	} {
+		o := empty(a.Name)
+		o.Record.Known = false
+		o.HeardRecord(ReadResult{Sent: o.Now, Version: "7", Record: o.Record.Record})
+		next := o.Record.Record
+		next.Seq++
+		change(&next)
+		o.HeardRecord(ReadResult{Sent: o.Now, Version: "8", Record: next})
+		if o.Succeeded != (name != "") {
+			t.Errorf("%q: got %t", name, o.Succeeded)
+		}
+		o.Record.Record.Holder, o.Record.Since, o.Saved = Holder{}, o.Now, o.Local
+		answered(o, Member{Name: b.Name}, Member{Name: c.Name})
+		if got := kindOf(Decide(o)); (got == "WriteRecord") != (name == "") || got == "Initialise" {
+			t.Errorf("%q: got %s", name, got)
+		}
 	}
 }

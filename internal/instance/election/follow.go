@@ -16,7 +16,7 @@ func follow(o *Observed) Action {
 	switch {
 	case o.Server.State == NoData:
 		return o.obtainData(leader)
-	case o.Server.State == Standby && o.isReplaced() && !o.beginsAnew():
+	case o.Server.State == Standby && o.isOutOfDate():
 		return Kill{Why: "the instances have begun anew without its data"}
 	case o.Server.State == Stopped && o.Server.Damaged && leader != nil && slices.Contains(leader.Ping.Free, o.Me):
 		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}
@@ -60,7 +60,8 @@ func (o *Observed) obtainData(leader *Peer) Action {
 	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery {
 		return o.read()
 	}
-	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && (o.Local.Seen.Term == 0 || o.Config.Ephemeral) {
+	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && (o.Local.Seen.Term == 0 || o.Config.Ephemeral) &&
+		(view.Record.Term == 0 || view.Record.Seq == o.BegunSeq && !o.Succeeded || !o.Config.Ephemeral) {
 		return Initialise{}
 	}
 	if action := o.beginAnew(); action != nil {

@@ -39,6 +39,9 @@ func (o *Observed) HeardRecord(result ReadResult) {
 	if view.Version != result.Version || view.Since == 0 {
 		view.Since = o.Now
 	}
+	if !result.Damaged && result.Version != "" {
+		o.noteSuccessor(result.Record)
+	}
 	view.Known, view.Stale, view.ReadAt = true, false, result.Sent
 	view.Version, view.Record, view.Damaged = result.Version, result.Record, result.Damaged
 	if o.believed() {
@@ -62,6 +65,9 @@ func seenIn(record Record) Seen {
 func (o *Observed) Writing(write WriteRecord) {
 	o.Record.InFlight = true
 	record := write.Record
+	if o.beginsByName(record) {
+		o.BegunSeq = record.Seq
+	}
 	isOver := record.Released() && record.Handover == nil && record.System != ""
 	if isOver && len(o.Peers) > 0 && (o.Held.Promoted || record.Term != o.Held.Term) {
 		o.StandsAt = o.Now + electing
@@ -330,9 +336,15 @@ func (o *Observed) PublishedAddress(term uint64) {
 
 // Became notes that our data were rebuilt, on that timeline: we are another member now.
 func (o *Observed) Became(me Member, system string, timeline uint32) {
+	if o.Me.HasData() && o.Config.Ephemeral {
+		o.Former = append(o.Former, o.Me)
+	}
 	o.Me, o.System = me, system
 	o.see(Seen{Timeline: timeline})
 }
+
+// Began notes that our data are those of a new database, which this process has initialised.
+func (o *Observed) Began() { o.Begun = o.System }
 
 // Configured notes the user's settings, and the pods of the other instances that should exist.
 // Messages of an instance that should not are still processed, because a rule may need it.

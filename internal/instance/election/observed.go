@@ -244,6 +244,16 @@ type Observed struct {
 	Address string
 	// System is the id of the database system on the volume; "" without data.
 	System string
+	// Begun is the System that this process has initialised; "" if it has not.
+	Begun string
+	// FirstTerm is the term of the first record that was read. Succeeded is true once one was read
+	// that another pod of our name has written since, to lead or to begin anew. BegunSeq is the Seq
+	// of the last record to begin anew that this process has written, or tried to.
+	// Former are earlier members of our name, of this process or of pods before ours.
+	FirstTerm uint64
+	Former    []Member
+	Succeeded bool
+	BegunSeq  uint64
 	// Local is what should be on the volume, and Saved what is. Saving is true while a Save is
 	// under way. SaveFailedAt is when the last one failed; 0 if it did not.
 	Local, Saved Local

@@ -149,7 +149,7 @@ func (o *Observed) ask(term uint64) Ask {
 // (R8, R9). A member that waits for its own volume does not stand, because it could not store its
 // own promise.
 func stand(o *Observed) Action {
-	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() {
+	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() || o.isOutOfDate() {
 		return nil
 	}
 	view := &o.Record
@@ -208,7 +208,7 @@ func (o *Observed) mayStandAt() time.Duration {
 // initialised its data.
 func (o *Observed) firstTerm() (Record, bool) {
 	record := o.Record.Record
-	return record, o.believed() && record.System == "" && record.Initialise == o.Me.Name
+	return record, o.believed() && record.System == "" && record.Initialise == o.Me.Name && o.isNew()
 }
 
 // base returns the record on which a claim is based: the one that was read, or, if that is not

@@ -234,7 +234,7 @@ func (r *relay) join(ctx context.Context, l *life, source engine.Upstream, chang
 		case <-ctx.Done():
 		}
 	}()
-	leader, err := r.engine.joined(ctx, l, source, changed, w.id, w.offset)
+	leader, err := r.engine.joined(ctx, l, source, changed, w)
 	if err != nil {
 		r.noteFailure(changed, err)
 		return false, nil

@@ -130,11 +130,10 @@ func (l *leading) sync(id string, offset int64) (model.Sync, error) {
 	return model.ParseSync(answer)
 }
 
-// joined returns a stream that continues our data: the server asks for the byte at offset, which is
-// the one after its last. From then on the history of our data is that of the leader's.
-func (e *Engine) joined(
-	ctx context.Context, l *life, from engine.Upstream, changed <-chan struct{}, id string, offset int64,
-) (*leading, error) {
+// joined returns a stream that continues our data: the server wants the byte at an offset, which
+// is the one after its last. From then on the history of our data is that of the leader's.
+func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, changed <-chan struct{}, w *wanted) (*leading, error) {
+	id, offset := w.id, w.offset
 	if id == "?" {
 		return nil, errNotContinued
 	}
