@@ -50,8 +50,8 @@ func CheckPassword(password string) error {
 	return nil
 }
 
-// CheckUser returns why a role of this name can't be made for a user; nil if it can. pgbouncer is the
-// administrator of a pooler.
+// CheckUser returns why a role of this name can't be made for a user; nil if it can. pgbouncer is
+// the administrator of a pooler.
 func CheckUser(name string) error { return checkName(name, "public", "none", "pgbouncer") }
 
 // CheckDatabase returns why a database of this name can't be made; nil if it can.

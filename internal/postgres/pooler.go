@@ -13,8 +13,8 @@ const (
 	PoolerLookup = PoolerSchema + ".pooler_lookup"
 	// PoolerListener is the application_name of a pooler's session that listens to PoolerChannel.
 	PoolerListener = "mainstay_pooler_listener"
-	// PoolerChannel is where a primary announces that it hands over: poolers let statements end, and
-	// hold the next ones back until another instance leads. Every user may send there: what counts is a
-	// session of the superuser's.
+	// PoolerChannel is where a primary announces that it hands over: poolers let statements end,
+	// and hold the next ones back until another instance leads. Every user may send there: what
+	// counts is a session of the superuser's.
 	PoolerChannel = "mainstay_handover"
 )

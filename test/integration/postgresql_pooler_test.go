@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,13 +69,31 @@ func TestDatabasePooler(t *testing.T) {
 	g.Expect(live.Status.Pooler).To(gomega.Equal(&databasev1.PoolerStatus{ReadyInstances: 2, SecretName: "db-pooler"}))
 	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-pooler"))
 	manager.Settle(t)
+	removePooler(t, live, from, ready, append(objects, deployment))
+}
+
+// removePooler takes the pooler out of the spec of a PostgreSQL: applications leave it, and then
+// it goes. The functions return the Secret of an application that is bound to it, and the
+// condition Ready.
+func removePooler(t *testing.T, live *databasev1.PostgreSQL, from, ready func(context.Context) (string, error), objects []client.Object) {
+	t.Helper()
+	g, db, deployment := gomega.NewWithT(t), live, &appsv1.Deployment{}
 	g.Expect(cluster.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pooler":null}}`)))).To(gomega.Succeed())
-	for _, object := range append(objects, deployment) {
+	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
+	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Expect(live.Status.Pooler.LeavesAt).NotTo(gomega.BeNil())
+	g.Expect(known(db, "db-pooler", deployment, always)(t.Context())).To(gomega.Succeed(), "it is deleted before its clients are replaced")
+	live.Status.Pooler.LeavesAt = &metav1.Time{Time: time.Now().Add(-time.Minute)}
+	g.Expect(cluster.Client.Status().Update(t.Context(), live)).To(gomega.Succeed())
+	touch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failover":{"after":"12s"}}}`))
+	g.Expect(cluster.Client.Patch(t.Context(), live, touch)).To(gomega.Succeed())
+	for _, object := range objects {
 		g.Eventually(func(ctx context.Context) bool {
 			return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: "db-pooler"}, object))
 		}).WithContext(t.Context()).Should(gomega.BeTrue(), "%T stays", object)
 	}
-	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
-	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	g.Expect(live.Status.Pooler).To(gomega.BeNil())
+	g.Eventually(func(ctx context.Context) (*databasev1.PoolerStatus, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), live)
+		return live.Status.Pooler, err
+	}).WithContext(t.Context()).Should(gomega.BeNil())
 }

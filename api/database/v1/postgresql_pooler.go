@@ -1,6 +1,9 @@
 package v1
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Pooler is PgBouncer in front of the primary.
 type Pooler struct {
@@ -66,4 +69,8 @@ type PoolerStatus struct {
 	// until an instance has taken connections.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
+	// LeavesAt is when the pooler is deleted, after spec.pooler was removed: some minutes later,
+	// so that applications that use it can be replaced before.
+	// +optional
+	LeavesAt *metav1.Time `json:"leavesAt,omitempty"`
 }

@@ -19,8 +19,8 @@ import (
 
 // Times of a listener.
 const (
-	// retries is how long after a failed connection to the primary, or a failed command, the next one is
-	// tried, and answers how long the primary and the console may take to answer.
+	// retries is how long after a failed connection to the primary, or a failed command, the next
+	// one is tried, and answers how long the primary and the console may take to answer.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
 	// refuses is how long statements are held back while there is a primary that refuses us alone, for
@@ -117,9 +117,9 @@ func (l *listener) once(ctx context.Context) error {
 	}
 }
 
-// hold holds statements back, if they are not yet. The command lasts as long as statements are under
-// way, and its end before would be that of the pause: a client that gives it up sends a request to
-// cancel it.
+// hold holds statements back, if they are not yet. The command lasts as long as statements are
+// under way, and its end before would be that of the pause: a client that gives it up sends a
+// request to cancel it.
 func (l *listener) hold(ctx context.Context, why string) {
 	if !l.paused.IsZero() || ctx.Err() != nil || l.isIdle {
 		return

@@ -36,19 +36,22 @@ func (s *scripted) wait(ctx context.Context) (bool, error) {
 
 func (s *scripted) close() { s.closed = true }
 
+// listenerCase is what happens to a listener, and what it tells PgBouncer, and when.
+type listenerCase struct {
+	// answers are those of the first session, and away is how long it takes until the next one.
+	answers []string
+	away    time.Duration
+	want    string
+	// refusal is the error of the server while it is away, and fails how many commands fail first.
+	refusal string
+	fails   int
+	isIdle  bool
+}
+
 // TestListener: statements are held back from an announcement, or the loss of the primary, until a
 // primary answers, or too long; and a handover that is called off ends the wait.
 func TestListener(t *testing.T) {
-	for name, test := range map[string]struct {
-		// answers are those of the first session, and awaits how long it takes until the next one.
-		answers []string
-		away    time.Duration
-		want    string
-		// refusal is the error of the server while it is away, and fails how many commands fail first.
-		refusal string
-		fails   int
-		isIdle  bool
-	}{
+	for name, test := range map[string]listenerCase{
 		"nothing happens":                {want: ""},
 		"it refuses us for long":         {answers: []string{"gone"}, away: 40 * time.Second, refusal: "53300", want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
 		"it starts for long":             {answers: []string{"gone"}, away: 40 * time.Second, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
@@ -56,63 +59,64 @@ func TestListener(t *testing.T) {
 		"sessions are kept":              {answers: []string{"announced", "gone"}, away: time.Second, isIdle: true, want: "1s RECONNECT"},
 		"a handover":                     {answers: []string{"announced", "gone"}, away: 2 * time.Second, want: "0s PAUSE, 2s RECONNECT, 2s RESUME"},
 		"a failover":                     {answers: []string{"gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"it is called off":               {answers: []string{"announced"}, away: 0, want: "0s PAUSE, 6s RESUME"},
+		"it is called off":               {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
 		"no primary answers for long":    {answers: []string{"gone"}, away: 40 * time.Second, want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
 		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"it is gone before it says more": {answers: []string{"gone"}, away: 0, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
+		"it is gone before it says more": {answers: []string{"gone"}, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, end := context.WithCancel(t.Context())
-				first := &scripted{answers: make(chan string, 10)}
-				began := time.Now()
-				var said []string
-				commands := make(chan string, 10)
-				sessions := []*scripted{first, {answers: make(chan string)}}
-				l := &listener{
-					connect: func(context.Context) (primary, error) {
-						if len(sessions) == 1 && time.Since(began) < test.away {
-							if test.refusal != "" {
-								return nil, &pgconn.PgError{Code: test.refusal}
-							}
-							return nil, errors.New("refused")
-						}
-						next := sessions[0]
-						sessions = sessions[1:]
-						return next, nil
-					},
-					send: func(ctx context.Context, command string) error {
-						commands <- time.Since(began).Truncate(time.Second).String() + " " + command
-						if command == "PAUSE" {
-							<-ctx.Done() // A statement is under way for ever.
-							return nil
-						}
-						if test.fails > 0 {
-							test.fails--
-							return errors.New("no answer")
-						}
-						return nil
-					},
-					isIdle: test.isIdle, clock: clock.RealClock{}, log: logr.Discard(),
-				}
-				go l.run(ctx)
-				for _, answer := range test.answers {
-					first.answers <- answer
-				}
-				time.Sleep(time.Minute)
-				end()
-				synctest.Wait()
-				close(commands)
-				for command := range commands {
-					said = append(said, command)
-				}
-				if got := strings.Join(said, ", "); got != test.want {
-					t.Errorf("got  %s\nwant %s", got, test.want)
-				}
-				if gone := slices.Contains(test.answers, "gone"); first.closed != gone && gone {
-					t.Error("the session that has ended is not closed")
-				}
-			})
+			synctest.Test(t, func(t *testing.T) { checkListener(t, test) })
 		})
+	}
+}
+
+func checkListener(t *testing.T, test listenerCase) {
+	ctx, end := context.WithCancel(t.Context())
+	first := &scripted{answers: make(chan string, 10)}
+	sessions := []*scripted{first, {answers: make(chan string)}}
+	began, commands := time.Now(), make(chan string, 10)
+	l := &listener{
+		connect: func(context.Context) (primary, error) {
+			switch {
+			case len(sessions) == 2 || time.Since(began) >= test.away:
+			case test.refusal != "":
+				return nil, &pgconn.PgError{Code: test.refusal}
+			default:
+				return nil, errors.New("refused")
+			}
+			next := sessions[0]
+			sessions = sessions[1:]
+			return next, nil
+		},
+		send: func(ctx context.Context, command string) error {
+			commands <- time.Since(began).Truncate(time.Second).String() + " " + command
+			switch {
+			case command == "PAUSE":
+				<-ctx.Done() // A statement is under way for ever.
+			case test.fails > 0:
+				test.fails--
+				return errors.New("no answer")
+			}
+			return nil
+		},
+		isIdle: test.isIdle, clock: clock.RealClock{}, log: logr.Discard(),
+	}
+	go l.run(ctx)
+	for _, answer := range test.answers {
+		first.answers <- answer
+	}
+	time.Sleep(time.Minute)
+	end()
+	synctest.Wait()
+	close(commands)
+	var said []string
+	for command := range commands {
+		said = append(said, command)
+	}
+	if got := strings.Join(said, ", "); got != test.want {
+		t.Errorf("got  %s\nwant %s", got, test.want)
+	}
+	if gone := slices.Contains(test.answers, "gone"); gone && !first.closed {
+		t.Error("the session that has ended is not closed")
 	}
 }

@@ -58,8 +58,8 @@ func New(o Options) *Pooler {
 	return &Pooler{Options: o, console: console{run: o.Settings.Run, port: o.Settings.ListenPort}}
 }
 
-// finally is how long PgBouncer may take to end once nothing but transactions is waited for, and looks
-// how often it is asked for its clients before.
+// finally is how long PgBouncer may take to end once nothing but transactions is waited for, and
+// looks how often it is asked for its clients before.
 const (
 	finally = 15 * time.Second
 	looks   = time.Second
@@ -117,8 +117,8 @@ func (p *Pooler) Run(asked context.Context) error {
 	return group.Wait() //nolint:wrapcheck // it is the first of them
 }
 
-// raiseOpenFiles lets PgBouncer open as many files as the container may: each connection is one. Where
-// that fails, it says itself how many clients it can take.
+// raiseOpenFiles lets PgBouncer open as many files as the container may: each connection is one.
+// Where that fails, it says itself how many clients it can take.
 func raiseOpenFiles() {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -209,9 +209,9 @@ func (p *Pooler) listener() *listener {
 	}
 }
 
-// end waits until clients have disconnected, or too long; then PgBouncer closes connections between
-// two transactions and ends. New clients are let in all the time: proxies have been told to send them
-// elsewhere, and not all have heard it.
+// end waits until clients have disconnected, or too long; then PgBouncer closes connections
+// between two transactions and ends. New clients are let in all the time: proxies have been told
+// to send them elsewhere, and not all have heard it.
 func (p *Pooler) end(ctx context.Context, process *os.Process) {
 	p.Log.Info("waiting for clients to disconnect", "within", p.EndsWithin.String())
 	for until := p.Clock.Now().Add(p.EndsWithin); p.Clock.Now().Before(until) && p.hasClients(ctx); {
@@ -230,7 +230,8 @@ func (p *Pooler) end(ctx context.Context, process *os.Process) {
 	}
 }
 
-// hasClients reports whether there are clients beside this program; true if that can't be found out.
+// hasClients reports whether there are clients beside this program; true if that can't be found
+// out.
 func (p *Pooler) hasClients(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(ctx, looks)
 	defer cancel()

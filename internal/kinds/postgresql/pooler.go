@@ -3,7 +3,9 @@ package postgresql
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +66,9 @@ func extras(db *databasev1.PostgreSQL) []database.Extra {
 // addPooler adds the pooler, once there is a certificate for it and an image.
 func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) {
 	if db.Spec.Pooler == nil {
+		if isLeaving(db, observed) {
+			wanted.Keep = append(wanted.Keep, poolerRefs(db)...)
+		}
 		return
 	}
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
@@ -251,10 +256,46 @@ func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
 	return deployment
 }
 
+// poolerLeaves is how long a pooler stays after the spec has lost it: applications that use it get
+// another Secret at once, and their pods are replaced meanwhile.
+const poolerLeaves = 5 * time.Minute
+
+// isLeaving reports whether the spec has lost the pooler, and it is not yet time to delete it.
+func isLeaving(db *databasev1.PostgreSQL, observed Observed) bool {
+	was := db.Status.Pooler
+	return db.Spec.Pooler == nil && was != nil && (was.LeavesAt == nil || observed.Now.Before(was.LeavesAt.Time))
+}
+
+// poolerRefs name the objects of a pooler.
+func poolerRefs(db *databasev1.PostgreSQL) []plan.Ref {
+	var refs []plan.Ref
+	for _, kind := range []string{"Secret", "Service", "NetworkPolicy", "Deployment", "PodDisruptionBudget"} {
+		refs = append(refs, Ref(db, kind, PoolerName(db.Name)))
+	}
+	return refs
+}
+
+// leavingStatus is what the status says of a pooler that the spec has lost; nil once nothing is
+// left. As long as it is there, its Secret is read.
+func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+	isLeft := slices.ContainsFunc(poolerRefs(db), func(ref plan.Ref) bool {
+		_, there := observed.Children.Get(ref)
+		return there
+	})
+	if db.Status.Pooler == nil || !isLeft {
+		return nil
+	}
+	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed), LeavesAt: db.Status.Pooler.LeavesAt}
+	if status.LeavesAt == nil {
+		status.LeavesAt = new(metav1.NewTime(observed.Now.Add(poolerLeaves)).Rfc3339Copy())
+	}
+	return status
+}
+
 // poolerStatus is what the status says of the pooler; nil without one.
 func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
 	if db.Spec.Pooler == nil {
-		return nil
+		return leavingStatus(db, observed)
 	}
 	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
 	if isPooled(db, observed) {
@@ -280,7 +321,7 @@ func poolerStarting(s *subject) string {
 		return "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
 	case deployment == nil:
 		return "the pooler is being created"
-	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment):
+	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment, s.Observed.Now):
 		return ""
 	}
 	return fmt.Sprintf("%d of %d instances of the pooler run the present template", deployment.Status.UpdatedReplicas,
@@ -288,14 +329,19 @@ func poolerStarting(s *subject) string {
 }
 
 // isRollingOut reports whether a Deployment has not told of its present template that it is rolled
-// out, or that this has failed.
-func isRollingOut(deployment *appsv1.Deployment) bool {
+// out, or that this has failed, or has too few pods since a moment ago: they are being started.
+func isRollingOut(deployment *appsv1.Deployment, now time.Time) bool {
+	isTold := false
 	for _, condition := range deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentProgressing {
-			return condition.Reason != "NewReplicaSetAvailable" && condition.Reason != "ProgressDeadlineExceeded"
+		switch {
+		case condition.Type == appsv1.DeploymentProgressing:
+			isTold = condition.Reason == "NewReplicaSetAvailable" || condition.Reason == "ProgressDeadlineExceeded"
+		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse &&
+			now.Sub(condition.LastTransitionTime.Time) < database.StartsFor:
+			return true
 		}
 	}
-	return true
+	return !isTold
 }
 
 // poolerNotReady: instances of the pooler that have been started take no connections.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -159,6 +160,32 @@ func TestPoolerSecret(t *testing.T) {
 	}
 }
 
+// TestPoolerLeaves: its objects stay for some minutes, so that those who use it can be replaced.
+func TestPoolerLeaves(t *testing.T) {
+	db := newDatabase()
+	db.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
+	observed := withPooler(newDatabase(pooled), running(db, 1), 2)
+	now := observed.Now
+	step := func(after time.Duration, stays, isTold bool) {
+		t.Helper()
+		observed.Now = now.Add(after)
+		kept := slices.Contains(Desired(db, observed, Decision{Replicas: 1}).Keep, Ref(db, "Deployment", "db-pooler"))
+		status, requeue := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		db.Status.Pooler = status.Pooler
+		if kept != stays || (status.Pooler != nil) != isTold || isTold && (requeue <= 0 || requeue > poolerLeaves) {
+			t.Errorf("after %s: it stays: %t, and the status says %+v; it is looked at again after %s", after, kept, status.Pooler, requeue)
+		}
+	}
+	step(0, true, true)
+	step(4*time.Minute, true, true)
+	step(6*time.Minute, false, true)
+	for _, ref := range poolerRefs(db) {
+		delete(observed.Children, ref)
+	}
+	step(7*time.Minute, false, false)
+	step(8*time.Minute, false, false)
+}
+
 // TestPoolerStatus: Ready waits for the pooler.
 func TestPoolerStatus(t *testing.T) {
 	db := newDatabase(pooled, replicas(3))
@@ -180,7 +207,13 @@ func TestPoolerStatus(t *testing.T) {
 	noImage.PoolerImage = ""
 	rolling := withPooler(db, base(), 2)
 	poolerOf(db, rolling).Status.Conditions[0].Reason = "ReplicaSetUpdated"
+	starting := withPooler(db, base(), 0)
+	deployment := poolerOf(db, starting)
+	deployment.Status.Conditions = append(deployment.Status.Conditions, appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(starting.Now.Add(-time.Second)),
+	})
 	for want, observed := range map[string]Observed{
+		"Updating 2 of 2 instances of the pooler run the present":                 starting,
 		"Available db-0 takes writes":                                             withPooler(db, base(), 2),
 		"PoolerNotReady 1 of 2 instances of the pooler take connections":          withPooler(db, base(), 1),
 		"Updating the pooler is being created":                                    withPooler(db, base(), -1),

@@ -6,6 +6,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
@@ -38,7 +39,11 @@ func Status(
 		status.Timeline = int64(about.Primary.Report.Timeline)
 	}
 	status.Phase = about.phase(one)
-	return status, about.RequeueAfter(one.Reason)
+	after := about.RequeueAfter(one.Reason)
+	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
+		after = requeue.Sooner(after, max(pooler.LeavesAt.Sub(observed.Now), time.Second))
+	}
+	return status, after
 }
 
 // subject is a PostgreSQL to summarize.

@@ -50,10 +50,13 @@ func UserSecretName(db *databasev1.PostgreSQL, user databasev1.User) string {
 
 // ownSecrets are those that no user may have.
 func ownSecrets(db *databasev1.PostgreSQL) []string {
-	return []string{
+	own := []string{
 		database.CertificatesName(db.Name), database.ApplicationName(db.Name), database.MetricsName(db.Name), contract.ProvisionsName(db.Name),
-		PoolerName(db.Name),
 	}
+	if db.Spec.Pooler != nil {
+		own = append(own, PoolerName(db.Name))
+	}
+	return own
 }
 
 // checkUsers returns what is wrong with the users.

@@ -131,6 +131,32 @@ func TestBindingsInEffect(t *testing.T) {
 	}
 }
 
+// TestServiceStaysWithPods: while a binding holds the pods as they are, so do the objects that name
+// their port. What is missing is made.
+func TestServiceStaysWithPods(t *testing.T) {
+	app := admitted(bindings(oneBinding), spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} }))
+	observed := binding(running(), nil)
+	hasService := func() (isMade, isKept bool) {
+		wanted := Desired(app, observed)
+		for _, child := range wanted.Children {
+			_, is := child.Object.(*corev1.Service)
+			isMade = isMade || is
+		}
+		return isMade, slices.Contains(wanted.Keep, Ref(app, "Service"))
+	}
+	if isMade, isKept := hasService(); !isMade || isKept {
+		t.Errorf("a Service that is missing is made: %t, kept: %t", isMade, isKept)
+	}
+	observed.Children[Ref(app, "Service")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Service{}}
+	if isMade, isKept := hasService(); isMade || !isKept {
+		t.Errorf("a Service of pods that are held is changed: %t, kept: %t", isMade, isKept)
+	}
+	observed = binding(observed, store("True", "1"))
+	if isMade, isKept := hasService(); !isMade || isKept {
+		t.Errorf("with the binding it is changed: %t, kept: %t", isMade, isKept)
+	}
+}
+
 // TestBindingVariables: the spec's own take precedence, and no value is in the template.
 func TestBindingVariables(t *testing.T) {
 	app := admitted(bindings(oneBinding), spec(func(s *msappsv1.WebAppSpec) {

@@ -27,7 +27,11 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	case usesOwnAccount(app, observed):
 		wanted.Keep = append(wanted.Keep, account)
 	}
-	if app.Spec.NetworkPolicy != nil {
+	switch {
+	case app.Spec.NetworkPolicy == nil:
+	case isHeldWithPods(app, observed, "NetworkPolicy"):
+		wanted.Keep = append(wanted.Keep, Ref(app, "NetworkPolicy"))
+	default:
 		add(desiredNetworkPolicy(app, observed))
 	}
 	if observed.ServiceAccountMissing && !app.Spec.Suspend || waitsForBindings(app, observed) {
@@ -41,7 +45,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		}
 		wanted.Children = append(wanted.Children, child)
 	}
-	if mustWaitForPods(app, observed) {
+	if mustWaitForPods(app, observed) || isHeldWithPods(app, observed, "Service") {
 		wanted.Keep = append(wanted.Keep, service)
 	} else {
 		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}},
@@ -68,6 +72,13 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		}
 	}
 	return wanted
+}
+
+// isHeldWithPods reports whether a child that names the port of the pods exists, and stays as it
+// is as long as they do.
+func isHeldWithPods(app *msappsv1.WebApp, observed Observed, kind string) bool {
+	_, there := observed.Children.Get(Ref(app, kind))
+	return there && observed.deployment(app) != nil && waitsForBindings(app, observed)
 }
 
 // usesOwnAccount reports whether the ServiceAccount that was created for the app is still needed

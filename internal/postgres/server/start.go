@@ -286,8 +286,8 @@ func (e *Engine) plant(timeline uint32) error {
 	return syncDirectory(filepath.Join(e.Data, "pg_wal"))
 }
 
-// checkpointTime is how long a checkpoint before a clean stop may take, and what poolers are told: the
-// rest is written then, and statements of their clients fail.
+// checkpointTime is how long a checkpoint before a clean stop may take, and what poolers are told:
+// the rest is written then, and statements of their clients fail.
 const checkpointTime = 4 * time.Second
 
 // StopCleanly implements [engine.Engine].
