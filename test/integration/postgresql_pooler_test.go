@@ -81,7 +81,10 @@ func removePooler(t *testing.T, live *databasev1.PostgreSQL, from, ready func(co
 	g.Expect(cluster.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pooler":null}}`)))).To(gomega.Succeed())
 	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
 	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	g.Expect(live.Status.Pooler.LeavesAt).NotTo(gomega.BeNil())
+	g.Eventually(func(ctx context.Context) (bool, error) {
+		_, err := ready(ctx)
+		return live.Status.Pooler.LeavesAt != nil, err
+	}).WithContext(t.Context()).Should(gomega.BeTrue())
 	g.Expect(known(db, "db-pooler", deployment, always)(t.Context())).To(gomega.Succeed(), "it is deleted before its clients are replaced")
 	live.Status.Pooler.LeavesAt = &metav1.Time{Time: time.Now().Add(-time.Minute)}
 	g.Expect(cluster.Client.Status().Update(t.Context(), live)).To(gomega.Succeed())
