@@ -256,13 +256,13 @@ func (d *Database) Apart() *corev1.Affinity {
 }
 
 // Spread leaves an instance pending rather than put it on the node of another, if the user wants
-// that. A node that takes no pods, such as a tainted one, does not count.
+// that. Nodes that take no pods, such as one that is drained, count as well: without them, the
+// instance of a drained node would go to that of another, and stay there.
 func (d *Database) Spread() []corev1.TopologySpreadConstraint {
 	if d.TopologySpread != databasev1.SpreadRequired {
 		return nil
 	}
 	return []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: d.selector(),
-		NodeTaintsPolicy: new(corev1.NodeInclusionPolicyHonor),
 	}}
 }

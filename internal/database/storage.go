@@ -19,29 +19,37 @@ func (s *Subject) Storage() metav1.Condition {
 	is := func(reason, format string, values ...any) metav1.Condition {
 		return conditions.False(databasev1.ConditionStorageHealthy, reason, fmt.Sprintf(format, values...))
 	}
-	volumes := s.Database.Volumes
-	for _, instance := range s.Instances {
-		for i, full := range []int{instance.Report.Full, instance.Report.FullLog} {
-			if i < len(volumes) && full >= nearlyFull {
-				return is(databasev1.ReasonNearlyFull, "%s%s is %d %% full: %s", volumes[i].What, instance.Pod.Name, full, volumes[i].remedy())
+	volumes, resizing := s.Database.Volumes, ""
+	for ordinal := range int(s.Database.Replicas) {
+		for _, volume := range volumes {
+			switch reason, message := s.grows(volume, ordinal); {
+			case reason == databasev1.ReasonCantGrow:
+				return is(reason, "%s", message)
+			case reason != "" && resizing == "":
+				resizing = message
 			}
 		}
 	}
-	for ordinal := range int(s.Database.Replicas) {
-		for _, volume := range volumes {
-			if reason, message := s.grows(volume, ordinal); reason != "" {
-				return is(reason, "%s", message)
+	for _, instance := range s.Instances {
+		for i, full := range []int{instance.Report.Full, instance.Report.FullLog} {
+			if i < len(volumes) && full >= nearlyFull {
+				return is(databasev1.ReasonNearlyFull, "%s%s is %d %% full: %s", volumes[i].What, instance.Pod.Name, full, volumes[i].remedy(full))
 			}
 		}
+	}
+	if resizing != "" {
+		return is(databasev1.ReasonResizing, "%s", resizing)
 	}
 	return conditions.True(databasev1.ConditionStorageHealthy, databasev1.ReasonEnoughSpace, "no volume is nearly full")
 }
 
-// remedy is what helps against a full volume.
-func (v Volume) remedy() string {
+// remedy is what helps against a volume that is so full, in percent.
+func (v Volume) remedy(full int) string {
 	switch {
 	case v.Growth == nil:
 		return "increase " + v.Field
+	case full < int(v.Growth.From):
+		return fmt.Sprintf("it grows by itself from %d %% on, or increase %s", v.Growth.From, v.Field)
 	case v.Size.Cmp(v.Growth.Limit) >= 0:
 		return fmt.Sprintf("it has reached spec.autoGrow.limit, %s: increase that", v.Growth.Limit.String())
 	case !v.GrowsAt.IsZero():

@@ -54,8 +54,9 @@ func CheckPassword(password string) error {
 // the administrator of a pooler.
 func CheckUser(name string) error { return checkName(name, "public", "none", "pgbouncer") }
 
-// CheckDatabase returns why a database of this name can't be made; nil if it can.
-func CheckDatabase(name string) error { return checkName(name, "template0", "template1") }
+// CheckDatabase returns why a database of this name can't be made; nil if it can. A pooler takes
+// pgbouncer for its console.
+func CheckDatabase(name string) error { return checkName(name, "template0", "template1", "pgbouncer") }
 
 func checkName(name string, reserved ...string) error {
 	switch {

@@ -30,16 +30,18 @@ const (
 	fewestOfCache = "memory: 64Mi, resources: {requests: {cpu: 10m}, limits: {cpu: \"1\"}}"
 	// platformParts are the resources of a platform's parts, in the order in which they are deleted.
 	platformParts = "webapps,caches,postgresqls"
+	// platformPartsFromTheEnd are the same the other way round. They are listed one kind after the
+	// other: what is gone in the answer for one kind, while its user is there in a later one, went
+	// too early.
+	platformPartsFromTheEnd = "postgresqls,caches,webapps"
 )
 
 // testPlatforms has a shop in each environment: as it follows from two images, with overrides and
 // through changes, and as a sample has it. None of the testbed's clusters has the APIs of
-// Prometheus or of Gateways.
+// Prometheus or of Gateways. A node has not the processors for three shops at once.
 func testPlatforms(t *testing.T) {
-	together(t, []test{
-		{"in development", testPlatformInDevelopment}, {"from staging to production", testPlatformChanges},
-		{"in production", testPlatformInProduction},
-	})
+	together(t, []test{{"in development", testPlatformInDevelopment}, {"from staging to production", testPlatformChanges}})
+	t.Run("in production", testPlatformInProduction)
 }
 
 // testPlatformInDevelopment: two images are enough. Its only primary is killed, and the order that
@@ -64,7 +66,8 @@ spec:
 	awaitAnswer(t, page, "views: ")
 	g.Eventually(func() (int, error) { return order(t.Context(), page) }).Should(gomega.Equal(1))
 	kubectl(t, "-n", ns, "delete", "pod", "shop-db-0", "--force", "--wait=false")
-	g.Eventually(func() (int, error) { return order(t.Context(), page) }).Should(gomega.Equal(2), "the first order is still there")
+	g.Eventually(func() (int, error) { return order(t.Context(), page) }).Should(gomega.BeNumerically(">=", 2),
+		"the first order is still there")
 	await(t, ns, "ecommerceplatform/shop", "Ready")
 	endsInOrder(t, ns, "shop")
 }
@@ -275,7 +278,7 @@ func endsInOrder(t *testing.T, ns, name string) {
 	begun := time.Now()
 	remove(t, ns, "ecommerceplatform/"+name)
 	g.Eventually(func() error {
-		left := names(t, ns, platformParts)
+		left := names(t, ns, platformPartsFromTheEnd)
 		for _, pair := range [][2]string{{"-frontend", "-backend"}, {"-backend", "-db"}, {"-backend", "-cache"}} {
 			if slices.Contains(left, name+pair[0]) && !slices.Contains(left, name+pair[1]) {
 				return gomega.StopTrying(name + pair[1] + " went before " + name + pair[0])

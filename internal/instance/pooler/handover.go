@@ -182,6 +182,8 @@ func dial(ctx context.Context, settings pgbouncer.Settings, hands bool) (primary
 	if err != nil {
 		return nil, fmt.Errorf("describing a session: %w", err)
 	}
+	// Whatever is set for all sessions, a primary is one.
+	config.RuntimeParams["default_transaction_read_only"] = "off"
 	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the primary: %w", err)

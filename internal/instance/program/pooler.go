@@ -38,8 +38,8 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pooler",
 		Short: "Run PgBouncer in front of a PostgreSQL",
-		Long: "Run PgBouncer in front of a PostgreSQL: its clients wait, and do not fail, while the primary hands over. SIGTERM lets no " +
-			"further clients in, waits for those that are there, and ends.",
+		Long: "Run PgBouncer in front of a PostgreSQL: its clients wait, and do not fail, while the primary hands over. SIGTERM waits " +
+			"until they have disconnected, or --ends-within is over, and ends.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.run(command.Context(), logs, environment)

@@ -198,7 +198,7 @@ func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Contai
 			"pooler", "--host=" + host, fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
 			"--run=" + database.RunPath, "--certificates=" + database.CertificatesPath, "--mode=" + mode,
 			fmt.Sprintf("--pool-size=%d", pooler.PoolSize), fmt.Sprintf("--max-clients=%d", pooler.MaxClients),
-			fmt.Sprintf("--max-connections=%d", max(connectionsOf(db)/pooler.Instances, pooler.PoolSize)),
+			fmt.Sprintf("--max-connections=%d", max(connectionsOf(db)/(pooler.Instances+1), pooler.PoolSize)),
 			fmt.Sprintf("--probes=:%d", database.ProbePort), fmt.Sprintf("--ends-within=%ds", poolerEndsWithin),
 		},
 		Ports: []corev1.ContainerPort{

@@ -93,7 +93,7 @@ func TestPoolerObjects(t *testing.T) {
 		t.Error("the pods have a token")
 	}
 	want := "pooler --host=db-rw.shop.svc --port=5432 --listen-port=5432 --run=/run/mainstay --certificates=/etc/mainstay/certificates " +
-		"--mode=transaction --pool-size=20 --max-clients=1000 --max-connections=43 --probes=:8080 --ends-within=60s"
+		"--mode=transaction --pool-size=20 --max-clients=1000 --max-connections=28 --probes=:8080 --ends-within=60s"
 	if got := strings.Join(pod.Containers[0].Args, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

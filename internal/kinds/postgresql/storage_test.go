@@ -55,7 +55,10 @@ func TestNearlyFull(t *testing.T) {
 			s.AutoGrow = &databasev1.AutoGrow{Limit: resource.MustParse(limit)}
 		}
 	}
+	late := newDatabase(grows("2Gi"))
+	late.Spec.AutoGrow.From = 95
 	for want, db := range map[string]*databasev1.PostgreSQL{
+		"the volume of db-0 is 90 % full: it grows by itself from 95 % on, or increase spec.storage":        late,
 		"the volume of db-0 is 90 % full: increase spec.storage":                                            newDatabase(),
 		"the volume of db-0 is 90 % full: it grows by itself, to 1280Mi":                                    newDatabase(grows("2Gi")),
 		"the volume of db-0 is 90 % full: it has reached spec.autoGrow.limit, 1Gi: increase that":           newDatabase(grows("1Gi")),
@@ -76,6 +79,20 @@ func TestNearlyFull(t *testing.T) {
 		if waits := strings.Contains(want, "12:09"); waits != (after == 9*time.Minute) {
 			t.Errorf("%s: it is looked at again after %s", want, after)
 		}
+	}
+}
+
+// TestFullAndRefused: why a volume can't grow is said before that it is nearly full.
+func TestFullAndRefused(t *testing.T) {
+	db := newDatabase(func(s *databasev1.PostgreSQLSpec) { s.Storage = resource.MustParse("2Gi") })
+	observed := says(running(db, 1), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Full: 90})
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Spec.Resources.Requests = storageOf("1Gi")
+	observed.Children[Ref(db, "PersistentVolumeClaim", "data-db-0")] = plan.Found{Ownership: plan.Ours, Object: claim}
+	result := plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "applying PersistentVolumeClaim shop/data-db-0: no expansion"}}
+	status, _ := Status(db, observed, Decision{Replicas: 1}, result)
+	if got := condition(status, "StorageHealthy"); got.Reason != "CantGrow" || !strings.HasSuffix(got.Message, "no expansion") {
+		t.Errorf("got %s: %s", got.Reason, got.Message)
 	}
 }
 

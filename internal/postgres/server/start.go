@@ -286,9 +286,8 @@ func (e *Engine) plant(timeline uint32) error {
 	return syncDirectory(filepath.Join(e.Data, "pg_wal"))
 }
 
-// checkpointTime is how long a checkpoint before a clean stop may take, and what poolers are told:
-// the rest is written then, and statements of their clients fail.
-const checkpointTime = 4 * time.Second
+// checkpointTime is how long a checkpoint before a clean stop may take: the rest is written then.
+const checkpointTime = 3 * time.Second
 
 // StopCleanly implements [engine.Engine].
 func (e *Engine) StopCleanly(ctx context.Context) error {
@@ -297,10 +296,10 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 		return err
 	}
 	// What it writes now, it need not write during the shutdown, when clients can't.
-	preparing, stop := context.WithTimeout(ctx, checkpointTime)
+	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
 	defer stop()
-	_ = e.checkpoint(preparing)
-	_ = e.drainPoolers(preparing)
+	_ = e.checkpoint(checkpointing)
+	_ = e.drainPoolers(ctx)
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
 	l.told()
 	if err := l.signal(syscall.SIGINT); err != nil {

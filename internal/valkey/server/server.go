@@ -70,6 +70,9 @@ type Engine struct {
 	held  io.Closer
 	// asked is since when the server has not answered; the zero time if it does.
 	asked time.Time
+	// storing is since when what the data began with, or their end, is being stored, in
+	// nanoseconds since 1970; 0 while it is not.
+	storing atomic.Int64
 	// busy says that the server answers, but executes nothing, and failing what of its data it could
 	// not store; "" if neither is so.
 	busy, failing string
@@ -147,6 +150,9 @@ func (e *Engine) Observe() engine.Observation {
 	defer e.mu.Unlock()
 	observed := e.observed
 	observed.UnflushedSince = e.asked
+	if storing := e.storing.Load(); storing != 0 && (e.asked.IsZero() || storing < e.asked.UnixNano()) {
+		observed.UnflushedSince = time.Unix(0, storing)
+	}
 	observed.PendingRestart = e.pending
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
 	observed.Problem = cmp.Or(observed.Problem, e.busy, e.failing, e.refused, e.complaint)

@@ -379,3 +379,17 @@ func TestUnreplicated(t *testing.T) {
 		}
 	}
 }
+
+// TestAHungDisk: what is stored beside the server is part of its health.
+func TestAHungDisk(t *testing.T) {
+	e := &Engine{}
+	if since := e.Observe().UnflushedSince; !since.IsZero() {
+		t.Errorf("at rest: since %s", since)
+	}
+	began := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	e.storing.Store(began.UnixNano())
+	e.asked = began.Add(time.Minute)
+	if since := e.Observe().UnflushedSince; !since.Equal(began) {
+		t.Errorf("while the disk hangs: since %s", since)
+	}
+}

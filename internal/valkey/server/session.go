@@ -60,6 +60,9 @@ func isFull(err error) bool {
 func (e *Engine) makeRoom(ctx context.Context, l *life) {
 	accepted, _ := e.accepted()
 	index := slices.IndexFunc(accepted, func(setting model.Setting) bool { return setting.Name == "maxclients" })
+	if index < 0 {
+		return
+	}
 	e.mu.Lock()
 	l.room = min(l.room+1, mostRoom)
 	room := l.room

@@ -28,9 +28,13 @@ func (e *Engine) watch(l *life) {
 	noted := e.Clock.Now()
 	for e.pause(l.ctx, watchEvery) == nil {
 		_ = e.measure(l.ctx, l) // A server that does not answer is seen by that.
-		if e.Clock.Since(noted) >= noteEvery {
+		if e.Clock.Since(noted) >= noteEvery && e.storing.CompareAndSwap(0, e.Clock.Now().UnixNano()) {
 			noted = e.Clock.Now()
-			e.store(l)
+			// A disk that does not answer must not keep the server from being measured.
+			go func() {
+				defer e.storing.Store(0)
+				e.store(l)
+			}()
 		}
 	}
 }
@@ -148,7 +152,11 @@ func (e *Engine) noteBusy(l *life) {
 	defer e.mu.Unlock()
 	if e.life == l {
 		e.asked = time.Time{}
-		e.busy = "the server answers nothing while it runs a script or a function of a client: end it with SCRIPT KILL or FUNCTION KILL"
+		e.busy = "the server answers nothing while it runs a script or a function of a client: end it with SCRIPT KILL or FUNCTION KILL, or, " +
+			"if it has written, by deleting the pod"
+		if e.observed.Server.State == election.Leading {
+			e.observed.Refuses = e.busy
+		}
 		e.tell()
 	}
 }
