@@ -62,8 +62,12 @@ func testAPIServerAway(t *testing.T) {
 	}()
 	g.Eventually(exists(t, "", "namespace/"+ns), 5*time.Minute).Should(gomega.Succeed())
 	back := time.Now()
-	// For a moment it answers before it has loaded the roles.
-	rightsTaken = append(rightsTaken, interval{gone, back.Add(time.Second)})
+	// It answers before it has loaded the roles; it is ready once it has.
+	g.Eventually(func() error {
+		_, err := command(t.Context(), "", os.Getenv("KUBECTL"), "get", "--raw=/readyz")
+		return err
+	}, time.Minute).Should(gomega.Succeed())
+	rightsTaken = append(rightsTaken, interval{gone, time.Now().Add(time.Second)})
 	sent, unanswered := stopAsking()
 	t.Logf("%d requests during the outage, %d failed", sent, len(unanswered))
 	g.Expect(unanswered).To(gomega.BeEmpty(), "applications answer without an API server")
