@@ -94,7 +94,7 @@ var effects = map[string]struct{ values, want string }{
 	"databaseImages.postgresql": {"databaseImages: {postgresql: {'17': 'r.io/pg:17.1'}}",
 		",17=r.io/pg:17.1,"},
 	"databaseImages.pgbouncer": {"databaseImages: {pgbouncer: 'r.io/pgbouncer:1.24'}", "--pgbouncer-image=r.io/pgbouncer:1.24\n"},
-	"databaseImages.valkey": {"databaseImages: {valkey: {'9': 'r.io/valkey:9.1'}}", ",9=r.io/valkey:9.1\n"},
+	"databaseImages.valkey":    {"databaseImages: {valkey: {'9': 'r.io/valkey:9.1'}}", ",9=r.io/valkey:9.1\n"},
 	"policy.allowedRegistries": {"policy: {allowedRegistries: [r.io/team, 'localhost:5000']}",
 		"--default-policy-registries=r.io/team,localhost:5000"},
 }
