@@ -53,8 +53,8 @@ func (d *Database) grow(observed State, volume *Volume, full func(Instance) int)
 			volume.Size = asked.DeepCopy()
 		}
 		isResizing = isResizing || claim.Status.Phase == corev1.ClaimBound && has.Cmp(*asked) < 0
-		at, err := time.Parse(time.RFC3339, bounded(claim.Annotations[api.AnnotationGrownAt]))
-		if err == nil && at.After(volume.GrownAt) && at.Before(observed.Now.Add(GrowsEach)) {
+		at, isKnown := grownAt(claim)
+		if isKnown && at.After(volume.GrownAt) && at.Before(observed.Now.Add(GrowsEach)) {
 			volume.GrownAt = at
 		}
 	}
@@ -90,10 +90,12 @@ func larger(size resource.Quantity, growth Growth) resource.Quantity {
 	return next
 }
 
-// bounded returns a text that is short enough to be a time, or none.
-func bounded(text string) string {
+// grownAt returns when a claim grew by itself; false if it says nothing that can be read.
+func grownAt(claim *corev1.PersistentVolumeClaim) (time.Time, bool) {
+	text := claim.Annotations[api.AnnotationGrownAt]
 	if len(text) > len(time.RFC3339) {
-		return ""
+		return time.Time{}, false
 	}
-	return text
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil
 }

@@ -50,9 +50,9 @@ const (
 	UsersFile         = "users.txt"
 )
 
-// Users returns the content of UsersFile: all others are looked up in the server. The role needs
-// no password there, because it has a certificate. Here it needs one that nobody knows: PgBouncer
-// would let in whoever gives the empty one.
+// Users returns the content of UsersFile: all others are looked up in the server. The role needs no
+// password there, because it has a certificate. Here it needs a secret one: PgBouncer accepts an
+// empty password where the file has an empty one.
 func Users(secret string) string { return fmt.Sprintf("%q %q\n", postgres.PoolerRole, secret) }
 
 // Durations in seconds. A client waits rather than fails while there is no primary: for as long as

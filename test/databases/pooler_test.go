@@ -9,7 +9,7 @@ import (
 )
 
 // TestPooler: through the pooler, no statement of a client fails while the primary hands over, and
-// whoever may not log in to the server may not log in here.
+// a wrong password is refused.
 func TestPooler(t *testing.T) {
 	d := newDatabase(t, "databases-pooler", "  version: \"17\"\n  storage: 1Gi\n  replicas: 2\n  pooler: {}\n")
 	db := d.postgreSQL()

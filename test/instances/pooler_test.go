@@ -217,7 +217,7 @@ func (l *load) reset(d *Database) {
 }
 
 // TestPooler: clients of a pooler wait, and none of their statements fails, while the primary hands
-// over. After a failover they go on. Whoever may not log in to the server may not log in here.
+// over. After a failover they go on. Logins that the server refuses are refused here.
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)

@@ -3,14 +3,11 @@ package postgresql
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -23,7 +20,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
-	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -31,10 +27,9 @@ import (
 // and Secret.
 func PoolerName(name string) string { return name + "-pooler" }
 
-// PoolerContainerName is the container of PgBouncer.
-const PoolerContainerName = "pgbouncer"
-
 const (
+	// poolerContainerName is the container of PgBouncer.
+	poolerContainerName = "pgbouncer"
 	// poolerComponent is that of the pooler's objects: another one than the instances', which must not
 	// be selected with them.
 	poolerComponent = Component + "-pooler"
@@ -87,7 +82,7 @@ func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) 
 		Ref(db, "Secret", database.CertificatesName(db.Name)),
 	}})
 	if db.Spec.Pooler.Instances > 1 && !db.Spec.Hibernated {
-		add(plan.Child{Object: poolerBudget(db, observed)})
+		add(plan.Child{Object: poolerOwner(db, observed).Budget()})
 	}
 }
 
@@ -98,11 +93,17 @@ func poolerPart(db *databasev1.PostgreSQL) naming.Part {
 	return whole
 }
 
+// poolerOwner describes the pooler as databases are described, for what its objects have in common
+// with theirs.
+func poolerOwner(db *databasev1.PostgreSQL, observed Observed) *database.Database {
+	d := *Common(db, observed)
+	d.Name, d.Part, d.ContainerName = PoolerName(db.Name), poolerPart(db), poolerContainerName
+	return &d
+}
+
 // poolerMeta returns the metadata of a child of the pooler.
 func poolerMeta(db *databasev1.PostgreSQL, observed Observed) metav1.ObjectMeta {
-	d := *Common(db, observed)
-	d.Part = poolerPart(db)
-	return d.Meta(PoolerName(db.Name))
+	return poolerOwner(db, observed).Meta(PoolerName(db.Name))
 }
 
 func poolerSelector(db *databasev1.PostgreSQL) *metav1.LabelSelector {
@@ -114,13 +115,6 @@ func poolerService(db *databasev1.PostgreSQL, observed Observed) *corev1.Service
 		Selector: poolerPart(db).Selector(), Ports: []corev1.ServicePort{{
 			Name: contract.PortName, Port: serverPort, TargetPort: intstr.FromInt32(serverPort), Protocol: corev1.ProtocolTCP,
 		}},
-	}}
-}
-
-func poolerBudget(db *databasev1.PostgreSQL, observed Observed) *policyv1.PodDisruptionBudget {
-	most, always := intstr.FromInt32(1), policyv1.AlwaysAllow
-	return &policyv1.PodDisruptionBudget{ObjectMeta: poolerMeta(db, observed), Spec: policyv1.PodDisruptionBudgetSpec{
-		MaxUnavailable: &most, Selector: poolerSelector(db), UnhealthyPodEvictionPolicy: &always,
 	}}
 }
 
@@ -156,9 +150,7 @@ func poolerDeployment(db *databasev1.PostgreSQL, observed Observed) *appsv1.Depl
 // poolerTemplate returns the template of the pooler's pods. They have no token: they ask the
 // primary, and not the API server, what goes on.
 func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplateSpec {
-	spec, d := &db.Spec, *Common(db, observed)
-	d.Part, d.ContainerName = poolerPart(db), PoolerContainerName
-	meta := d.PodMeta(nil)
+	spec, d := &db.Spec, poolerOwner(db, observed)
 	grace, mode := int64(poolerGrace), int32(0o440)
 	certificate, key := database.ExtraKeys(poolerCertificate, false)
 	volumes := append(database.ScratchVolumes(), corev1.Volume{Name: database.CertificatesVolume, VolumeSource: corev1.VolumeSource{
@@ -167,7 +159,7 @@ func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemp
 		}},
 	}})
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels, Annotations: meta.Annotations},
+		ObjectMeta: d.PodMeta(nil),
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{database.Installer(observed.State)}, Containers: []corev1.Container{poolerContainer(db, observed)},
 			Volumes: volumes, ImagePullSecrets: spec.ImagePullSecrets, SecurityContext: database.PodSecurity(spec.RunAsUser),
@@ -180,7 +172,6 @@ func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemp
 
 func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
 	pooler := db.Spec.Pooler
-	host := contract.WriteServiceName(db.Name) + "." + db.Namespace + ".svc"
 	mode := "transaction"
 	if pooler.Mode == databasev1.PoolerSession {
 		mode = "session"
@@ -194,8 +185,8 @@ func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Contai
 		{Name: database.TemporaryVolume, MountPath: database.TemporaryPath},
 	}
 	return corev1.Container{
-		Name: PoolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: []string{
-			"pooler", "--host=" + host, fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
+		Name: poolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: []string{
+			"pooler", "--host=" + primaryHost(db), fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
 			"--run=" + database.RunPath, "--certificates=" + database.CertificatesPath, "--mode=" + mode,
 			fmt.Sprintf("--pool-size=%d", pooler.PoolSize), fmt.Sprintf("--max-clients=%d", pooler.MaxClients),
 			fmt.Sprintf("--max-connections=%d", max(connectionsOf(db)/(pooler.Instances+1), pooler.PoolSize)),
@@ -229,129 +220,6 @@ func poolerSecret(db *databasev1.PostgreSQL, observed Observed, as login) *corev
 // poolerHost is the name of the pooler's Service.
 func poolerHost(db *databasev1.PostgreSQL) string {
 	return PoolerName(db.Name) + "." + db.Namespace + ".svc"
-}
-
-// isPooled reports whether applications connect through the pooler: from when its first instance
-// has taken connections on, as long as the spec has it.
-func isPooled(db *databasev1.PostgreSQL, observed Observed) bool {
-	was := db.Status.Pooler != nil && db.Status.Pooler.SecretName != ""
-	return db.Spec.Pooler != nil && (was || poolersReady(db, observed) > 0)
-}
-
-// poolersReady is how many instances of the pooler take connections.
-func poolersReady(db *databasev1.PostgreSQL, observed Observed) int32 {
-	if deployment := poolerOf(db, observed); deployment != nil {
-		return deployment.Status.ReadyReplicas
-	}
-	return 0
-}
-
-// poolerOf returns the Deployment of the pooler; nil if there is none.
-func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
-	found, there := observed.Children.Get(Ref(db, "Deployment", PoolerName(db.Name)))
-	deployment, _ := found.(*appsv1.Deployment)
-	if !there {
-		return nil
-	}
-	return deployment
-}
-
-// poolerLeaves is how long a pooler stays after the spec has lost it: applications that use it get
-// another Secret at once, and their pods are replaced meanwhile.
-const poolerLeaves = 5 * time.Minute
-
-// isLeaving reports whether the spec has lost the pooler, and it is not yet time to delete it.
-func isLeaving(db *databasev1.PostgreSQL, observed Observed) bool {
-	was := db.Status.Pooler
-	return db.Spec.Pooler == nil && was != nil && (was.LeavesAt == nil || observed.Now.Before(was.LeavesAt.Time))
-}
-
-// poolerRefs name the objects of a pooler.
-func poolerRefs(db *databasev1.PostgreSQL) []plan.Ref {
-	var refs []plan.Ref
-	for _, kind := range []string{"Secret", "Service", "NetworkPolicy", "Deployment", "PodDisruptionBudget"} {
-		refs = append(refs, Ref(db, kind, PoolerName(db.Name)))
-	}
-	return refs
-}
-
-// leavingStatus is what the status says of a pooler that the spec has lost; nil once nothing is
-// left. As long as it is there, its Secret is read.
-func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
-	isLeft := slices.ContainsFunc(poolerRefs(db), func(ref plan.Ref) bool {
-		_, there := observed.Children.Get(ref)
-		return there
-	})
-	if db.Status.Pooler == nil || !isLeft {
-		return nil
-	}
-	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed), LeavesAt: db.Status.Pooler.LeavesAt}
-	if status.LeavesAt == nil {
-		status.LeavesAt = new(metav1.NewTime(observed.Now.Add(poolerLeaves)).Rfc3339Copy())
-	}
-	return status
-}
-
-// poolerStatus is what the status says of the pooler; nil without one.
-func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
-	if db.Spec.Pooler == nil {
-		return leavingStatus(db, observed)
-	}
-	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
-	if isPooled(db, observed) {
-		status.SecretName = PoolerName(db.Name)
-	}
-	return status
-}
-
-// withoutPoolerImage: there is nothing to run.
-func withoutPoolerImage(s *subject) string {
-	return summary.If(s.db.Spec.Pooler != nil && poolerImage(s.db, s.observed) == "", "spec.pooler.image: Required value: this installation has "+
-		"no image for PgBouncer: set spec.pooler.image, or databaseImages.pgbouncer of the chart's values")
-}
-
-// poolerStarting: the pooler is being made, or its pods are being replaced.
-func poolerStarting(s *subject) string {
-	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
-		return ""
-	}
-	deployment := poolerOf(s.db, s.observed)
-	switch {
-	case !database.HasExtra(s.observed.Certificates, poolerCertificate):
-		return "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
-	case deployment == nil:
-		return "the pooler is being created"
-	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment, s.Observed.Now):
-		return ""
-	}
-	return fmt.Sprintf("%d of %d instances of the pooler run the present template", deployment.Status.UpdatedReplicas,
-		s.db.Spec.Pooler.Instances)
-}
-
-// isRollingOut reports whether a Deployment has not told of its present template that it is rolled
-// out, or that this has failed, or has too few pods since a moment ago: they are being started.
-func isRollingOut(deployment *appsv1.Deployment, now time.Time) bool {
-	isTold := false
-	for _, condition := range deployment.Status.Conditions {
-		switch {
-		case condition.Type == appsv1.DeploymentProgressing:
-			isTold = condition.Reason == "NewReplicaSetAvailable" || condition.Reason == "ProgressDeadlineExceeded"
-		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse &&
-			now.Sub(condition.LastTransitionTime.Time) < database.StartsFor:
-			return true
-		}
-	}
-	return !isTold
-}
-
-// poolerNotReady: instances of the pooler that have been started take no connections.
-func poolerNotReady(s *subject) string {
-	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
-		return ""
-	}
-	ready, wanted := poolersReady(s.db, s.observed), s.db.Spec.Pooler.Instances
-	return summary.If(ready < wanted, "%d of %d instances of the pooler take connections: see the Deployment %s", ready, wanted,
-		PoolerName(s.db.Name))
 }
 
 // defaultPooler fills in what is left out.

@@ -1,0 +1,144 @@
+package postgresql
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// isPooled reports whether applications connect through the pooler: from when its first instance
+// has taken connections on, as long as the spec has it.
+func isPooled(db *databasev1.PostgreSQL, observed Observed) bool {
+	was := db.Status.Pooler != nil && db.Status.Pooler.SecretName != ""
+	return db.Spec.Pooler != nil && (was || poolersReady(db, observed) > 0)
+}
+
+// poolersReady is how many instances of the pooler take connections.
+func poolersReady(db *databasev1.PostgreSQL, observed Observed) int32 {
+	if deployment := poolerOf(db, observed); deployment != nil {
+		return deployment.Status.ReadyReplicas
+	}
+	return 0
+}
+
+// poolerOf returns the Deployment of the pooler; nil if there is none.
+func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
+	found, there := observed.Children.Get(Ref(db, "Deployment", PoolerName(db.Name)))
+	deployment, _ := found.(*appsv1.Deployment)
+	if !there {
+		return nil
+	}
+	return deployment
+}
+
+// poolerLeaves is how long a pooler stays after the spec has lost it: applications that use it get
+// another Secret at once, and their pods are replaced meanwhile.
+const poolerLeaves = 5 * time.Minute
+
+// isLeaving reports whether the spec has lost the pooler, and it is not yet time to delete it.
+func isLeaving(db *databasev1.PostgreSQL, observed Observed) bool {
+	was := db.Status.Pooler
+	return db.Spec.Pooler == nil && was != nil && (was.LeavesAt == nil || observed.Now.Before(was.LeavesAt.Time))
+}
+
+// poolerRefs name the objects of a pooler.
+func poolerRefs(db *databasev1.PostgreSQL) []plan.Ref {
+	var refs []plan.Ref
+	for _, kind := range []string{"Secret", "Service", "NetworkPolicy", "Deployment", "PodDisruptionBudget"} {
+		refs = append(refs, Ref(db, kind, PoolerName(db.Name)))
+	}
+	return refs
+}
+
+// leavingStatus is what the status says of a pooler that the spec has lost; nil once nothing is
+// left. As long as it is there, its Secret is read.
+func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+	isLeft := slices.ContainsFunc(poolerRefs(db), func(ref plan.Ref) bool {
+		_, there := observed.Children.Get(ref)
+		return there
+	})
+	if db.Status.Pooler == nil || !isLeft {
+		return nil
+	}
+	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed), LeavesAt: db.Status.Pooler.LeavesAt}
+	if status.LeavesAt == nil {
+		status.LeavesAt = new(metav1.NewTime(observed.Now.Add(poolerLeaves)).Rfc3339Copy())
+	}
+	return status
+}
+
+// poolerStatus is what the status says of the pooler; nil without one.
+func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+	if db.Spec.Pooler == nil {
+		return leavingStatus(db, observed)
+	}
+	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
+	if isPooled(db, observed) {
+		status.SecretName = PoolerName(db.Name)
+	}
+	return status
+}
+
+// withoutPoolerImage: there is nothing to run.
+func withoutPoolerImage(s *subject) string {
+	return summary.If(s.db.Spec.Pooler != nil && poolerImage(s.db, s.observed) == "", "spec.pooler.image: Required value: this installation has "+
+		"no image for PgBouncer: set spec.pooler.image, or databaseImages.pgbouncer of the chart's values")
+}
+
+// poolerStarting: the pooler is being made, or its pods are being replaced.
+func poolerStarting(s *subject) string {
+	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
+		return ""
+	}
+	deployment := poolerOf(s.db, s.observed)
+	switch {
+	case !database.HasExtra(s.observed.Certificates, poolerCertificate):
+		return "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
+	case deployment == nil:
+		return "the pooler is being created"
+	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment, s.Observed.Now):
+		return ""
+	}
+	return fmt.Sprintf("%d of %d instances of the pooler run the present template", deployment.Status.UpdatedReplicas,
+		s.db.Spec.Pooler.Instances)
+}
+
+// isRollingOut reports whether a Deployment has not told of its present template that it is rolled
+// out, or that this has failed, or has too few pods since a moment ago: they are being started.
+func isRollingOut(deployment *appsv1.Deployment, now time.Time) bool {
+	isTold := false
+	for _, condition := range deployment.Status.Conditions {
+		switch {
+		case condition.Type == appsv1.DeploymentProgressing:
+			isTold = condition.Reason == "NewReplicaSetAvailable" || condition.Reason == "ProgressDeadlineExceeded"
+		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse &&
+			now.Sub(condition.LastTransitionTime.Time) < database.StartsFor:
+			return true
+		}
+	}
+	return !isTold
+}
+
+// poolerNotReady: instances of the pooler that have been started take no connections, or those of
+// the present template could not be started in time: then those before them go on.
+func poolerNotReady(s *subject) string {
+	if s.db.Spec.Pooler == nil || s.db.Spec.Hibernated {
+		return ""
+	}
+	ready, updated, wanted := poolersReady(s.db, s.observed), int32(0), s.db.Spec.Pooler.Instances
+	if deployment := poolerOf(s.db, s.observed); deployment != nil {
+		updated = deployment.Status.UpdatedReplicas
+	}
+	return summary.If(ready < wanted || updated < wanted,
+		"%d of %d instances of the pooler take connections, and %d run the present template: see the Deployment %s", ready, wanted, updated,
+		PoolerName(s.db.Name))
+}
