@@ -266,23 +266,27 @@ test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36
 
 .PHONY: test-e2e
 test-e2e: ## run the tests against a real cluster with real pods
-	go run ./hack/testrun testbed e2e databases-brief testbed-down
+	go run ./hack/testrun testbed e2e databases-brief installations testbed-down
 
 .PHONY: test-databases
 test-databases: ## let all that can happen to a PostgreSQL happen on a real cluster of three nodes; `make test` has one of each sort
-	go run ./hack/testrun testbed databases testbed-down
+	go run ./hack/testrun databases
 
 .PHONY: test-database-versions
 test-database-versions: ## start a PostgreSQL and a Cache of each version on a real cluster, and let them fail over
-	go run ./hack/testrun testbed databases-versions testbed-down
+	go run ./hack/testrun databases-versions
 
 .PHONY: faults-databases
 faults-databases: ## let each of these things happen 20 times (ROUNDS=), and print for how long no write was acknowledged: p50, p95, max
-	go run ./hack/testrun testbed faults-databases testbed-down
+	go run ./hack/testrun faults-databases
+
+.PHONY: bench-databases
+bench-databases: ## compare the transactions a second of a PostgreSQL with those of the same server started by hand
+	go run ./hack/testrun databases-speed
 
 .PHONY: test-databases-alone
 test-databases-alone: ## let what needs no manager happen to a PostgreSQL while none runs
-	go run ./hack/testrun testbed databases-alone testbed-down
+	go run ./hack/testrun databases-alone
 
 .PHONY: test-outage
 test-outage: ## take the API server away for five minutes; not part of `make test`, which does so for 40 seconds

@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +21,14 @@ type ended struct {
 }
 
 // runLanes runs the lanes in parallel, and returns the results of the layers in their order. If
-// both lanes run, their shared parts are built first: two go commands at once would compile the
+// several lanes run, their shared parts are built first: two go commands at once would compile the
 // same packages twice.
 func runLanes(ctx context.Context, log *step.Log, chosen []layer) []ended {
 	lanes := map[lane][]int{}
+	over := map[string]chan struct{}{} // closed when the layer of that name is over
 	for i, l := range chosen {
 		lanes[l.lane] = append(lanes[l.lane], i)
+		over[l.name] = make(chan struct{})
 	}
 	results := make([]*ended, len(chosen))
 	if len(lanes) > 1 {
@@ -39,19 +37,23 @@ func runLanes(ctx context.Context, log *step.Log, chosen []layer) []ended {
 		}
 	}
 	var running sync.WaitGroup
-	for _, indices := range lanes {
+	for name, indices := range lanes {
 		running.Go(func() {
-			for _, i := range indices {
-				if ctx.Err() != nil {
-					return
+			for at, i := range indices {
+				if !chosen[i].await(ctx, over) {
+					break
 				}
 				result := run(ctx, log, chosen[i])
 				results[i] = &result
+				if at == len(indices)-1 {
+					name.endCluster(log)
+				}
+				close(over[chosen[i].name])
 			}
+			name.endCluster(log)
 		})
 	}
 	running.Wait()
-	endCluster(log)
 	var all []ended
 	for _, result := range results {
 		if result != nil {
@@ -59,6 +61,20 @@ func runLanes(ctx context.Context, log *step.Log, chosen []layer) []ended {
 		}
 	}
 	return all
+}
+
+// await waits until the layers that must be over before this one are, as far as they run at all. It
+// returns false if the run is interrupted.
+func (l layer) await(ctx context.Context, over map[string]chan struct{}) bool {
+	for _, name := range l.after {
+		if earlier, runs := over[name]; runs {
+			select {
+			case <-ctx.Done():
+			case <-earlier:
+			}
+		}
+	}
+	return ctx.Err() == nil
 }
 
 func run(ctx context.Context, log *step.Log, l layer) ended {
@@ -131,39 +147,4 @@ func busy(wanted bool) (end func()) {
 		done.Store(true)
 		loops.Wait()
 	}
-}
-
-// clusterStarted reports whether this run started the test cluster, and must delete it.
-var clusterStarted bool
-
-// endCluster deletes the cluster if this run started it and has not deleted it yet, even after an
-// interrupt.
-func endCluster(log *step.Log) {
-	if !clusterStarted {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := log.Show("ending the cluster", inTestCluster(exec.CommandContext(ctx, step.Testbed, "down"))); err != nil {
-		log.Say("%v", err)
-	}
-}
-
-// testCluster is the environment in which the testbed tool uses the tests' own cluster, separate
-// from that of `make demo`.
-var testCluster = []string{"MAINSTAY_TESTBED_NAME=tests"}
-
-// inTestCluster makes a command of the testbed tool use the tests' own cluster.
-func inTestCluster(command *exec.Cmd) *exec.Cmd {
-	command.Env = slices.Concat(os.Environ(), testCluster)
-	return command
-}
-
-// askTestCluster returns an answer of the testbed tool about the tests' own cluster.
-func askTestCluster(ctx context.Context, question ...string) (string, error) {
-	answer, err := step.Answer(inTestCluster(exec.CommandContext(ctx, step.Testbed, question...)))
-	if err != nil {
-		return "", fmt.Errorf("asking the testbed: %w", err)
-	}
-	return answer, nil
 }

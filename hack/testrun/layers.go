@@ -15,13 +15,19 @@ import (
 // lane is a sequence of layers. The lanes run in parallel.
 type lane string
 
+// The lanes.
+
 const (
 	// hostLane has the layers that compute. Its commands have a lower priority, so that pods of the
 	// other lane get the processor first.
 	hostLane lane = "host"
-	// clusterLane has what uses the test cluster. It mostly waits: for pods, rollouts, leases and
-	// time-outs.
+	// clusterLane has what users do on a test cluster. It mostly waits: for pods, rollouts, leases
+	// and time-outs.
 	clusterLane lane = "cluster"
+	// secondLane has what needs a cluster for itself: databases on three nodes, which are cut off,
+	// and the installation and removal of Mainstay. It has a test cluster of its own, and waits even
+	// more.
+	secondLane lane = "second"
 )
 
 // layer is one group of tests.
@@ -30,6 +36,8 @@ type layer struct {
 	lane lane
 	// onRequest excludes a layer from a run that names none.
 	onRequest bool
+	// after names layers of other lanes that must be over before this one starts, if they run.
+	after []string
 	// budget is how long the layer may take with warm caches, on two cores, beside the other lane,
 	// and perKind is what each later kind adds. See limit.
 	budget, perKind time.Duration
@@ -66,11 +74,16 @@ var layers = []layer{
 		runs: commands(databasesHere()...)},
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
-		runs: commands(endToEnd()...)},
-	{name: "databases-brief", lane: clusterLane, budget: databasesAllowance,
+		runs: commands(endToEnd("-run", "^TestMainstay$")...)},
+	// After the testbed's tests have shown that clusters work, and recorded what the machine was like
+	// without one.
+	{name: "databases-brief", lane: secondLane, after: []string{"testbed"}, budget: databasesAllowance,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
 		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
-	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
+	{name: "installations", lane: secondLane, budget: 5 * time.Minute, prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
+		runs: commands(endToEnd("-run", "^TestInstallations$")...)},
+	// It compares the machine with what was recorded, without the second cluster.
+	{name: "testbed-down", lane: clusterLane, after: []string{"installations", "databases"}, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},
@@ -83,18 +96,21 @@ var layers = []layer{
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
-	{name: "databases", lane: clusterLane, onRequest: true, budget: 8 * time.Minute,
+	{name: "databases", lane: secondLane, onRequest: true, after: []string{"testbed"}, budget: 8 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
-		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches")...)},
-	{name: "faults-databases", lane: clusterLane, onRequest: true, budget: 150 * time.Minute,
+		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
+	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
 		runs:    manyDatabaseFaults},
 	// On request: each fault that needs no manager, while none runs.
-	{name: "databases-alone", lane: clusterLane, onRequest: true, budget: 10 * time.Minute,
+	{name: "databases-alone", lane: secondLane, onRequest: true, budget: 10 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
 		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
+	// On request: transactions a second, compared with a server started by hand.
+	{name: "databases-speed", lane: secondLane, onRequest: true, budget: 8 * time.Minute, prepare: databases("postgresql-17"),
+		runs: commands(databaseFaults("-run", "TestSpeed")...)},
 	// On request: a database and a cache of each version on the cluster.
-	{name: "databases-versions", lane: clusterLane, onRequest: true, budget: 17 * time.Minute,
+	{name: "databases-versions", lane: secondLane, onRequest: true, budget: 17 * time.Minute,
 		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18",
 			"valkey-8", "valkey-9"),
 		runs: commands(databaseFaults("-run", "TestVersions|TestCaches")...)},

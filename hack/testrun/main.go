@@ -1,5 +1,5 @@
-// Command testrun runs every test of the repository in two lanes at once: tests that compute on the
-// host lane, tests that mostly wait for pods on the cluster lane. At the end it shows what ran, how
+// Command testrun runs every test of the repository in three lanes at once: tests that compute on the
+// host lane, tests that mostly wait for pods on two lanes with a cluster each. At the end it shows what ran, how
 // many tests, and how long they took. It leaves the machine as it found it.
 //
 //	testrun            all layers but those on request

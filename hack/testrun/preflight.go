@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -83,7 +84,7 @@ func freeSpace(folder string) (uint64, error) {
 // obstacles returns everything because of which these layers can't succeed, with the remedy.
 func (m machine) obstacles(chosen []layer) []error {
 	has := func(matches func(layer) bool) bool { return slices.ContainsFunc(chosen, matches) }
-	usesCluster := has(func(l layer) bool { return l.lane == clusterLane })
+	usesCluster := has(func(l layer) bool { return l.lane != hostLane })
 	startsDatabases := has(func(l layer) bool { return l.databases })
 	var found []error
 	if (usesCluster || startsDatabases) && !m.isRoot {
@@ -129,7 +130,7 @@ func (m machine) fullDisks(chosen []layer) []error {
 }
 
 // preflight says first what is in the way of a run, all at once, and what it will do and for how
-// long. The returned function releases the machine's only test cluster.
+// long. The returned function releases the machine's test clusters.
 func preflight(ctx context.Context, log *step.Log, chosen []layer) (release func(), err error) {
 	if len(chosen) == 0 {
 		return nil, errors.New("no changed file has a test")
@@ -140,7 +141,7 @@ func preflight(ctx context.Context, log *step.Log, chosen []layer) (release func
 	}
 	found := here.obstacles(chosen)
 	release = func() {}
-	if here.isRoot && slices.ContainsFunc(chosen, func(l layer) bool { return l.lane == clusterLane }) {
+	if here.isRoot && slices.ContainsFunc(chosen, func(l layer) bool { return l.lane != hostLane }) {
 		claimed, err := claim()
 		if err != nil {
 			found = append(found, err)
@@ -159,8 +160,8 @@ func preflight(ctx context.Context, log *step.Log, chosen []layer) (release func
 	return release, nil
 }
 
-// runningClusters returns the state folders of clusters that run on this machine, but that of the
-// tests, which ends with them.
+// runningClusters returns the state folders of clusters that run on this machine, but those of the
+// tests, which end with them.
 func runningClusters() []string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -169,7 +170,9 @@ func runningClusters() []string {
 	states, _ := filepath.Glob(filepath.Join(cache, "mainstay", "testbed*", "run", "state.json"))
 	var running []string
 	for _, state := range states {
-		if folder := filepath.Dir(filepath.Dir(state)); filepath.Base(folder) != "testbed-tests" {
+		folder := filepath.Dir(filepath.Dir(state))
+		ofTests := func(c testCluster) bool { return filepath.Base(folder) == "testbed-"+string(c) }
+		if !slices.ContainsFunc(slices.Collect(maps.Values(clusters)), ofTests) {
 			running = append(running, folder)
 		}
 	}

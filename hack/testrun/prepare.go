@@ -7,14 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// claim makes sure that only one run at a time uses the machine's test cluster, which is separate
+// claim makes sure that only one run at a time uses the machine's test clusters, which are separate
 // from that of `make demo`. The claim ends with the returned function, or with the process.
 func claim() (release func(), err error) {
 	cache, err := os.UserCacheDir()
@@ -23,15 +25,15 @@ func claim() (release func(), err error) {
 	}
 	name := filepath.Join(cache, "mainstay", "test-cluster.lock")
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-		return nil, fmt.Errorf("claiming the test cluster: %w", err)
+		return nil, fmt.Errorf("claiming the test clusters: %w", err)
 	}
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // our own file
 	if err != nil {
-		return nil, fmt.Errorf("claiming the test cluster: %w", err)
+		return nil, fmt.Errorf("claiming the test clusters: %w", err)
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = file.Close()
-		return nil, errors.New("another run of the tests uses this machine's test cluster: wait for its end, or name layers without a cluster (`make help`)")
+		return nil, errors.New("another run of the tests uses this machine's test clusters: wait for its end, or name layers without a cluster (`make help`)")
 	}
 	return func() { _ = file.Close() }, nil
 }
@@ -41,7 +43,7 @@ func verify(ctx context.Context, log *step.Log) ([]string, error) {
 	return nil, log.Do(ctx, "checking generated files, modules and lint", exec.CommandContext(ctx, "nice", "-n", "10", "make", "verify"))
 }
 
-// buildShared builds what both lanes need.
+// buildShared builds what several lanes need.
 func buildShared(ctx context.Context, log *step.Log) error {
 	if _, err := log.BuildTestbed(ctx); err != nil {
 		return err
@@ -81,7 +83,7 @@ func instances(ctx context.Context, log *step.Log) ([]string, error) {
 		return nil, err
 	}
 	// Stripped, as in the image, because its memory is measured; and not where `make build` writes it,
-	// which the other lane may do meanwhile.
+	// which another lane may do meanwhile.
 	program := absolute("bin/tested/mainstay-instance")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", program, "./cmd/mainstay-instance")
 	if err := log.Show("building the program of an instance", build); err != nil {
@@ -104,57 +106,77 @@ func instances(ctx context.Context, log *step.Log) ([]string, error) {
 	return environment, nil
 }
 
-// testbedEnvironment makes the tests of the testbed use the built tool, and record the state of the
-// machine.
-func testbedEnvironment() []string {
-	return append([]string{"MAINSTAY_TESTBED=" + absolute(step.Testbed), "MAINSTAY_TESTBED_BEFORE=" + absolute("bin")}, testCluster...)
-}
-
 // testbedUp builds the parts of the cluster. TestUp starts it.
 func testbedUp(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := buildShared(ctx, log); err != nil {
 		return nil, err
 	}
-	clusterStarted = true
-	return testbedEnvironment(), nil
+	users := clusters[clusterLane]
+	users.started()
+	return users.testEnvironment(), nil
 }
 
 // testbedDown does nothing: TestDown deletes the cluster.
 func testbedDown(context.Context, *step.Log) ([]string, error) {
-	return testbedEnvironment(), nil
+	return clusters[clusterLane].testEnvironment(), nil
 }
 
-// cluster makes sure that the test cluster runs, with two nodes.
-func cluster(ctx context.Context, log *step.Log) ([]string, error) { return clusterOf(ctx, log, "2") }
+// builtProduct is the operator, which both test clusters need and which is built once.
+var builtProduct struct {
+	sync.Once
+	err error
+}
 
-// clusterOf makes sure that the test cluster runs with so many nodes, and has the operator's
-// images, of this state and of the previous one.
-func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, error) {
-	if err := buildShared(ctx, log); err != nil {
-		return nil, err
-	}
-	if err := log.BuildProduct(ctx); err != nil {
+func buildProduct(ctx context.Context, log *step.Log) error {
+	builtProduct.Do(func() { builtProduct.err = log.BuildProduct(ctx) })
+	return builtProduct.err
+}
+
+// cluster makes sure that the first cluster runs, with two nodes, and has the operator's image of
+// the previous state too.
+func cluster(ctx context.Context, log *step.Log) ([]string, error) {
+	if err := buildProduct(ctx, log); err != nil {
 		return nil, err
 	}
 	previous, err := buildPrevious(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	built, err := step.Ask(ctx, "image", "build", "kubectl", "demo-java", "demo-agent", "demo-shop", "postgresql-14", "postgresql-17", "valkey-8")
+	environment, err := clusters[clusterLane].with(ctx, log, "2", []string{previous.archive},
+		"kubectl", "demo-java", "demo-agent", "demo-shop", "postgresql-14", "postgresql-17", "valkey-8")
+	return append(environment, "PREVIOUS_CHART="+absolute(previous.chart), "PREVIOUS_TAG="+previousVersion), err
+}
+
+// databases returns what makes sure that the second cluster runs, with three nodes, and has these
+// images of the testbed.
+func databases(images ...string) func(context.Context, *step.Log) ([]string, error) {
+	return func(ctx context.Context, log *step.Log) ([]string, error) {
+		if err := buildProduct(ctx, log); err != nil {
+			return nil, err
+		}
+		return clusters[secondLane].with(ctx, log, "3", nil, images...)
+	}
+}
+
+// with makes sure that the cluster runs, with so many nodes, and has the operator's image, these
+// archives, and these images of the testbed. It returns the variables that the tests need.
+func (c testCluster) with(ctx context.Context, log *step.Log, nodes string, archives []string, images ...string) ([]string, error) {
+	if err := buildShared(ctx, log); err != nil {
+		return nil, err
+	}
+	built, err := step.Ask(ctx, append([]string{"image", "build"}, images...)...)
 	if err != nil {
 		return nil, err
 	}
-	clusterStarted = true
-	up := inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes", nodes))
-	if err := log.Show("starting a cluster, unless it runs", up); err != nil {
+	c.started()
+	if err := log.Show("starting the cluster "+string(c)+", unless it runs", c.command(ctx, "up", "--nodes", nodes)); err != nil {
 		return nil, err
 	}
-	images := append([]string{"image", "load", step.Image, previous.archive}, strings.Fields(built)...)
-	load := inTestCluster(exec.CommandContext(ctx, step.Testbed, images...))
-	if err := log.Do(ctx, "loading the images into the cluster", load); err != nil {
+	load := c.command(ctx, slices.Concat([]string{"image", "load", step.Image}, archives, strings.Fields(built))...)
+	if err := log.Do(ctx, "loading the images into the cluster "+string(c), load); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := askTestCluster(ctx, "kubeconfig")
+	kubeconfig, err := c.ask(ctx, "kubeconfig")
 	if err != nil {
 		return nil, err
 	}
@@ -164,26 +186,7 @@ func clusterOf(ctx context.Context, log *step.Log, nodes string) ([]string, erro
 	}
 	return append([]string{
 		"KUBECONFIG=" + kubeconfig, "KUBECTL=" + filepath.Join(assets, "kubectl"), "HELM=" + absolute(step.Helm),
-		"PREVIOUS_CHART=" + absolute(previous.chart), "PREVIOUS_TAG=" + previousVersion,
-	}, testbedEnvironment()...), nil
-}
-
-// databases returns what makes sure that the test cluster has three nodes, the operator's image,
-// and these of PostgreSQL.
-func databases(images ...string) func(context.Context, *step.Log) ([]string, error) {
-	return func(ctx context.Context, log *step.Log) ([]string, error) {
-		environment, err := clusterOf(ctx, log, "3")
-		if err != nil {
-			return nil, err
-		}
-		built, err := step.Ask(ctx, append([]string{"image", "build"}, images...)...)
-		if err != nil {
-			return nil, err
-		}
-		loaded := append([]string{"image", "load", step.Image}, strings.Fields(built)...)
-		load := inTestCluster(exec.CommandContext(ctx, step.Testbed, loaded...))
-		return environment, log.Do(ctx, "loading the images into the cluster", load)
-	}
+	}, c.testEnvironment()...), nil
 }
 
 // longOutage starts a cluster whose API server will be down for as long as an upgrade of it may

@@ -140,6 +140,8 @@ const (
 	endToEndLayer    = "e2e"
 	databasesLayer   = "databases"
 	servedTests      = "served"
+	// installationsLayer runs when all of the layer e2e does.
+	installationsLayer = "installations"
 )
 
 // scope is what a change affects of the tests that run whole programs.
@@ -284,7 +286,7 @@ func (s scope) faults() []goTest {
 
 // endToEnd returns the end-to-end tests in scope.
 func (s scope) endToEnd() []goTest {
-	var options []string
+	options := []string{"-run", "^TestMainstay$"}
 	if !s.whole(endToEndLayer) {
 		var words []string
 		for _, a := range s.areas {

@@ -280,8 +280,8 @@ func TestLayersFor(t *testing.T) {
 		},
 		"internal/instance/act.go": {
 			[]string{"pure ./internal/postgres/server", "instances -timeout 20m -tags instances ./internal/postgres/server",
-				"./test/instances/", "./test/simulation/", "TestInstanceMakesWhatGoesWithTheDatabase", "databases -tags e2e", "testbed "},
-			[]string{"test/served", "faults", "e2e -tags", "TestPolicyWithAnAutoscaler"},
+				"./test/instances/", "./test/simulation/", "TestInstanceMakesWhatGoesWithTheDatabase", "databases -tags e2e"},
+			[]string{"test/served", "testbed ", "faults", "e2e -tags", "TestPolicyWithAnAutoscaler"},
 		},
 		"internal/kinds/postgresql/desired.go": {
 			[]string{"databases -tags e2e", "faults ", "/^(postgresql)$"}, []string{"e2e -tags", "./test/instances/"},

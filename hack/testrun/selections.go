@@ -206,15 +206,18 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 		chosen[instancesLayer] = append(databasesHere(), chosen[instancesLayer]...)
 	}
 	chosen[endToEndLayer] = of.endToEnd()
-	if of.whole(databasesLayer) {
-		chosen[databasesLayer] = databaseFaults("-skip", "TestVersions")
+	if of.whole(endToEndLayer) {
+		chosen[installationsLayer] = endToEnd("-run", "^TestInstallations$")
 	}
-	if len(chosen[endToEndLayer])+len(chosen[databasesLayer]) > 0 {
+	if of.whole(databasesLayer) {
+		chosen[databasesLayer] = databaseFaults("-skip", "TestVersions|TestSpeed")
+	}
+	if len(chosen[endToEndLayer]) > 0 {
 		chosen["testbed"], chosen["testbed-down"] = []goTest{testbedTest("^TestUp$")}, []goTest{testbedTest("^TestDown$")}
 	}
 	var narrowed []layer
 	for _, name := range []string{"pure", "tools", integrationLayer, faultsLayer, instancesLayer, "testbed", endToEndLayer, databasesLayer,
-		"testbed-down"} {
+		installationsLayer, "testbed-down"} {
 		if len(chosen[name]) > 0 {
 			l := named(name)
 			l.runs = commands(chosen[name]...)
@@ -329,8 +332,8 @@ func nightly(context.Context) ([]layer, error) {
 // their election, faults again and again, and every PostgreSQL and Valkey.
 func nightlyDatabases(context.Context) ([]layer, error) {
 	var chosen []layer
-	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "valkey", "testbed", "databases", "databases-alone",
-		"databases-versions", "faults-databases", "testbed-down"} {
+	for _, name := range []string{"instances-whole", "faults-instances", "postgresql", "valkey", "databases", "databases-alone",
+		"databases-versions", "databases-speed", "faults-databases"} {
 		chosen = append(chosen, named(name))
 	}
 	return withNewSeeds(chosen), nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,7 +190,7 @@ func announce(log *step.Log, chosen []layer, last figures) {
 		total[l.lane] += expected
 		log.Say("%-8s %-14s %s: %s", l.lane, l.name, source, expected.Round(time.Second))
 	}
-	log.Say("expected: some %s, the lanes beside each other", max(total[hostLane], total[clusterLane]).Round(time.Second))
+	log.Say("expected: some %s, the lanes beside each other", slices.Max(slices.Collect(maps.Values(total))).Round(time.Second))
 	if len(last.Layers) == 0 {
 		log.Say("and before that, because nothing has run on this machine: Kubernetes and some tools are compiled, and images made")
 	}

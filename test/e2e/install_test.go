@@ -87,13 +87,11 @@ var shops = []test{
 	{"EcommercePlatforms", testPlatforms},
 }
 
-// TestMainstay runs all tests in order. They share the installed operator, and the tests that
-// remove it come last.
+// TestMainstay runs the tests that share an installed operator, in order: those that disturb others
+// come last.
 func TestMainstay(t *testing.T) {
 	reserveSecondNode(t)
-	if exists(t, "", "namespace/"+system)() != nil {
-		makeNamespace(t, system, restrictedLabel+"=restricted") // it exists if an earlier run was aborted
-	}
+	makeSystemNamespace(t)
 	var upgraded []string
 	if t.Run("an upgrade from the previous state", testUpgrade) {
 		upgraded = names(t, system, "pods", managers)
@@ -110,12 +108,30 @@ func TestMainstay(t *testing.T) {
 	t.Run("managers away", testManagersAway)
 	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)
 	t.Run("the API server is away", testAPIServerAway)
+	t.Run("rights used and granted", func(t *testing.T) { testAudit(t, "mainstay-manager", "mainstay-apiserver") })
+	t.Run("every documented command", func(t *testing.T) { testEveryCommand(t, quickstart) })
+}
+
+// TestInstallations runs the tests that install and remove Mainstay, in order, on a cluster that
+// nothing else uses meanwhile.
+func TestInstallations(t *testing.T) {
+	makeSystemNamespace(t)
+	deploy(t)
 	t.Run("uninstall and install by manifest", testUninstallAndManifest)
 	t.Run("a sub-chart over objects of an older version", testSubchart)
 	t.Run("options that are off by default", testOptions)
 	t.Run("installation as documented", testInstallation)
-	t.Run("rights used and granted", testAudit)
-	t.Run("every documented command", testEveryCommand)
+	t.Run("rights used and granted", func(t *testing.T) { testAudit(t, "mainstay-uninstall") })
+	t.Run("every documented command", func(t *testing.T) { testEveryCommand(t, install, uninstall) })
+}
+
+// makeSystemNamespace creates the namespace of the installation, which exists if an earlier run was
+// aborted.
+func makeSystemNamespace(t *testing.T) {
+	t.Helper()
+	if exists(t, "", "namespace/"+system)() != nil {
+		makeNamespace(t, system, restrictedLabel+"=restricted")
+	}
 }
 
 // testServersAndNodes runs the tests that restart the pods of our API server, one after the other.

@@ -40,7 +40,6 @@ func testUninstallAndManifest(t *testing.T) {
 	apply(t, ns, webapp("shop", demo, "replicas: 2"))
 	waitReady(t, ns, "shop")
 	before := running(t, ns)
-	// The test before this one took the API server away: kube-proxy may still be waiting for it.
 	url := serviceURL(t, ns, "shop")
 	g.Eventually(func() error { _, err := fetch(t.Context(), url); return err }).Should(gomega.Succeed())
 
