@@ -85,7 +85,7 @@ var layers = []layer{
 	// It compares the machine with what was recorded, without the second cluster.
 	{name: "testbed-down", lane: clusterLane, after: []string{"installations", "databases"}, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
-	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
+	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},
 	// On request: the same for the election of instances, and every bug that its schedules must
 	// find.
@@ -185,7 +185,7 @@ func integration(options ...string) []goTest {
 // faults returns the fault tests, which need the garbage collector too; the same assets have it.
 // Its runs mostly wait, so that many of them share two cores.
 func faults(options ...string) []goTest {
-	return []goTest{{directory: ".", arguments: append([]string{"-parallel", "16", "-timeout", "30m", "./test/faults/"}, options...)}}
+	return []goTest{{directory: ".", arguments: append([]string{"-parallel", "16", "-timeout", "90m", "./test/faults/"}, options...)}}
 }
 
 // simulation returns the simulated election of instances. The race detector, with which it also

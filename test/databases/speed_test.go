@@ -4,8 +4,10 @@ package databases
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,7 +40,7 @@ kind: Pod
 metadata: {name: by-hand, labels: {app: by-hand}}
 spec:
   nodeSelector: {kubernetes.io/hostname: %[1]s}
-  securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  securityContext: {runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:
     - name: postgres
       image: %[2]s
@@ -67,7 +69,7 @@ metadata: {name: %[1]s}
 spec:
   restartPolicy: Never
   nodeSelector: {kubernetes.io/hostname: %[2]s}
-  securityContext: {runAsUser: 1000, runAsGroup: 1000, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  securityContext: {runAsUser: 65532, runAsGroup: 65532, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:
     - name: pgbench
       image: %[3]s
@@ -76,7 +78,7 @@ spec:
 `
 
 // excluded matches the settings that say where something is, and those of replication.
-var excluded = regexp.MustCompile(`^(mainstay\.|.*_file$|.*_directory$|.*_directories$|listen_addresses$|port$|primary_|restore_|synchronous_standby)`)
+var excluded = regexp.MustCompile(`^(mainstay\.|.*_file$|.*_directory$|.*_directories$|listen_addresses$|port$|primary_|restore_|synchronous_standby|tcp_keepalives_)`)
 
 // rate matches what pgbench prints.
 var rate = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
@@ -86,7 +88,8 @@ var rate = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 // medians, which is at least 0.95 on a machine that does nothing else: see
 // docs/what-happens-when.md.
 func TestSpeed(t *testing.T) {
-	d := newDatabase(t, "databases-speed", "  version: \"17\"\n  storage: 1Gi\n  replicas: 1\n  resources: {limits: {cpu: \"1\", memory: 512Mi}}\n")
+	d := newDatabase(t, "databases-speed", "  version: \"17\"\n  storage: 1Gi\n  replicas: 1\n"+
+		"  resources: {requests: {cpu: 100m}, limits: {cpu: \"1\", memory: 512Mi}}\n")
 	pod := d.pod(d.postgreSQL().Status.Primary)
 	image := pod.Spec.Containers[0].Image
 	startByHand(t, d, pod)
@@ -166,7 +169,13 @@ func startByHand(t *testing.T, d *database, primary *corev1.Pod) {
 		}
 	}
 	limits := primary.Spec.Containers[0].Resources.Limits
-	resources := fmt.Sprintf("{limits: {cpu: %q, memory: %q}}", limits.Cpu(), limits.Memory())
+	resources := fmt.Sprintf("{requests: {cpu: 100m}, limits: {cpu: %q, memory: %q}}", limits.Cpu(), limits.Memory())
+	t.Cleanup(func() {
+		if t.Failed() {
+			output, err := command(context.WithoutCancel(t.Context()), "", os.Getenv("KUBECTL"), "-n", d.namespace, "logs", "by-hand", "--previous")
+			t.Logf("the server by hand (%v): %s", err, output)
+		}
+	})
 	apply(t, d.namespace, fmt.Sprintf(byHand, primary.Spec.NodeName, primary.Spec.Containers[0].Image, resources, strings.Join(settings, " ")))
 	sql := func(statement string) error {
 		_, err := command(t.Context(), "", "sh", "-c", `"$KUBECTL" -n "$0" exec by-hand -- psql -h /tmp -U postgres -c "$1"`, d.namespace, statement)
