@@ -20,6 +20,9 @@ type State struct {
 	Children plan.Children
 	// Pods are those of the database, in any state.
 	Pods []corev1.Pod
+	// PodsRefused says why a pod that is missing can't be created, in the words of the API server; ""
+	// if none is missing, or nothing is known.
+	PodsRefused string
 	// Certificates is the content that the Secret of the instances' certificates is to have. It is
 	// that of the existing Secret, unless certificates had to be issued.
 	Certificates map[string][]byte

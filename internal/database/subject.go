@@ -141,6 +141,9 @@ func (s *Subject) RequeueAfter(reason string) time.Duration {
 			after = requeue.Sooner(after, max(volume.GrowsAt.Sub(s.Observed.Now), time.Second))
 		}
 	}
+	if s.Observed.Lacking(s.Database) != nil {
+		after = requeue.Sooner(after, ReadAgain) // the event that says why may come later than this
+	}
 	switch reason {
 	case databasev1.ReasonUpdating:
 		after = requeue.Sooner(after, StartsFor/2)

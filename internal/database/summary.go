@@ -15,11 +15,14 @@ import (
 )
 
 // Refine returns the summary, or what is wrong with pods, if that is known and says more than that
-// an instance is not ready, or that there is no primary.
+// an instance is not ready or missing, or that there is no primary.
 func (s *Subject) Refine(one summary.Summary) summary.Summary {
 	switch one.Reason {
 	case databasev1.ReasonFailingOver, databasev1.ReasonInstanceNotReady, databasev1.ReasonCreating, databasev1.ReasonUpdating,
 		databasev1.ReasonScaling:
+		if s.Observed.PodsRefused != "" {
+			return summary.Of(summary.Failed, api.ReasonPodsRefused, "%s", s.Observed.PodsRefused)
+		}
 		if problem := workload.FindProblem(s.evidence()); problem != nil && problem.Reason != api.ReasonPodsNotReady {
 			severity := summary.Failed
 			if problem.Reason == api.ReasonUnschedulable {

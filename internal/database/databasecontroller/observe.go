@@ -80,6 +80,7 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 	if observed.Pods, err = r.observePods(ctx, described); err != nil {
 		return observed, err
 	}
+	observed.PodsRefused = r.observeRefusal(ctx, observed, described)
 	stored := SecretOf(observed, described, database.CertificatesName(described.Name))
 	observed.Certificates, observed.CertificatesChange, err = Certificates(described, stored, observed.Now)
 	return observed, err

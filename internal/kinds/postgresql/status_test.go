@@ -49,6 +49,12 @@ func TestWritable(t *testing.T) {
 	}
 }
 
+// refused is what is observed where a quota refuses pods.
+func refused(observed Observed) Observed {
+	observed.PodsRefused = `pods "db-0" is forbidden: exceeded quota: cpu`
+	return observed
+}
+
 // TestSummary: the first thing that is true and matters is what is said.
 func TestSummary(t *testing.T) {
 	db := newDatabase(replicas(3))
@@ -84,6 +90,9 @@ func TestSummary(t *testing.T) {
 			"the instances are being started: there are no pods yet"},
 		"does not wake": {waking, says(aged(running(waking, 3)), 0, contract.Report{State: "Starting"}), Decision{Replicas: 3}, plan.Result{}, "False",
 			"FailingOver", "FailingOver", "no instance takes writes: db-0 (Starting)"},
+		"no pod can be made": {fresh, refused(empty()), Decision{Replicas: 3}, plan.Result{}, "False", "PodsRefused", "Failed", "exceeded quota: cpu"},
+		"a further one can't": {db, refused(aged(running(db, 2))), Decision{Replicas: 3}, plan.Result{}, "False", "PodsRefused", "Degraded",
+			"exceeded quota: cpu"},
 		"nothing is there yet": {fresh, empty(), Decision{Replicas: 3}, plan.Result{}, "False", "Creating", "Pending",
 			"the database is being created: there are no pods yet"},
 		"the first start": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Promoting"}), 1, contract.Report{State: "Cloning",

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 func (k kind) Observe(ctx context.Context, c *databasev1.Cache) (cache.Observed, error) {
 	state, err := k.reader.Observe(ctx, c, cache.Common(c, cache.Observed{}))
 	observed := cache.Observed{State: state}

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.Observed, error) {
 	state, err := k.reader.Observe(ctx, db, postgresql.Common(db, postgresql.Observed{}))
 	observed := postgresql.Observed{State: state, PoolerImage: k.poolerImage}

@@ -1,0 +1,59 @@
+package database
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
+
+// Lacking returns the StatefulSet while it has fewer pods than it is to have, and its controller
+// knows that; nil otherwise. Why it creates none is in nothing that is watched.
+func (o State) Lacking(d *Database) *appsv1.StatefulSet {
+	set := o.StatefulSet(d)
+	if set == nil || set.DeletionTimestamp != nil || set.Status.ObservedGeneration != set.Generation {
+		return nil
+	}
+	wanted := ptr.Deref(set.Spec.Replicas, 1)
+	if set.Status.Replicas >= wanted || len(o.Instances(d)) >= int(wanted) {
+		return nil
+	}
+	return set
+}
+
+// EventFailedCreate is the reason of the events of a StatefulSet that can't create a pod.
+const EventFailedCreate = "FailedCreate"
+
+// RefusalIn returns why a StatefulSet can't create a pod, in the words of the API server, of the
+// events about it; "" if none says so.
+func RefusalIn(events []corev1.Event) string {
+	refusals := slices.DeleteFunc(slices.Clone(events), func(event corev1.Event) bool { return event.Reason != EventFailedCreate })
+	if len(refusals) == 0 {
+		return ""
+	}
+	last := slices.MaxFunc(refusals, func(a, b corev1.Event) int {
+		return cmp.Or(toldAt(a).Compare(toldAt(b)), strings.Compare(a.Name, b.Name))
+	})
+	// create Pod db-0 in StatefulSet db failed error: pods "db-0" is forbidden: ...
+	if _, words, found := strings.Cut(last.Message, " failed error: "); found {
+		return conditions.Truncate(words)
+	}
+	return conditions.Truncate(last.Message)
+}
+
+// toldAt is when an event was told last.
+func toldAt(event corev1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	if !event.LastTimestamp.IsZero() {
+		return event.LastTimestamp.Time
+	}
+	return event.EventTime.Time
+}
