@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -74,10 +72,7 @@ func (d *Database) forward(client net.Conn) {
 func (d *Database) declare(provisions contract.Provisions) {
 	d.t.Helper()
 	content := provisions.Encode()
-	d.must(d.server.Client.Create(d.t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: contract.ProvisionsName(name)},
-		Data:       map[string][]byte{contract.ProvisionsKey: content},
-	}))
+	d.writeProvisions(content)
 	d.configure(func(s *contract.Settings) { s.Provisions = contract.ProvisionsRevision(content) })
 }
 

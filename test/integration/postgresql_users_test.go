@@ -97,10 +97,10 @@ func TestDatabaseUsers(t *testing.T) {
 	g.Expect(cluster.Client.Update(t.Context(), secret)).To(gomega.Succeed())
 	g.Eventually(func(ctx context.Context) bool {
 		provisions, revision, err = declared(ctx, db)
-		return err == nil && postgres.Verifies(provisions.Users[0].Verifier, "edited")
+		return err == nil && provisions.Users[1].As == "shop" && postgres.Verifies(provisions.Users[1].Verifier, "edited")
 	}).WithContext(t.Context()).Should(gomega.BeTrue(), "an edited password is not passed on")
 	g.Eventually(known(db, "db-shop", secret, func() bool {
-		return string(secret.Data["uri"]) == "postgresql://shop:edited@db-rw."+db.Namespace+".svc:5432/orders?sslmode=require"
+		return string(secret.Data["uri"]) == "postgresql://shop.2:edited@db-rw."+db.Namespace+".svc:5432/orders?sslmode=require"
 	})).WithContext(t.Context()).Should(gomega.Succeed(), "the address does not follow the password")
 	hasMade(t, db, revision)
 	says("True Available")
@@ -117,7 +117,7 @@ func leave(t *testing.T, db *databasev1.PostgreSQL, says func(part string)) {
 	}).WithContext(t.Context()).Should(gomega.BeTrue(), "the Secret of a former user stays")
 	provisions, revision, err := declared(t.Context(), db)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(provisions.FormerUsers).To(gomega.HaveLen(2))
+	g.Expect(provisions.FormerUsers).To(gomega.HaveLen(3))
 	hasMade(t, db, revision)
 	g.Eventually(func(ctx context.Context) bool {
 		return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: "db-provisions"}, secret))

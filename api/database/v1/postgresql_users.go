@@ -1,6 +1,9 @@
 package v1
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Database is a database of the server.
 //
@@ -46,6 +49,9 @@ type Database struct {
 }
 
 // User is a role of the server that logs in with a password. It is never a superuser.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotateEvery)",message="a password of passwordSecret is not made here: change it in that Secret",fieldPath=".rotateEvery"
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotatedAt)",message="a password of passwordSecret is not made here: change it in that Secret",fieldPath=".rotatedAt"
 type User struct {
 	// Name of the user: letters, digits, _ and -, beginning with a letter or _; at most 63. The user
 	// app is always there, by the Secret NAME-app.
@@ -84,6 +90,25 @@ type User struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
+
+	// RotateEvery is how long a password is used before the next one is made, for example 720h: from
+	// 1h to 17520h, and longer than overlap. Default: a password is used until rotatedAt or an edit of
+	// the Secret changes it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	RotateEvery string `json:"rotateEvery,omitempty"`
+
+	// RotatedAt makes a new password: each new time does so once, for example 2026-01-31T12:00:00Z. A
+	// time that is there from the beginning does nothing.
+	// +optional
+	RotatedAt *metav1.Time `json:"rotatedAt,omitempty"`
+
+	// Overlap is how long the former password still works after the Secret has the next one: from 1m
+	// to 720h; default 1h. While a WebApp that is bound to the user has not replaced its pods, it
+	// works for longer. What is connected with it then is disconnected.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Overlap string `json:"overlap,omitempty"`
 }
 
 // UserStatus is a user that exists.
@@ -94,4 +119,21 @@ type UserStatus struct {
 	SecretName string `json:"secretName"`
 	// Revision changes with the content of that Secret, and reveals nothing of it.
 	Revision string `json:"revision"`
+	// Login is the name by which it logs in, the username of that Secret: its own or, after the first
+	// rotation and then every other one, its own with .2 at the end. It acts as the user in any case.
+	// +optional
+	Login string `json:"login,omitempty"`
+	// Since is when that Secret got this password; absent while that is not known.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// FormerLogin is the name by which clients with the former password still log in; absent if there
+	// is none.
+	// +optional
+	FormerLogin string `json:"formerLogin,omitempty"`
+	// FormerUntil is when the former password ends, unless WaitsFor delays it.
+	// +optional
+	FormerUntil *metav1.Time `json:"formerUntil,omitempty"`
+	// WaitsFor is an application that still has the former password, although it would have ended.
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
 }

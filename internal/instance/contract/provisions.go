@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
@@ -41,17 +42,36 @@ type Database struct {
 	Delete bool `json:"delete,omitempty"`
 }
 
-// User is a role that can log in.
+// User is a role that can log in. A user whose password rotates has two, which take turns: that of
+// its name, and one that acts as that.
 type User struct {
 	Name string `json:"name"`
-	// Verifier is what the server keeps in place of the password (RFC 7677).
+	// As is the user as which this one acts; "" is itself.
+	As string `json:"as,omitempty"`
+	// Verifier is what the server keeps in place of the password (RFC 7677); "" if it must not log in.
 	Verifier string `json:"verifier"`
+	// IsUnknown is true if it is not known whether it may log in: it stays as it is.
+	IsUnknown bool `json:"isUnknown,omitempty"`
 	// Roles are exactly those that the user is a member of.
 	Roles []string `json:"roles,omitempty"`
 	// ConnectionLimit is how many connections it may have at once; -1 is any number.
 	ConnectionLimit int32 `json:"connectionLimit"`
 	// Secret is the name of the Secret with which the user connects.
 	Secret string `json:"secret"`
+	// Turn is what the manager remembers of the rotation; nothing of a user that acts as another.
+	Turn Turn `json:"turn,omitzero"`
+}
+
+// Turn says which of the two roles of a user is in its Secret.
+type Turn struct {
+	// Login is that role; "" is the one that has the user's name.
+	Login string `json:"login,omitempty"`
+	// Since is when it got its password; zero if that is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Until is when the other one ends; zero once it has ended.
+	Until time.Time `json:"until,omitzero"`
+	// RotatedAt is the last time of the spec that was carried out.
+	RotatedAt time.Time `json:"rotatedAt,omitzero"`
 }
 
 // FormerUser is a user that is no longer in the spec.

@@ -90,6 +90,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		if secret := UserSecretName(db, user); isMade && observed.Users[user.Name].Problem == "" {
 			if revision := observed.CredentialsRevision(Common(db, observed), secret); revision != "" {
 				one.SecretName, one.Revision = secret, revision
+				rotationStatus(&one, observed.Users[user.Name])
 			}
 		}
 		if one.Revision != "" {

@@ -18,14 +18,25 @@ import (
 // GenerationKey is the key of the generation of the spec from which the provisions were derived.
 const GenerationKey = "generation"
 
-// ObservedUser is what was read about the password of a user.
+// ObservedUser is what was read about the password of a user, and what [ObservedUser.Rotate]
+// decides of it.
 type ObservedUser struct {
+	// Login is the role that its Secret names; IsStored reports whether that has a password for it.
+	Login    string
+	IsStored bool
 	// Password is that of the Secret that has it, or a new random one if none has.
 	Password string
 	// Verifier is what the server keeps in place of it.
 	Verifier string
-	// Problem says why the password can't be used; then the two above are empty.
+	// Next is a password that the user is to get once the primary has made it, and NextVerifier what
+	// the server keeps in place of it; "" if there is none.
+	Next, NextVerifier string
+	// WaitsFor is an application that has the former password still, although it would have ended.
+	WaitsFor string
+	// Problem says why the password can't be used; then there is none.
 	Problem string
+	// Users are the roles as the primary is to make them, without what the spec says of them.
+	Users []contract.User
 }
 
 // Before is what the primary was to make.
@@ -52,12 +63,13 @@ func NextProvisions(
 	isMade := before.IsMade
 	next := contract.Provisions{Pooler: db.Spec.Pooler != nil}
 	for _, user := range db.Spec.Users {
-		if one, usable := nextUser(db, before.Provisions, user, users[user.Name]); usable {
-			next.Users = append(next.Users, one)
-		}
+		next.Users = append(next.Users, nextUsers(db, user, users[user.Name])...)
 	}
 	former := slices.Clone(before.FormerUsers)
 	for _, user := range before.Users {
+		if user.As != "" && isUser(db, user.As) {
+			continue
+		}
 		former = append(former, contract.FormerUser{Name: user.Name, Secret: user.Secret})
 	}
 	for i, user := range former {
@@ -91,25 +103,21 @@ func NextProvisions(
 	return next
 }
 
-// nextUser returns a user as the primary is to make it; false if there is no password to make it
-// with.
-func nextUser(
-	db *databasev1.PostgreSQL, before contract.Provisions, user databasev1.User, observed ObservedUser,
-) (contract.User, bool) {
-	next := contract.User{
-		Name: user.Name, Verifier: observed.Verifier, Roles: user.Roles, ConnectionLimit: -1, Secret: UserSecretName(db, user),
-	}
-	if user.ConnectionLimit != nil {
-		next.ConnectionLimit = *user.ConnectionLimit
-	}
-	if observed.Problem != "" {
-		at := slices.IndexFunc(before.Users, func(one contract.User) bool { return one.Name == user.Name })
-		if at < 0 {
-			return contract.User{}, false
+// nextUsers returns the roles of a user as the primary is to make them; none while there is no
+// password to make them with.
+func nextUsers(db *databasev1.PostgreSQL, user databasev1.User, observed ObservedUser) []contract.User {
+	users := slices.Clone(observed.Users)
+	for i := range users {
+		one := &users[i]
+		one.Secret, one.ConnectionLimit, one.Roles = UserSecretName(db, user), -1, user.Roles
+		if one.As != "" {
+			one.Roles = []string{user.Name}
 		}
-		next.Verifier = before.Users[at].Verifier
+		if user.ConnectionLimit != nil {
+			one.ConnectionLimit = *user.ConnectionLimit
+		}
 	}
-	return next, true
+	return users
 }
 
 // addProvisions adds the Secrets of users, and the one that the primary reads. Those come first: a

@@ -39,7 +39,7 @@ func Status(
 		status.Timeline = int64(about.Primary.Report.Timeline)
 	}
 	status.Phase = about.phase(one)
-	after := about.RequeueAfter(one.Reason)
+	after := requeue.Sooner(about.RequeueAfter(one.Reason), nextRotation(db, observed))
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
 		after = requeue.Sooner(after, max(pooler.LeavesAt.Sub(observed.Now), time.Second))
 	}

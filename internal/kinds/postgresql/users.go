@@ -94,6 +94,7 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 			problems = append(problems, field.Invalid(at.Child("connectionLimit"), *limit, "must be from 0 to 10000"))
 		}
 		problems = append(problems, checkRoles(db, user, at.Child("roles"))...)
+		problems = append(problems, checkRotation(user, at)...)
 	}
 	return append(problems, checkCircles(users, at)...)
 }
@@ -251,7 +252,8 @@ func checkNames(names []string, form *regexp.Regexp, at *field.Path) field.Error
 // userSecret is what a user needs to connect. It follows the password, wherever that comes from:
 // the one in the Secret itself counts, unless another Secret has it.
 func userSecret(db *databasev1.PostgreSQL, observed Observed, user databasev1.User) *corev1.Secret {
-	as := login{user: user.Name, password: observed.Users[user.Name].Password, database: applicationDatabase}
+	one := observed.Users[user.Name]
+	as := login{user: cmp.Or(one.Login, user.Name), password: one.Password, database: applicationDatabase}
 	if at := slices.IndexFunc(db.Spec.Databases, func(one databasev1.Database) bool { return one.Owner == user.Name }); at >= 0 {
 		as.database = db.Spec.Databases[at].Name
 	}
@@ -259,8 +261,11 @@ func userSecret(db *databasev1.PostgreSQL, observed Observed, user databasev1.Us
 	if isPooled(db, observed) {
 		host = poolerHost(db)
 	}
+	data := as.data(host, observed.Certificates[database.AuthorityKey])
+	if one.Next != "" {
+		data[NextPasswordKey] = []byte(one.Next)
+	}
 	return &corev1.Secret{
-		ObjectMeta: Common(db, observed).Meta(UserSecretName(db, user)), Type: corev1.SecretTypeBasicAuth,
-		Data: as.data(host, observed.Certificates[database.AuthorityKey]),
+		ObjectMeta: Common(db, observed).Meta(UserSecretName(db, user)), Type: corev1.SecretTypeBasicAuth, Data: data,
 	}
 }

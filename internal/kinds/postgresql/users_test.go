@@ -117,7 +117,8 @@ func TestUsersAreChecked(t *testing.T) {
 // observedUsers are the users of withUsers with passwords.
 func observedUsers() map[string]ObservedUser {
 	return map[string]ObservedUser{
-		"shop": {Password: `p:a\b`, Verifier: "v1"}, "Reader": {Password: "other", Verifier: "v2"},
+		"shop":   {Password: `p:a\b`, Users: []contract.User{{Name: "shop", Verifier: "v1"}}},
+		"Reader": {Password: "other", Users: []contract.User{{Name: "Reader", Verifier: "v2"}}},
 	}
 }
 
@@ -138,12 +139,9 @@ func TestNextProvisions(t *testing.T) {
 		t.Errorf("got %+v, want %+v", first, want)
 	}
 
-	// A password that can't be used changes nothing of a user, and makes none.
+	// A password that can't be used makes no user.
 	users := observedUsers()
 	users["shop"] = ObservedUser{Problem: "gone"}
-	if kept := NextProvisions(db, Before{Provisions: first, IsMade: true}, users, none); kept.Users[0].Verifier != "v1" {
-		t.Errorf("got %+v", kept.Users)
-	}
 	if kept := NextProvisions(db, Before{IsMade: true}, users, none); len(kept.Users) != 1 || kept.Users[0].Name != "Reader" {
 		t.Errorf("got %+v", kept.Users)
 	}
@@ -178,6 +176,25 @@ func TestNextProvisions(t *testing.T) {
 	}
 	if again := NextProvisions(db, Before{Provisions: left}, observedUsers(), none); len(again.FormerUsers)+len(again.DropDatabases) > 0 {
 		t.Errorf("back in the spec: got %+v", again)
+	}
+}
+
+// TestNextProvisionsOfTurns: the second role of a user is a member of it, and has its limit; it is
+// that of a former user only with the first.
+func TestNextProvisionsOfTurns(t *testing.T) {
+	db, none, users := newDatabase(withUsers), func(string) bool { return false }, observedUsers()
+	users["shop"] = ObservedUser{Users: []contract.User{{Name: "shop", Verifier: "v1"}, {Name: "shop.2", As: "shop", Verifier: "v3"}}}
+	two := NextProvisions(db, Before{}, users, none)
+	if got := two.Users[1]; !reflect.DeepEqual(got, contract.User{
+		Name: "shop.2", As: "shop", Verifier: "v3", Roles: []string{"shop"}, ConnectionLimit: 20, Secret: "db-shop",
+	}) {
+		t.Errorf("got %+v", got)
+	}
+	if again := NextProvisions(db, Before{Provisions: two, IsMade: true}, observedUsers(), none); len(again.FormerUsers) > 0 {
+		t.Errorf("got %+v", again.FormerUsers)
+	}
+	if gone := NextProvisions(newDatabase(), Before{Provisions: two}, nil, none); len(gone.FormerUsers) != 3 {
+		t.Errorf("got %+v", gone.FormerUsers)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -55,13 +54,8 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 			problems = append(problems, fmt.Sprintf("%s %.80q: %s", what, name, err))
 		}
 	}
-	// Users come first, because they own databases; and all of them before what they are members of.
-	for _, user := range provisions.Users {
-		try("user", user.Name, s.user(ctx, user))
-	}
-	for _, user := range provisions.Users {
-		try("user", user.Name, s.memberships(ctx, user))
-	}
+	// Users come first, because they own databases.
+	s.users(ctx, provisions.Users, try)
 	for _, former := range provisions.FormerUsers {
 		try("former user", former.Name, s.lock(ctx, former.Name))
 	}
@@ -75,64 +69,6 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 		try("database", name, s.drop(ctx, name))
 	}
 	return joined(problems)
-}
-
-// user makes a role that may log in, or changes it.
-func (s provisioning) user(ctx context.Context, user contract.User) error {
-	if err := postgres.CheckUser(user.Name); err != nil {
-		return err
-	}
-	var isSuper, canLogIn bool
-	var kept string
-	var limit int32
-	err := s.session.QueryRow(ctx, "SELECT rolsuper, rolcanlogin, rolconnlimit, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1",
-		user.Name).Scan(&isSuper, &canLogIn, &limit, &kept)
-	isNew := errors.Is(err, pgx.ErrNoRows)
-	switch {
-	case err != nil && !isNew:
-		return err
-	case isSuper:
-		return errors.New("is a superuser: choose another name")
-	case !isNew && canLogIn && kept == user.Verifier && limit == user.ConnectionLimit:
-		return nil
-	}
-	statement := "ALTER ROLE " + postgres.QuoteName(user.Name) + " LOGIN"
-	if isNew {
-		statement = "CREATE ROLE " + postgres.QuoteName(user.Name) + " LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
-	}
-	_, err = s.session.Exec(ctx, fmt.Sprintf("%s CONNECTION LIMIT %d PASSWORD %s", statement, user.ConnectionLimit, quote(user.Verifier)))
-	return err
-}
-
-// memberships makes a user a member of exactly its roles.
-func (s provisioning) memberships(ctx context.Context, user contract.User) error {
-	rows, err := s.session.Query(ctx, "SELECT role.rolname FROM pg_auth_members m JOIN pg_roles role ON role.oid = m.roleid"+
-		" JOIN pg_roles member ON member.oid = m.member WHERE member.rolname = $1", user.Name)
-	if err != nil {
-		return err
-	}
-	has, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	name := postgres.QuoteName(user.Name)
-	for _, role := range user.Roles {
-		if slices.Contains(has, role) {
-			continue
-		}
-		if _, err := s.session.Exec(ctx, "GRANT "+postgres.QuoteName(role)+" TO "+name); err != nil {
-			return err
-		}
-	}
-	for _, role := range has {
-		if slices.Contains(user.Roles, role) {
-			continue
-		}
-		if _, err := s.session.Exec(ctx, "REVOKE "+postgres.QuoteName(role)+" FROM "+name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // lock keeps a role from logging in, and ends its sessions. The role stays: it may own something.
@@ -151,7 +87,12 @@ func (s provisioning) lock(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", name)
+	return s.disconnect(ctx, []string{name})
+}
+
+// disconnect ends the sessions of roles.
+func (s provisioning) disconnect(ctx context.Context, roles []string) error {
+	_, err := s.session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY ($1)", roles)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +43,12 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 	}
 	observed.Users = map[string]postgresql.ObservedUser{}
 	for _, user := range db.Spec.Users {
-		one, err := k.observeUser(ctx, db, *observed, user, listedBefore)
+		logins := before.LoginsOf(user.Name)
+		one, err := k.observeUser(ctx, db, *observed, user, logins)
 		if err != nil {
 			return err
 		}
-		observed.Users[user.Name] = one
+		observed.Users[user.Name] = one.Rotate(user, logins, observed.Now)
 	}
 	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool { return secretOf(db, *observed, name) != nil })
 	if !next.IsEmpty() {
@@ -91,21 +93,59 @@ func secretOf(db *databasev1.PostgreSQL, observed postgresql.Observed, name stri
 // observeUser reads the password of a user, and makes what the server keeps in place of it: that
 // of before, if it is of the same password.
 func (k kind) observeUser(
-	ctx context.Context, db *databasev1.PostgreSQL, observed postgresql.Observed, user databasev1.User, before contract.Provisions,
+	ctx context.Context, db *databasev1.PostgreSQL, observed postgresql.Observed, user databasev1.User, before postgresql.Logins,
 ) (postgresql.ObservedUser, error) {
 	given, problem, err := k.passwordOf(ctx, db, observed, user)
 	if err != nil || problem != "" {
 		return postgresql.ObservedUser{Problem: problem}, err
 	}
+	secret := postgresql.UserSecretName(db, user)
+	stored := secretOf(db, observed, secret)
+	one := postgresql.ObservedUser{
+		Login: string(stored[corev1.BasicAuthUsernameKey]), Password: given, IsStored: given != "" && user.PasswordSecret == nil,
+	}
 	if given == "" {
-		given = databasecontroller.Password()
+		one.Password = databasecontroller.Password()
 	}
-	at := slices.IndexFunc(before.Users, func(one contract.User) bool { return one.Name == user.Name })
-	if at >= 0 && postgres.Verifies(before.Users[at].Verifier, given) {
-		return postgresql.ObservedUser{Password: given, Verifier: before.Users[at].Verifier}, nil
+	named := before.Named(user, one.Login)
+	if one.Verifier, err = verifierOf(one.Password, before, named); err != nil {
+		return one, err
 	}
-	verifier, err := postgres.Verifier(given)
-	return postgresql.ObservedUser{Password: given, Verifier: verifier}, err //nolint:wrapcheck // it says what it was doing
+	if next := string(stored[postgresql.NextPasswordKey]); next != "" && postgres.CheckPassword(next) == nil {
+		one.Next = next
+	} else if given != "" && postgresql.IsDue(user, before, observed.Now) {
+		one.Next = databasecontroller.Password()
+	}
+	if one.Next != "" && user.PasswordSecret == nil {
+		if one.NextVerifier, err = verifierOf(one.Next, before, before.Waiting(user.Name)); err != nil {
+			return one, err
+		}
+	}
+	if before.IsOver(observed.Now) {
+		one.WaitsFor, err = k.laggard(ctx, db, user.Name, observed.CredentialsRevision(postgresql.Common(db, observed), secret))
+	}
+	return one, err
+}
+
+// verifierOf returns what the server keeps in place of a password: what the role has, if that is
+// of the same password.
+func verifierOf(password string, before postgresql.Logins, login string) (string, error) {
+	for _, one := range []contract.User{before.First, before.Second} {
+		if one.Name == login && postgres.Verifies(one.Verifier, password) {
+			return one.Verifier, nil
+		}
+	}
+	return postgres.Verifier(password) //nolint:wrapcheck // it says what it was doing
+}
+
+// laggard returns an application that has not replaced its pods since the Secret of a user was
+// changed; "" if there is none.
+func (k kind) laggard(ctx context.Context, db *databasev1.PostgreSQL, user, revision string) (string, error) {
+	var all appsv1.DeploymentList
+	if err := k.client.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the Deployments of applications: %w", err)
+	}
+	return postgresql.Laggard(db, user, revision, all.Items), nil
 }
 
 // passwordOf returns the password of the Secret that has it; "" if one is to be made.

@@ -1,0 +1,322 @@
+package postgresql
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// NextPasswordKey is the key of a user's Secret with the password that it gets once the primary has
+// made it.
+const NextPasswordKey = "password.next"
+
+// Limits of the times of a rotation, and their length in the schema, in bytes.
+const (
+	defaultOverlap                  = "1h"
+	shortestOverlap, longestOverlap = time.Minute, 720 * time.Hour
+	shortestEvery, longestEvery     = time.Hour, 17520 * time.Hour
+	maxDuration                     = 16
+)
+
+// checkRotation returns what is wrong with when a user gets another password.
+func checkRotation(user databasev1.User, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	within := func(text, name string, least, most time.Duration, says string) time.Duration {
+		value, err := time.Duration(0), errors.New("too long")
+		if len(text) <= maxDuration {
+			value, err = time.ParseDuration(text)
+		}
+		if err != nil || value < least || value > most {
+			problems = append(problems, field.Invalid(at.Child(name), shown(text), says))
+		}
+		return value
+	}
+	overlap := within(cmp.Or(user.Overlap, defaultOverlap), "overlap", shortestOverlap, longestOverlap, "must be from 1m to 720h, for example 1h")
+	if user.RotateEvery != "" {
+		every := within(user.RotateEvery, "rotateEvery", shortestEvery, longestEvery, "must be from 1h to 17520h, for example 720h")
+		if len(problems) == 0 && every <= overlap {
+			problems = append(problems, field.Invalid(at.Child("rotateEvery"), user.RotateEvery,
+				fmt.Sprintf("must be longer than overlap, which is %s", cmp.Or(user.Overlap, defaultOverlap))))
+		}
+	}
+	if user.PasswordSecret != nil {
+		const says = "a password of passwordSecret is not made here: change it in that Secret"
+		if user.RotateEvery != "" {
+			problems = append(problems, field.Invalid(at.Child("rotateEvery"), shown(user.RotateEvery), says))
+		}
+		if user.RotatedAt != nil {
+			problems = append(problems, field.Invalid(at.Child("rotatedAt"), user.RotatedAt.UTC().Format(time.RFC3339), says))
+		}
+	}
+	return problems
+}
+
+// waitsAgain is after how long it is looked again whether applications have the new password.
+const waitsAgain = 30 * time.Second
+
+// overlapOf returns how long the former password of a defaulted, valid user works.
+func overlapOf(user databasev1.User) time.Duration {
+	overlap, _ := time.ParseDuration(cmp.Or(user.Overlap, defaultOverlap)) // Validate has seen it.
+	return overlap
+}
+
+// everyOf returns after how long the next password is made; 0 is never.
+func everyOf(user databasev1.User) time.Duration {
+	every, _ := time.ParseDuration(cmp.Or(user.RotateEvery, "0")) // Validate has seen it.
+	return every
+}
+
+// Logins are the two roles of a user as the primary was to make them; the zero value of one that
+// was not.
+type Logins struct {
+	First, Second contract.User
+	// AreMade reports whether the primary has made them so.
+	AreMade bool
+}
+
+// LoginsOf returns those of a user.
+func (b Before) LoginsOf(user string) Logins {
+	logins := Logins{AreMade: b.IsMade}
+	for _, one := range b.Users {
+		switch {
+		case one.Name == user && one.As == "":
+			logins.First = one
+		case one.As == user:
+			logins.Second = one
+		}
+	}
+	return logins
+}
+
+// exists reports whether the user was to be made.
+func (l Logins) exists() bool { return l.First.Name != "" }
+
+// turn returns the role whose turn it is.
+func (l Logins) turn(user string) string { return cmp.Or(l.First.Turn.Login, user) }
+
+// Waiting returns the role whose turn it is not.
+func (l Logins) Waiting(user string) string { return other(user, l.turn(user)) }
+
+// IsOver reports whether the overlap of the last rotation is over, and the former password has not
+// ended yet.
+func (l Logins) IsOver(now time.Time) bool {
+	return !l.First.Turn.Until.IsZero() && !now.Before(l.First.Turn.Until)
+}
+
+// verifier returns what the server keeps for one of the two; "" if it must not log in.
+func (l Logins) verifier(user, login string) string {
+	if login == user {
+		return l.First.Verifier
+	}
+	return l.Second.Verifier
+}
+
+// other returns the role whose turn it is not.
+func other(user, login string) string {
+	if login == user {
+		return postgres.SecondLogin(user)
+	}
+	return user
+}
+
+// IsDue reports whether a user is to get another password: one is asked for, or it is time, and the
+// former one has ended.
+func IsDue(user databasev1.User, before Logins, now time.Time) bool {
+	turn := before.First.Turn
+	if user.PasswordSecret != nil || !before.exists() || !turn.Until.IsZero() {
+		return false
+	}
+	asked := user.RotatedAt != nil && !user.RotatedAt.Time.Equal(turn.RotatedAt)
+	every := everyOf(user)
+	return asked || every > 0 && !turn.Since.IsZero() && !now.Before(turn.Since.Add(every))
+}
+
+// Named returns the role that a user's Secret names; the one whose turn it is, if it names neither.
+// A password of spec.users[].passwordSecret is always that of the role with the user's name: who
+// writes it there knows that name.
+func (l Logins) Named(user databasev1.User, login string) string {
+	switch {
+	case user.PasswordSecret != nil:
+		return user.Name
+	case login == user.Name || login == postgres.SecondLogin(user.Name):
+		return login
+	}
+	return l.turn(user.Name)
+}
+
+// Rotate decides with which of its two roles a user logs in, and what its Secret says:
+//
+//	the Secret                                  the role in it becomes       its password
+//	has the password of the role that it names  that role                    as it is
+//	has another one                             the one whose turn it isn't  that of the Secret
+//	has a next one, which is not made yet       as it is                     as it is
+//	has a next one, which the primary has made  the one whose turn it isn't  the next one
+//
+// So a password is in the server before a client can read it, unless a user has edited the Secret.
+// A change of the role begins the overlap: the other role keeps its password until that is over and
+// no application has it any more. Only an edit ends it earlier, because it needs the role.
+func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time) ObservedUser {
+	now = now.UTC().Truncate(time.Second)
+	former, named := before.turn(user.Name), before.Named(user, o.Login)
+	next := rotating{user: user, turn: before.First.Turn, first: before.First, second: before.Second}
+	if o.Problem != "" {
+		o.Users = next.users()
+		return o
+	}
+	waiting, given, isNew := "", o.Verifier, o.Verifier != before.verifier(user.Name, named)
+	switch {
+	case isNew && before.exists() && user.PasswordSecret == nil:
+		named = other(user.Name, former)
+	case isNew || o.Next == "" || !next.turn.Until.IsZero() || named != former || user.PasswordSecret != nil:
+	case before.AreMade && before.verifier(user.Name, other(user.Name, named)) == o.NextVerifier:
+		named, given, o.Password = other(user.Name, named), o.NextVerifier, o.Next
+	default:
+		waiting = other(user.Name, named)
+		next.gets(waiting, o.NextVerifier)
+	}
+	next.gets(named, given)
+	if waiting == "" {
+		o.Next = ""
+	}
+	o.Login = named
+	switch {
+	case named != former || !before.exists() && o.IsStored:
+		next.begin(named, now)
+	case !before.exists() || isNew || next.turn.Since.IsZero() && user.RotateEvery != "":
+		next.turn.Since = now
+	}
+	if !before.exists() && user.RotatedAt != nil {
+		next.turn.RotatedAt = user.RotatedAt.UTC()
+	}
+	if isOver := !next.turn.Until.IsZero() && !now.Before(next.turn.Until); isOver && o.WaitsFor == "" && before.AreMade {
+		next.gets(other(user.Name, named), "")
+		next.turn.Until = time.Time{}
+	}
+	o.Users = next.users()
+	return o
+}
+
+// rotating are the two roles of a user, while it is decided what becomes of them.
+type rotating struct {
+	user          databasev1.User
+	turn          contract.Turn
+	first, second contract.User
+}
+
+// gets notes what the server is to keep for a role; "" if it must not log in.
+func (r *rotating) gets(login, verifier string) {
+	one := &r.first
+	if login != r.user.Name {
+		one = &r.second
+	}
+	*one = contract.User{Name: login, Verifier: verifier}
+}
+
+// begin notes whose turn begins, and that the other one goes on for a while. What the primary was
+// to make may not be known any more: then the other one stays as it is.
+func (r *rotating) begin(login string, now time.Time) {
+	if former := &r.first; login != r.user.Name && former.Name == "" {
+		*former = contract.User{Name: r.user.Name, IsUnknown: true}
+	}
+	if former := &r.second; login == r.user.Name && former.Name == "" {
+		*former = contract.User{Name: postgres.SecondLogin(r.user.Name), IsUnknown: true}
+	}
+	r.turn.Login, r.turn.Since, r.turn.Until = login, now, now.Add(overlapOf(r.user))
+	if login == r.user.Name {
+		r.turn.Login = ""
+	}
+	if r.user.RotatedAt != nil {
+		r.turn.RotatedAt = r.user.RotatedAt.UTC()
+	}
+}
+
+// users returns the roles, as the primary is to make them; the one with the user's name is first.
+// There is none while there is no password.
+func (r *rotating) users() []contract.User {
+	if r.first.Name == "" {
+		return nil
+	}
+	first := contract.User{Name: r.first.Name, Verifier: r.first.Verifier, IsUnknown: r.first.IsUnknown, Turn: r.turn}
+	if r.second.Name == "" {
+		return []contract.User{first}
+	}
+	return []contract.User{first, {
+		Name: r.second.Name, As: r.user.Name, Verifier: r.second.Verifier, IsUnknown: r.second.IsUnknown,
+	}}
+}
+
+// Laggard returns the name of the first application that is bound to a user of a database and has
+// another revision of its credentials, or still has pods of before; "" if there is none.
+func Laggard(db *databasev1.PostgreSQL, user, revision string, all []appsv1.Deployment) string {
+	const most = 16 << 10 // bytes: a longer annotation is none of ours
+	key := "PostgreSQL/" + db.Name + "/" + user + "="
+	for i := range all {
+		one := &all[i]
+		text := one.Spec.Template.Annotations[api.AnnotationBindings]
+		if len(text) > most {
+			continue
+		}
+		for bound := range strings.SplitSeq(text, ",") {
+			has, isBound := strings.CutPrefix(bound, key)
+			has, _, _ = strings.Cut(has, ":")
+			status := one.Status
+			if isBound && (has != revision || status.ObservedGeneration < one.Generation || status.UpdatedReplicas != status.Replicas) {
+				return one.Name
+			}
+		}
+	}
+	return ""
+}
+
+// rotationStatus completes what the status says of a user.
+func rotationStatus(one *databasev1.UserStatus, observed ObservedUser) {
+	if len(observed.Users) == 0 {
+		return
+	}
+	turn := observed.Users[0].Turn
+	one.Login, one.FormerLogin, one.FormerUntil, one.Since, one.WaitsFor = cmp.Or(turn.Login, one.Name), "", nil, nil, ""
+	if !turn.Since.IsZero() {
+		one.Since = &metav1.Time{Time: turn.Since}
+	}
+	if !turn.Until.IsZero() {
+		one.FormerLogin, one.FormerUntil = other(one.Name, one.Login), &metav1.Time{Time: turn.Until}
+		one.WaitsFor = observed.WaitsFor
+	}
+}
+
+// nextRotation returns after how long a password is to be made, or ends; 0 is never.
+func nextRotation(db *databasev1.PostgreSQL, observed Observed) time.Duration {
+	var after time.Duration
+	for _, user := range db.Spec.Users {
+		one := observed.Users[user.Name]
+		if len(one.Users) == 0 {
+			continue
+		}
+		turn := one.Users[0].Turn
+		at := turn.Until
+		if every := everyOf(user); at.IsZero() && every > 0 && !turn.Since.IsZero() {
+			at = turn.Since.Add(every)
+		}
+		left := at.Sub(observed.Now)
+		switch {
+		case at.IsZero():
+		case left <= 0:
+			after = requeue.Sooner(after, waitsAgain)
+		default:
+			after = requeue.Sooner(after, left+time.Second)
+		}
+	}
+	return after
+}

@@ -1,0 +1,318 @@
+package postgresql
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+var (
+	hourAgo = noon.Add(-time.Hour)
+	// begun is the turn of the second role, which begins at noon, and is over an hour ago.
+	begun     = contract.Turn{Login: "shop.2", Since: noon, Until: noon.Add(time.Hour)}
+	over      = contract.Turn{Login: "shop.2", Since: hourAgo, Until: noon}
+	withGiven = databasev1.User{PasswordSecret: &corev1.SecretKeySelector{}}
+)
+
+func first(verifier string, turn contract.Turn) contract.User {
+	return contract.User{Name: "shop", Verifier: verifier, Turn: turn}
+}
+
+func second(verifier string) contract.User {
+	return contract.User{Name: "shop.2", As: "shop", Verifier: verifier}
+}
+
+func since(at time.Time) contract.Turn { return contract.Turn{Since: at} }
+
+// declaredMade are roles that the primary has made, and declaredOnly those that it is to make.
+func declaredMade(users ...contract.User) Logins {
+	return Before{Provisions: contract.Provisions{Users: users}, IsMade: true}.LoginsOf("shop")
+}
+
+func declaredOnly(users ...contract.User) Logins {
+	return Before{Provisions: contract.Provisions{Users: users}}.LoginsOf("shop")
+}
+
+// is what the Secret says, and next the same with a password that waits.
+func is(login, password string) ObservedUser {
+	return ObservedUser{Login: login, IsStored: true, Password: password, Verifier: "v-" + password}
+}
+
+func next(one ObservedUser) ObservedUser {
+	one.Next, one.NextVerifier = "new", "v-new"
+	return one
+}
+
+func waiting(one ObservedUser) ObservedUser {
+	one.WaitsFor = "web"
+	return one
+}
+
+// rotation is what becomes of a user.
+type rotation struct {
+	user     databasev1.User
+	before   Logins
+	observed ObservedUser
+	want     string // the Secret: role, password, next password
+	users    []contract.User
+}
+
+// TestRotate: what becomes of the roles and the Secret of a user, from each state in which a crash
+// can leave them.
+func TestRotate(t *testing.T) {
+	for _, all := range []map[string]rotation{beginnings(), ends(), edits()} {
+		for name, test := range all {
+			test.user.Name = "shop"
+			got := test.observed.Rotate(test.user, test.before, noon.Add(time.Millisecond))
+			if is := strings.Join([]string{got.Login, got.Password, got.Next}, " "); is != test.want {
+				t.Errorf("%s: the Secret has %q, want %q", name, is, test.want)
+			}
+			if !reflect.DeepEqual(got.Users, test.users) {
+				t.Errorf("%s: got %+v, want %+v", name, got.Users, test.users)
+			}
+		}
+	}
+}
+
+// beginnings are new users, and those that get another password.
+func beginnings() map[string]rotation {
+	return map[string]rotation{
+		"a new user": {
+			before: declaredOnly(), observed: ObservedUser{Password: "a", Verifier: "v-a"}, want: "shop a ",
+			users: []contract.User{first("v-a", since(noon))},
+		},
+		"a new user with an old time": {
+			user: databasev1.User{RotatedAt: new(metav1.NewTime(hourAgo))}, before: declaredOnly(),
+			observed: ObservedUser{Password: "a", Verifier: "v-a"}, want: "shop a ",
+			users: []contract.User{first("v-a", contract.Turn{Since: noon, RotatedAt: hourAgo})},
+		},
+		"one that is as it was": {
+			before: declaredMade(first("v-a", contract.Turn{})), observed: is("shop", "a"), want: "shop a ",
+			users: []contract.User{first("v-a", contract.Turn{})},
+		},
+		"a next password": {
+			before: declaredMade(first("v-a", since(hourAgo))), observed: next(is("shop", "a")), want: "shop a new",
+			users: []contract.User{first("v-a", since(hourAgo)), second("v-new")},
+		},
+		"a next password, not made yet": {
+			before: declaredOnly(first("v-a", since(hourAgo)), second("v-new")), observed: next(is("shop", "a")), want: "shop a new",
+			users: []contract.User{first("v-a", since(hourAgo)), second("v-new")},
+		},
+		"a next password, of which the primary has made another one": {
+			before: declaredMade(first("v-a", since(hourAgo)), second("")), observed: next(is("shop", "a")), want: "shop a new",
+			users: []contract.User{first("v-a", since(hourAgo)), second("v-new")},
+		},
+		"a next password that is made": {
+			before: declaredMade(first("v-a", since(hourAgo)), second("v-new")), observed: next(is("shop", "a")), want: "shop.2 new ",
+			users: []contract.User{first("v-a", begun), second("v-new")},
+		},
+		"the Secret was written, and nothing else": {
+			before: declaredMade(first("v-a", since(hourAgo)), second("v-new")), observed: is("shop.2", "new"), want: "shop.2 new ",
+			users: []contract.User{first("v-a", begun), second("v-new")},
+		},
+	}
+}
+
+// ends are users whose former password ends.
+func ends() map[string]rotation {
+	return map[string]rotation{
+		"within the overlap": {
+			before:   declaredMade(first("v-a", contract.Turn{Login: "shop.2", Since: hourAgo, Until: noon.Add(time.Second)}), second("v-new")),
+			observed: next(is("shop.2", "new")), want: "shop.2 new ",
+			users: []contract.User{first("v-a", contract.Turn{Login: "shop.2", Since: hourAgo, Until: noon.Add(time.Second)}), second("v-new")},
+		},
+		"after the overlap": {
+			before:   declaredMade(first("v-a", over), second("v-new")),
+			observed: is("shop.2", "new"), want: "shop.2 new ",
+			users: []contract.User{first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-new")},
+		},
+		"after the overlap, while an application has it still": {
+			before:   declaredMade(first("v-a", over), second("v-new")),
+			observed: waiting(is("shop.2", "new")), want: "shop.2 new ",
+			users: []contract.User{first("v-a", over), second("v-new")},
+		},
+		"after the overlap, while the primary has not made the change": {
+			before:   declaredOnly(first("v-a", over), second("v-new")),
+			observed: is("shop.2", "new"), want: "shop.2 new ",
+			users: []contract.User{first("v-a", over), second("v-new")},
+		},
+		"back to the first": {
+			before:   declaredMade(first("v-new", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")),
+			observed: next(is("shop.2", "b")),
+			want:     "shop new ",
+			users:    []contract.User{first("v-new", contract.Turn{Since: noon, Until: noon.Add(time.Hour)}), second("v-b")},
+		},
+	}
+}
+
+// edits are users whose Secret was changed, or is lost.
+func edits() map[string]rotation {
+	return map[string]rotation{
+		"an edit": {
+			before: declaredMade(first("v-a", since(hourAgo))), observed: is("shop", "mine"), want: "shop.2 mine ",
+			users: []contract.User{first("v-a", begun), second("v-mine")},
+		},
+		"an edit while a next password waits": {
+			before: declaredMade(first("v-a", since(hourAgo)), second("v-new")), observed: next(is("shop", "mine")), want: "shop.2 mine ",
+			users: []contract.User{first("v-a", begun), second("v-mine")},
+		},
+		"an edit within the overlap": {
+			before:   declaredMade(first("v-a", contract.Turn{Login: "shop.2", Since: hourAgo, Until: noon.Add(time.Minute)}), second("v-b")),
+			observed: is("shop.2", "mine"), want: "shop mine ",
+			users: []contract.User{first("v-mine", contract.Turn{Since: noon, Until: noon.Add(time.Hour)}), second("v-b")},
+		},
+		"an edit of the name": {
+			before: declaredMade(first("v-a", since(hourAgo))), observed: is("root", "a"), want: "shop a ",
+			users: []contract.User{first("v-a", since(hourAgo))},
+		},
+		"what the primary was to make is lost": {
+			before: declaredOnly(), observed: is("shop.2", "b"), want: "shop.2 b ",
+			users: []contract.User{{Name: "shop", IsUnknown: true, Turn: begun}, second("v-b")},
+		},
+		"the same, of the first": {
+			before: declaredOnly(), observed: is("shop", "a"), want: "shop a ",
+			users: []contract.User{
+				first("v-a", contract.Turn{Since: noon, Until: noon.Add(time.Hour)}), {Name: "shop.2", As: "shop", IsUnknown: true},
+			},
+		},
+		"after the overlap of what is not known": {
+			before:   declaredMade(contract.User{Name: "shop", IsUnknown: true, Turn: over}, second("v-b")),
+			observed: is("shop.2", "b"), want: "shop.2 b ",
+			users: []contract.User{first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")},
+		},
+		"a Secret that can't be used": {
+			before: declaredMade(first("v-a", begun), second("v-b")), observed: ObservedUser{Problem: "gone"}, want: "  ",
+			users: []contract.User{first("v-a", begun), second("v-b")},
+		},
+		"a given password": {
+			user: withGiven, before: declaredMade(first("v-a", since(hourAgo))),
+			observed: ObservedUser{Login: "shop", Password: "mine", Verifier: "v-mine"}, want: "shop mine ",
+			users: []contract.User{first("v-mine", since(noon))},
+		},
+		"a given password after a rotation": {
+			user: withGiven, before: declaredMade(first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")),
+			observed: ObservedUser{Login: "shop.2", Password: "mine", Verifier: "v-mine"}, want: "shop mine ",
+			users: []contract.User{first("v-mine", contract.Turn{Since: noon, Until: noon.Add(time.Hour)}), second("v-b")},
+		},
+	}
+}
+
+// TestRotationIsDue: by time, and by each new time of the spec, once; never while the former
+// password still works.
+func TestRotationIsDue(t *testing.T) {
+	user := func(every string, at *metav1.Time) databasev1.User {
+		return databasev1.User{Name: "shop", RotateEvery: every, RotatedAt: at}
+	}
+	before := func(turn contract.Turn) Logins {
+		return Logins{First: contract.User{Name: "shop", Verifier: "v", Turn: turn}, AreMade: true}
+	}
+	ago, asked := noon.Add(-24*time.Hour), metav1.NewTime(noon)
+	for name, test := range map[string]struct {
+		user   databasev1.User
+		before Logins
+		want   bool
+	}{
+		"nothing asked":            {user("", nil), before(contract.Turn{Since: ago}), false},
+		"too early":                {user("25h", nil), before(contract.Turn{Since: ago}), false},
+		"it is time":               {user("24h", nil), before(contract.Turn{Since: ago}), true},
+		"since when is not known":  {user("24h", nil), before(contract.Turn{}), false},
+		"asked":                    {user("", &asked), before(contract.Turn{Since: ago}), true},
+		"asked and done":           {user("", &asked), before(contract.Turn{Since: ago, RotatedAt: noon}), false},
+		"asked again":              {user("", &asked), before(contract.Turn{Since: ago, RotatedAt: ago}), true},
+		"within the overlap":       {user("24h", &asked), before(contract.Turn{Since: ago, Until: noon}), false},
+		"a user that is not there": {user("24h", &asked), Logins{}, false},
+		"a given password": {databasev1.User{Name: "shop", RotatedAt: &asked, PasswordSecret: &corev1.SecretKeySelector{}},
+			before(contract.Turn{Since: ago}), false},
+	} {
+		if got := IsDue(test.user, test.before, noon); got != test.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// TestLaggard: an application has the new password once its Deployment has its revision, and no pod
+// of before.
+func TestLaggard(t *testing.T) {
+	db := newDatabase(withUsers)
+	web := func(bound string, generation, observed int64, replicas, updated int32) []appsv1.Deployment {
+		one := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: generation}}
+		one.Spec.Template.Annotations = map[string]string{api.AnnotationBindings: bound}
+		one.Status = appsv1.DeploymentStatus{ObservedGeneration: observed, Replicas: replicas, UpdatedReplicas: updated}
+		return []appsv1.Deployment{{}, one}
+	}
+	for name, test := range map[string]struct {
+		all  []appsv1.Deployment
+		want string
+	}{
+		"none":                    {nil, ""},
+		"rolled out":              {web("PostgreSQL/db/shop=r2:db-shop", 2, 2, 3, 3), ""},
+		"the former one":          {web("Cache/db=x,PostgreSQL/db/shop=r1:db-shop", 2, 2, 3, 3), "web"},
+		"under way":               {web("PostgreSQL/db/shop=r2:db-shop", 2, 2, 3, 2), "web"},
+		"not seen yet":            {web("PostgreSQL/db/shop=r2:db-shop", 3, 2, 3, 3), "web"},
+		"another user":            {web("PostgreSQL/db/shop2=r1,PostgreSQL/db=r1", 2, 2, 3, 3), ""},
+		"another database":        {web("PostgreSQL/db2/shop=r1", 2, 2, 3, 3), ""},
+		"an annotation of others": {web(strings.Repeat("x", 17<<10)+",PostgreSQL/db/shop=r1", 2, 2, 3, 3), ""},
+	} {
+		if got := Laggard(db, "shop", "r2", test.all); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestRotationIsReported: the status says whose turn it is, since when, and until when the former
+// password works; the object is looked at when that is over, and when the next one is due.
+func TestRotationIsReported(t *testing.T) {
+	db := newDatabase(withUsers)
+	db.Spec.Users[0].RotateEvery = "24h"
+	observed := empty()
+	of := func(turn contract.Turn, waitsFor string) (databasev1.UserStatus, time.Duration) {
+		one := databasev1.UserStatus{Name: "shop", FormerLogin: "old", WaitsFor: "old"}
+		user := ObservedUser{Users: []contract.User{{Name: "shop", Turn: turn}}, WaitsFor: waitsFor}
+		observed.Users = map[string]ObservedUser{"shop": user}
+		rotationStatus(&one, user)
+		return one, nextRotation(db, observed)
+	}
+	until := metav1.NewTime(noon.Add(time.Hour))
+	got, after := of(contract.Turn{Login: "shop.2", Since: noon, Until: until.Time}, "web")
+	want := databasev1.UserStatus{
+		Name: "shop", Login: "shop.2", Since: new(metav1.NewTime(noon)), FormerLogin: "shop", FormerUntil: &until, WaitsFor: "web",
+	}
+	if !reflect.DeepEqual(got, want) || after != time.Hour+time.Second {
+		t.Errorf("within the overlap: got %+v, after %s", got, after)
+	}
+	if _, after := of(contract.Turn{Login: "shop.2", Since: noon, Until: noon}, "web"); after != waitsAgain {
+		t.Errorf("while an application has the former one: after %s", after)
+	}
+	got, after = of(contract.Turn{Since: noon}, "")
+	if want := (databasev1.UserStatus{Name: "shop", Login: "shop", Since: new(metav1.NewTime(noon))}); !reflect.DeepEqual(got, want) ||
+		after != 24*time.Hour+time.Second {
+		t.Errorf("after it: got %+v, after %s", got, after)
+	}
+	if got, after := of(contract.Turn{}, ""); got.Since != nil || after != 0 {
+		t.Errorf("not known since when: got %+v, after %s", got, after)
+	}
+}
+
+// TestNextPasswordInSecret: it is there only while it waits for the primary.
+func TestNextPasswordInSecret(t *testing.T) {
+	db, observed := newDatabase(withUsers), empty()
+	observed.Users = map[string]ObservedUser{"shop": {Login: "shop.2", Password: "a", Next: "b"}}
+	secret := userSecret(db, observed, db.Spec.Users[0])
+	if string(secret.Data[NextPasswordKey]) != "b" || string(secret.Data["username"]) != "shop.2" ||
+		!strings.HasPrefix(string(secret.Data["uri"]), "postgresql://shop.2:a@") {
+		t.Errorf("got %s", secret.Data)
+	}
+	observed.Users["shop"] = ObservedUser{Login: "shop", Password: "b"}
+	if data := userSecret(db, observed, db.Spec.Users[0]).Data; data[NextPasswordKey] != nil || string(data["username"]) != "shop" {
+		t.Errorf("got %s", data)
+	}
+}

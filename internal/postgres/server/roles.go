@@ -1,0 +1,293 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// role is what the server has of a role.
+type role struct {
+	isSuper, canLogIn bool
+	limit             int32
+	verifier          string
+	// roles are those that it is a member of.
+	roles []string
+	// actsAs is the role that its sessions begin with; "" is itself.
+	actsAs string
+	// owns reports whether it owns objects of databases.
+	owns bool
+}
+
+// roles reads roles by their names: those that exist. It is one query, however many there are.
+func (s provisioning) roles(ctx context.Context, names []string) (map[string]role, error) {
+	rows, err := s.session.Query(ctx, `SELECT a.rolname, a.rolsuper, a.rolcanlogin, a.rolconnlimit, coalesce(a.rolpassword, ''),
+		array(SELECT g.rolname::text FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid WHERE m.member = a.oid),
+		coalesce((SELECT substr(c, 6) FROM pg_db_role_setting d, unnest(d.setconfig) c
+			WHERE d.setrole = a.oid AND d.setdatabase = 0 AND c LIKE 'role=%'), ''),
+		EXISTS (SELECT FROM pg_shdepend d WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = a.oid AND d.deptype = 'o')
+		FROM pg_authid a WHERE a.rolname = ANY ($1)`, names)
+	if err != nil {
+		return nil, fmt.Errorf("reading roles: %w", err)
+	}
+	found := map[string]role{}
+	var name string
+	var one role
+	into := []any{&name, &one.isSuper, &one.canLogIn, &one.limit, &one.verifier, &one.roles, &one.actsAs, &one.owns}
+	_, err = pgx.ForEachRow(rows, into, func() error {
+		one := one
+		one.roles = slices.Clone(one.roles)
+		found[name] = one
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading roles: %w", err)
+	}
+	return found, nil
+}
+
+// users makes the roles of users, and changes what differs. A second role that is not listed must
+// not log in: it is of a user of this name that was there before.
+func (s provisioning) users(ctx context.Context, users []contract.User, try func(what, name string, err error)) {
+	var names, locked []string
+	unlisted := map[string]string{}
+	for _, user := range users {
+		names = append(names, user.Name)
+		if user.As == "" {
+			unlisted[postgres.SecondLogin(user.Name)] = user.Name
+		}
+	}
+	for _, user := range users {
+		delete(unlisted, user.Name)
+	}
+	has, err := s.roles(ctx, slices.AppendSeq(slices.Clone(names), maps.Keys(unlisted)))
+	if err != nil {
+		try("users", "", err)
+		return
+	}
+	settings, err := s.settings(ctx, names)
+	if err != nil {
+		try("users", "", err)
+		return
+	}
+	// All of them before what they are members of.
+	var made []contract.User
+	for _, user := range users {
+		err := s.user(ctx, user, has)
+		try("user", user.Name, err)
+		if err == nil {
+			made = append(made, user)
+		}
+		if err == nil && user.Verifier == "" && !user.IsUnknown {
+			locked = append(locked, user.Name)
+		}
+	}
+	for _, user := range made {
+		try("user", user.Name, s.memberships(ctx, user, has[user.Name].roles))
+		if user.As != "" {
+			try("user", user.Name, s.act(ctx, user, has[user.Name], settings))
+		}
+	}
+	for second, user := range unlisted {
+		if has[second].actsAs == user && !has[second].isSuper {
+			try("user", second, s.prevent(ctx, second, has[second]))
+			locked = append(locked, second)
+		}
+	}
+	if len(locked) > 0 {
+		try("users", "that must not log in", s.disconnect(ctx, locked))
+	}
+}
+
+// user makes a role that may log in, or changes it.
+func (s provisioning) user(ctx context.Context, user contract.User, all map[string]role) error {
+	if err := postgres.CheckUser(user.Name); err != nil {
+		return err
+	}
+	has, exists := all[user.Name]
+	switch {
+	case has.isSuper:
+		return errors.New("is a superuser: choose another name")
+	case exists && user.As != "" && has.actsAs != user.As && !slices.Contains(has.roles, user.As):
+		return fmt.Errorf("is a role of its own, which does not act as %.80q: rename it, the password can't rotate", user.As)
+	case user.IsUnknown && (exists || user.As != ""):
+		return nil
+	case exists && user.Verifier == "":
+		return s.prevent(ctx, user.Name, has)
+	case exists && has.canLogIn && has.verifier == user.Verifier && has.limit == user.ConnectionLimit:
+		return nil
+	}
+	statement := "ALTER ROLE " + postgres.QuoteName(user.Name)
+	if !exists {
+		statement = "CREATE ROLE " + postgres.QuoteName(user.Name) + " NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
+	}
+	if user.Verifier == "" {
+		statement += " NOLOGIN PASSWORD NULL"
+	} else {
+		statement += " LOGIN PASSWORD " + quote(user.Verifier)
+	}
+	statement += fmt.Sprintf(" CONNECTION LIMIT %d", user.ConnectionLimit)
+	if !exists && user.As != "" {
+		// In one statement: by it the role is known to be ours.
+		statement += " IN ROLE " + postgres.QuoteName(user.As)
+		all[user.Name] = role{roles: []string{user.As}}
+	}
+	_, err := s.session.Exec(ctx, statement)
+	return err
+}
+
+// prevent keeps a role from logging in.
+func (s provisioning) prevent(ctx context.Context, name string, has role) error {
+	if !has.canLogIn && has.verifier == "" {
+		return nil
+	}
+	_, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL")
+	return err
+}
+
+// memberships makes a user a member of exactly its roles.
+func (s provisioning) memberships(ctx context.Context, user contract.User, has []string) error {
+	if user.IsUnknown && user.As != "" {
+		return nil
+	}
+	name := postgres.QuoteName(user.Name)
+	for _, role := range user.Roles {
+		if slices.Contains(has, role) {
+			continue
+		}
+		if _, err := s.session.Exec(ctx, "GRANT "+postgres.QuoteName(role)+" TO "+name); err != nil {
+			return err
+		}
+	}
+	for _, role := range has {
+		if slices.Contains(user.Roles, role) {
+			continue
+		}
+		if _, err := s.session.Exec(ctx, "REVOKE "+postgres.QuoteName(role)+" FROM "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// act lets the sessions of a role begin as a user, with the settings that the user has, and gives
+// the user what the role owns: a client that has discarded its session is the role itself.
+func (s provisioning) act(ctx context.Context, user contract.User, has role, settings map[string][]setting) error {
+	if has.owns {
+		if err := s.reassign(ctx, user.Name, user.As); err != nil {
+			return fmt.Errorf("giving %.80q what it owns: %w", user.As, err)
+		}
+	}
+	if user.IsUnknown || user.Verifier == "" && has.actsAs == "" {
+		return nil
+	}
+	if has.actsAs != user.As {
+		if _, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(user.Name)+" SET role = "+postgres.QuoteName(user.As)); err != nil {
+			return err
+		}
+	}
+	return s.copySettings(ctx, user.Name, settings[user.Name], settings[user.As])
+}
+
+// reassign gives what a role owns in any database to another one.
+func (s provisioning) reassign(ctx context.Context, from, to string) error {
+	rows, err := s.session.Query(ctx, `SELECT DISTINCT b.datname FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid
+		WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = (SELECT oid FROM pg_authid WHERE rolname = $1) AND d.deptype = 'o'
+		AND b.datallowconn`, from)
+	if err != nil {
+		return err
+	}
+	databases, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, database := range databases {
+		session, err := s.engine.connectTo(ctx, database, nil)
+		if err != nil {
+			return err
+		}
+		_, err = session.Exec(ctx, quietly+"; REASSIGN OWNED BY "+postgres.QuoteName(from)+" TO "+postgres.QuoteName(to))
+		disconnect(session)
+		if err != nil {
+			return fmt.Errorf("in the database %.80q: %w", database, err)
+		}
+	}
+	return nil
+}
+
+// setting is one that sessions of a role begin with, in a database or, with "", in all.
+type setting struct{ database, name, value string }
+
+// copySettings gives a role the settings that another one has, and no others. Values pass through
+// the session, and so none of them is SQL.
+func (s provisioning) copySettings(ctx context.Context, to string, has, wanted []setting) error {
+	in := func(one setting) string {
+		if one.database == "" {
+			return "ALTER ROLE " + postgres.QuoteName(to)
+		}
+		return "ALTER ROLE " + postgres.QuoteName(to) + " IN DATABASE " + postgres.QuoteName(one.database)
+	}
+	for _, one := range has {
+		if !slices.ContainsFunc(wanted, func(w setting) bool { return w.database == one.database && w.name == one.name }) {
+			if _, err := s.session.Exec(ctx, in(one)+" RESET "+parameterName(one.name)); err != nil {
+				return fmt.Errorf("removing the setting %.80q: %w", one.name, err)
+			}
+		}
+	}
+	for _, one := range wanted {
+		if slices.Contains(has, one) {
+			continue
+		}
+		err := pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
+			if _, err := transaction.Exec(ctx, "SELECT pg_catalog.set_config($1, $2, true)", one.name, one.value); err != nil {
+				return err
+			}
+			// The user's may be one that lets commits wait.
+			_, err := transaction.Exec(ctx, in(one)+" SET "+parameterName(one.name)+" FROM CURRENT; SET LOCAL synchronous_commit = local")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("copying the setting %.80q: %w", one.name, err)
+		}
+	}
+	return nil
+}
+
+// parameterName returns the name of a parameter, as SQL takes it: that of an extension has two
+// parts.
+func parameterName(name string) string {
+	parts := strings.Split(name, ".")
+	for i, part := range parts {
+		parts[i] = postgres.QuoteName(part)
+	}
+	return strings.Join(parts, ".")
+}
+
+// settings returns those of roles, by their names, but for as whom they act.
+func (s provisioning) settings(ctx context.Context, roles []string) (map[string][]setting, error) {
+	rows, err := s.session.Query(ctx, `SELECT a.rolname, coalesce(b.datname, ''), split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
+		FROM pg_db_role_setting d JOIN pg_authid a ON a.oid = d.setrole LEFT JOIN pg_database b ON b.oid = d.setdatabase, unnest(d.setconfig) c
+		WHERE a.rolname = ANY ($1) AND (b.datname IS NOT NULL OR d.setdatabase = 0)
+		AND split_part(c, '=', 1) NOT IN ('role', 'session_authorization') ORDER BY 1, 2, 3`, roles)
+	if err != nil {
+		return nil, fmt.Errorf("reading settings of roles: %w", err)
+	}
+	all := map[string][]setting{}
+	var role string
+	var one setting
+	if _, err := pgx.ForEachRow(rows, []any{&role, &one.database, &one.name, &one.value}, func() error {
+		all[role] = append(all[role], one)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("reading settings of roles: %w", err)
+	}
+	return all, nil
+}

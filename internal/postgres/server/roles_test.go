@@ -1,0 +1,128 @@
+//go:build instances
+
+package server
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// TestTurns: the second role of a user acts as the user, with its settings; what it owns becomes
+// the user's; it ends with its sessions, and so does the first one. Neither is taken from others.
+func TestTurns(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	own := filepath.Join(filepath.Dir(a.run), "certificates")
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	first := contract.User{Name: "shop", Verifier: verifierOf(t, "one"), ConnectionLimit: -1, Roles: []string{"pg_monitor"}}
+	second := contract.User{Name: "shop.2", As: "shop", Verifier: verifierOf(t, "two"), ConnectionLimit: -1, Roles: []string{"shop"}}
+	declare := func(users ...contract.User) error {
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
+			Users: users, Databases: []contract.Database{{Name: "orders", Owner: "shop"}},
+		}})
+		return err
+	}
+	check(t, declare(first))
+	for _, setting := range []string{
+		`search_path = '$user', 'a "b"', public`, "statement_timeout = '77s'", "synchronous_commit = on", `"my.own" = 'x''y'`,
+	} {
+		_, err := a.session().Exec(t.Context(), "ALTER ROLE shop IN DATABASE orders SET "+setting)
+		check(t, err)
+	}
+	check(t, declare(first, second))
+	session, err := a.dial(t, own, "user=shop.2 dbname=orders password=two")
+	check(t, err)
+	says := func(query, want string) {
+		t.Helper()
+		rows, err := session.Exec(t.Context(), query).ReadAll()
+		check(t, err)
+		if got := string(rows[0].Rows[0][0]); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	says("SELECT current_user || ' ' || session_user", "shop shop.2")
+	says("SHOW search_path", `"$user", "a ""b""", public`)
+	says("SHOW my.own", "x'y")
+	says("SHOW statement_timeout", "77s")
+	for _, statement := range []string{
+		"CREATE TABLE one (id int)", "DISCARD ALL", "SET ROLE NONE", "CREATE TABLE two (id int)", "RESET ROLE",
+	} {
+		_, err := session.Exec(t.Context(), statement).ReadAll()
+		check(t, err)
+	}
+	says("SELECT current_user", "shop")
+	_, err = a.session().Exec(t.Context(), "ALTER ROLE shop IN DATABASE orders RESET statement_timeout")
+	check(t, err)
+	check(t, declare(first, second))
+	owners := "SELECT string_agg(tableowner, ' ' ORDER BY tablename) FROM pg_tables WHERE schemaname = 'public'"
+	if got := a.value(t, "orders", owners); got != "shop shop" {
+		t.Errorf("the tables belong to %s", got)
+	}
+	if got := a.value(t, "orders", "SELECT count(*)::text FROM pg_db_role_setting, unnest(setconfig) c WHERE c LIKE 'statement_timeout=%'"); got != "0" {
+		t.Errorf("a setting that was removed is there %s times", got)
+	}
+	before := a.value(t, "postgres", "SELECT pg_current_wal_insert_lsn()::text")
+	check(t, declare(first, second))
+	if after := a.value(t, "postgres", "SELECT pg_current_wal_insert_lsn()::text"); after != before {
+		t.Errorf("a second time writes: from %s to %s", before, after)
+	}
+
+	a.turnsEnd(t, session, declare, first, second)
+	a.turnsOfOthers(t, declare, first, second)
+}
+
+// turnsEnd: the first role ends, and what it may do is the second one's still; a second one that is
+// not listed ends, with its sessions.
+func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(...contract.User) error, first, second contract.User) {
+	t.Helper()
+	own := filepath.Join(filepath.Dir(i.run), "certificates")
+	ended := first
+	ended.Verifier = ""
+	check(t, declare(ended, second))
+	logsIn := func(user, password string) error {
+		_, err := i.dial(t, own, "user="+user+" dbname=orders password="+password)
+		return err
+	}
+	if logsIn("shop", "one") == nil {
+		t.Error("a password that has ended is accepted")
+	}
+	_, err := session.Exec(t.Context(), "INSERT INTO one VALUES (1)").ReadAll()
+	check(t, err)
+	unknown := ended
+	unknown.IsUnknown = true
+	check(t, declare(first, second))
+	check(t, declare(unknown, second))
+	check(t, logsIn("shop", "one"))
+
+	check(t, declare(first))
+	if logsIn("shop.2", "two") == nil || session.Exec(t.Context(), "SELECT 1").Close() == nil {
+		t.Error("a role that is not listed is still in use")
+	}
+	check(t, declare(first, second))
+	check(t, logsIn("shop.2", "two"))
+}
+
+// turnsOfOthers: a role that others have made is left as it is.
+func (i *instance) turnsOfOthers(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
+	t.Helper()
+	_, err := i.session().Exec(t.Context(), `CREATE ROLE "other.2" LOGIN`)
+	check(t, err)
+	other := contract.User{Name: "other", Verifier: first.Verifier, ConnectionLimit: -1}
+	check(t, declare(first, second, other))
+	err = declare(first, second, other, contract.User{Name: "other.2", As: "other", Verifier: first.Verifier, Roles: []string{"other"}})
+	if err == nil || !strings.Contains(err.Error(), `user "other.2": is a role of its own`) {
+		t.Errorf("a role of others: got %v", err)
+	}
+	if got := i.value(t, "postgres", `SELECT rolcanlogin || coalesce(rolpassword, '') FROM pg_authid WHERE rolname = 'other.2'`); got != "true" {
+		t.Errorf("a role of others was changed: %s", got)
+	}
+	if got := i.value(t, "postgres", `SELECT count(*)::text FROM pg_auth_members WHERE member = '"other.2"'::regrole`); got != "0" {
+		t.Error("a role of others has become a member of a user")
+	}
+}
