@@ -76,15 +76,17 @@ const (
 // Access returns the text of pg_hba.conf. The socket has a mode with which only our own user may
 // connect, as every role. Others need TLS: users by password or certificate, instances by
 // certificate. A server that does not lead accepts no receivers. While clients is false, only the
-// superuser connects, over the socket.
-func Access(clients, leads bool) string {
+// superuser connects, over the socket. The user's lines come after all that protects the server's
+// own roles, and before the rule for everyone else.
+func Access(clients, leads bool, users []string) string {
 	lines := []string{"local all postgres trust"}
 	if leads {
 		lines = append(lines, "hostssl replication "+ReplicationRole+" all cert map=mainstay")
 	}
 	lines = append(lines, "host replication all all reject", "host all postgres all reject", "host all "+ReplicationRole+" all reject")
 	if clients {
-		lines = append(lines, "local all all trust", "hostssl all +"+CertificateRole+" all cert", "hostssl all all all scram-sha-256")
+		lines = append(lines, "local all all trust", "hostssl all +"+CertificateRole+" all cert")
+		lines = append(append(lines, accessLines(users)...), "hostssl all all all scram-sha-256")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

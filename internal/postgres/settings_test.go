@@ -55,7 +55,7 @@ func TestAccess(t *testing.T) {
 		{true, false, []string{"local all all trust\n", "hostssl all all all scram-sha-256"}, []string{"hostssl replication"}},
 		{true, true, []string{"hostssl replication mainstay_replication all cert map=mainstay"}, []string{"host all all all", "md5"}},
 	} {
-		got := Access(test.clients, test.leads)
+		got := Access(test.clients, test.leads, nil)
 		for _, want := range test.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%+v: no %q in\n%s", test, want, got)

@@ -137,6 +137,18 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Users []User `json:"users,omitempty"`
 
+	// PgHBA are lines of pg_hba.conf that limit who connects from where, such as
+	// "hostssl orders shop 10.0.0.0/8 scram-sha-256" and "hostssl all all all reject". The first line
+	// that matches counts; what none matches needs TLS and a password, as without them. A line begins
+	// with hostssl; its databases and users are all or names with commas between them (+ before a role
+	// is its members), its address is all or a network, and its method scram-sha-256, cert or reject.
+	// A change takes effect at once. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=512
+	PgHBA []string `json:"pgHBA,omitempty"`
+
 	// Pooler puts PgBouncer between clients and the primary, by the Service NAME-pooler: many clients
 	// share few connections, and wait while the primary hands over. Applications that are bound to the
 	// database connect through it. Default: none.

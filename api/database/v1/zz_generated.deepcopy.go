@@ -475,6 +475,11 @@ func (in *PostgreSQLSpec) DeepCopyInto(out *PostgreSQLSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.PgHBA != nil {
+		in, out := &in.PgHBA, &out.PgHBA
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Pooler != nil {
 		in, out := &in.Pooler, &out.Pooler
 		*out = new(Pooler)

@@ -43,6 +43,9 @@ type Settings struct {
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`
+	// Access are the user's lines of pg_hba.conf: at most 32. An instance leaves out what is not
+	// accepted.
+	Access []string `json:"access,omitempty"`
 	// Provisions is the revision of the Secret with the databases and users that the primary makes;
 	// empty is none.
 	Provisions string `json:"provisions,omitempty"`
@@ -53,6 +56,7 @@ const (
 	maxSettingsBytes = 64 << 10
 	maxParameters    = 200
 	maxPods          = 5
+	maxAccess        = 32
 	shortestAfter    = 5 * time.Second
 	longestAfter     = 5 * time.Minute
 	defaultAfter     = 11 * time.Second
@@ -108,6 +112,9 @@ func (s Settings) Check() error {
 	}
 	if len(s.Parameters) > maxParameters {
 		return fmt.Errorf("parameters: Too many: %d: must have at most %d items", len(s.Parameters), maxParameters)
+	}
+	if len(s.Access) > maxAccess {
+		return fmt.Errorf("access: Too many: %d: must have at most %d items", len(s.Access), maxAccess)
 	}
 	return nil
 }

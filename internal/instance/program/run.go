@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/peers"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // run runs an instance until it was asked to end and has ended, or can't go on.
@@ -166,8 +168,23 @@ func configOf(settings contract.Settings, pod string) instance.Config {
 	return instance.Config{
 		Election:   settings.Election(),
 		Others:     slices.DeleteFunc(slices.Clone(settings.Pods), func(name string) bool { return name == pod }),
-		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, SwitchOnly: settings.SwitchOnly, Parameters: settings.Parameters,
+		SwitchFrom: settings.SwitchFrom, SwitchTo: settings.SwitchTo, SwitchOnly: settings.SwitchOnly,
+		Parameters: parametersOf(settings),
 	}
+}
+
+// parametersOf returns the parameters of the server, and what engines get like them.
+func parametersOf(settings contract.Settings) map[string]string {
+	if len(settings.Access) == 0 {
+		return settings.Parameters
+	}
+	all := map[string]string{postgres.AccessParameter: strings.Join(settings.Access, "\n")}
+	for name, value := range settings.Parameters {
+		if name != postgres.AccessParameter {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 // configure follows a change of the settings. What can't be read changes nothing.

@@ -241,3 +241,13 @@ func TestPodsNeedWhatIsOurs(t *testing.T) {
 		}
 	}
 }
+
+// TestAccessOfSettings: the instances get the lines of spec.pgHBA.
+func TestAccessOfSettings(t *testing.T) {
+	db := newDatabase(func(spec *databasev1.PostgreSQLSpec) { spec.PgHBA = []string{"hostssl all all all reject"} })
+	observed := running(db, 1)
+	parsed, err := contract.ParseSettings(settings(db, observed, Decide(db, observed)).Data[contract.SettingsKey])
+	if err != nil || !slices.Equal(parsed.Access, db.Spec.PgHBA) {
+		t.Errorf("got %q, %v", parsed.Access, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // Versions are the major versions that there are.
@@ -45,6 +46,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
 	problems = append(problems, checkUsers(db, at.Child("users"))...)
 	problems = append(problems, checkDatabases(db, at.Child("databases"))...)
+	problems = append(problems, checkAccess(spec.PgHBA, at.Child("pgHBA"))...)
 	problems = append(problems, checkPooler(db, at.Child("pooler"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if pods := database.PodNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
@@ -158,3 +160,19 @@ func checkFailover(failover databasev1.Failover, at *field.Path) field.ErrorList
 
 // leastMemory is what the server takes with its default parameters, and our program beside it.
 var leastMemory = resource.MustParse("192Mi")
+
+// checkAccess returns what is wrong with the lines of pg_hba.conf.
+func checkAccess(lines []string, at *field.Path) field.ErrorList {
+	if len(lines) > postgres.MaxAccessLines {
+		return field.ErrorList{field.TooMany(at, len(lines), postgres.MaxAccessLines)}
+	}
+	var problems field.ErrorList
+	for i, line := range lines {
+		if len(line) > postgres.MaxAccessLineBytes {
+			problems = append(problems, field.TooLong(at.Index(i), "", postgres.MaxAccessLineBytes))
+		} else if err := postgres.CheckAccess(line); err != nil {
+			problems = append(problems, field.Invalid(at.Index(i), line, err.Error()))
+		}
+	}
+	return problems
+}

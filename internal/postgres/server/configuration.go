@@ -287,7 +287,7 @@ func (e *Engine) configure(major int, c configuration) error {
 		}
 	}
 	for name, content := range map[string]string{
-		"postgresql.conf": text, "pg_hba.conf": postgres.Access(c.clients, c.leads), "pg_ident.conf": postgres.Identities(),
+		"postgresql.conf": text, "pg_hba.conf": postgres.Access(c.clients, c.leads, e.access()), "pg_ident.conf": postgres.Identities(),
 	} {
 		if err := writeFile(e.runFile(name), []byte(content)); err != nil {
 			return err

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,8 @@ import (
 // out from then on, and a server that does not start with them starts without.
 type users struct {
 	set []postgres.Setting
+	// access are the user's lines of pg_hba.conf.
+	access []string
 	// refused says why some are left out, by their names.
 	refused map[string]string
 	// accepted are the values that the server took last. They stay in place of one that it refuses.
@@ -30,7 +33,20 @@ type users struct {
 func (e *Engine) SetParameters(parameters map[string]string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.users = users{set: postgres.Parameters(parameters), refused: map[string]string{}, accepted: e.users.accepted}
+	parameters = maps.Clone(parameters)
+	var access []string
+	if lines := parameters[postgres.AccessParameter]; lines != "" {
+		access = strings.Split(lines, "\n")
+	}
+	delete(parameters, postgres.AccessParameter)
+	e.users = users{set: postgres.Parameters(parameters), access: access, refused: map[string]string{}, accepted: e.users.accepted}
+}
+
+// access returns the user's lines of pg_hba.conf.
+func (e *Engine) access() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.users.access
 }
 
 // parameters returns the user's settings that a server of that version gets.
