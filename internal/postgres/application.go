@@ -16,7 +16,11 @@ import (
 )
 
 // Application is the role as which an application connects, and the database that the role owns.
-type Application struct{ User, Password, Database string }
+type Application struct {
+	User, Password, Database string
+	// Initialise is true if a database that is made for it waits for the first statements.
+	Initialise bool
+}
 
 // Limits of an application: the server's for names, and ours for a password.
 const (

@@ -11,23 +11,23 @@ func TestApplicationIsChecked(t *testing.T) {
 		a    Application
 		want string
 	}{
-		{Application{"app", "secret", "app"}, ""},
-		{Application{`a"; DROP ROLE "b`, `p'a"ss\`, "größe"}, ""},
-		{Application{"", "secret", "app"}, `username: Invalid value: "": must have 1 to 63 bytes`},
-		{Application{strings.Repeat("a", 64), "secret", "app"}, "username: Invalid value"},
-		{Application{"postgres", "secret", "app"}, `username: Invalid value: "postgres": is the server's`},
-		{Application{"pg_monitor", "secret", "app"}, "username: Invalid value"},
-		{Application{"public", "secret", "app"}, "username: Invalid value"},
-		{Application{ReplicationRole, "secret", "app"}, "username: Invalid value"},
-		{Application{"app\n", "secret", "app"}, "such as a line break at its end"},
-		{Application{"app", "secret", "postgres"}, "dbname: Invalid value"},
-		{Application{"app", "secret", "template1"}, "dbname: Invalid value"},
-		{Application{"app", "secret", "a\x00b"}, "dbname: Invalid value"},
-		{Application{"app", "secret", "\xff"}, "dbname: Invalid value"},
-		{Application{"app", "", "app"}, "password: Required value"},
-		{Application{"app", "secret\n", "app"}, "no line break at its end"},
-		{Application{"app", "sécret", "app"}, "password: must have letters"},
-		{Application{"app", strings.Repeat("secret", 50), "app"}, "password: Too long: may not be more than 256 bytes"},
+		{Application{"app", "secret", "app", false}, ""},
+		{Application{`a"; DROP ROLE "b`, `p'a"ss\`, "größe", false}, ""},
+		{Application{"", "secret", "app", false}, `username: Invalid value: "": must have 1 to 63 bytes`},
+		{Application{strings.Repeat("a", 64), "secret", "app", false}, "username: Invalid value"},
+		{Application{"postgres", "secret", "app", false}, `username: Invalid value: "postgres": is the server's`},
+		{Application{"pg_monitor", "secret", "app", false}, "username: Invalid value"},
+		{Application{"public", "secret", "app", false}, "username: Invalid value"},
+		{Application{ReplicationRole, "secret", "app", false}, "username: Invalid value"},
+		{Application{"app\n", "secret", "app", false}, "such as a line break at its end"},
+		{Application{"app", "secret", "postgres", false}, "dbname: Invalid value"},
+		{Application{"app", "secret", "template1", false}, "dbname: Invalid value"},
+		{Application{"app", "secret", "a\x00b", false}, "dbname: Invalid value"},
+		{Application{"app", "secret", "\xff", false}, "dbname: Invalid value"},
+		{Application{"app", "", "app", false}, "password: Required value"},
+		{Application{"app", "secret\n", "app", false}, "no line break at its end"},
+		{Application{"app", "sécret", "app", false}, "password: must have letters"},
+		{Application{"app", strings.Repeat("secret", 50), "app", false}, "password: Too long: may not be more than 256 bytes"},
 	} {
 		err := test.a.Check()
 		if said := fmt.Sprint(err); err == nil != (test.want == "") || err != nil && !strings.Contains(said, test.want) ||
@@ -68,7 +68,7 @@ func FuzzApplication(f *testing.F) {
 	f.Add(`"; DROP`, `'`, `"`, "")
 	f.Fuzz(func(t *testing.T, user, password, database, kept string) {
 		_ = Verifies(kept, password)
-		err := Application{user, password, database}.Check()
+		err := Application{User: user, Password: password, Database: database}.Check()
 		if err != nil {
 			if len(err.Error()) > 700 {
 				t.Errorf("%d bytes are said about %q", len(err.Error()), user)

@@ -137,6 +137,16 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Users []User `json:"users,omitempty"`
 
+	// InitSQL is executed in the database app, once, when that is made: before Ready becomes True, in
+	// one transaction, in this order, as the user app. So it has no COMMIT, no psql commands, and
+	// nothing that can't be in a transaction, such as VACUUM. If a statement fails, nothing of it is
+	// done, and Ready says which; correct it, or remove it. It is never executed in a database that
+	// exists already, and has no effect once the PostgreSQL was ready. At most 64 KiB together.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	InitSQL []InitSQL `json:"initSQL,omitempty"`
+
 	// PgHBA are lines of pg_hba.conf that limit who connects from where, such as
 	// "hostssl orders shop 10.0.0.0/8 scram-sha-256" and "hostssl all all all reject". The first line
 	// that matches counts; what none matches needs TLS and a password, as without them. A line begins

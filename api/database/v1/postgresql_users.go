@@ -137,3 +137,21 @@ type UserStatus struct {
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
+
+// InitSQL is SQL, or where it is.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.sql), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="must have exactly one of sql, configMapKeyRef and secretKeyRef"
+type InitSQL struct {
+	// SQL is one statement, or several.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	SQL string `json:"sql,omitempty"`
+	// ConfigMapKeyRef is the key of a ConfigMap of this namespace with them.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+	// SecretKeyRef is the key of a Secret of this namespace with them. Of what fails, only the
+	// position and the server's error code are said.
+	// +optional
+	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
+}

@@ -12,7 +12,7 @@ func wholeSettings() Settings {
 	return Settings{
 		Pods: []string{"db-0", "db-1"}, Version: "17", Durability: "Asynchronous", FailoverAfter: "11s", AcceptLoss: 3, SwitchFrom: 4, SwitchTo: "db-1",
 		SwitchOnly: true, Ephemeral: true, Parameters: map[string]string{"work_mem": "8MB"},
-		Access: []string{"hostssl all all all reject"}, Provisions: "0123456789abcdef",
+		Access: []string{"hostssl all all all reject"}, Initialise: true, Provisions: "0123456789abcdef",
 	}
 }
 

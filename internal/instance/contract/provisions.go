@@ -27,8 +27,18 @@ type Provisions struct {
 	DropDatabases []string `json:"dropDatabases,omitempty"`
 	// FormerUsers were in the spec and no longer are: they must not log in.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
+	// InitSQL are executed in the application's database, once, if it was made with the settings
+	// saying Initialise.
+	InitSQL []Statement `json:"initSQL,omitempty"`
 	// Pooler is true if poolers connect: they need a role that tells them how users log in.
 	Pooler bool `json:"pooler,omitempty"`
+}
+
+// Statement is SQL of the user's: one statement or several.
+type Statement struct {
+	SQL string `json:"sql"`
+	// IsSecret is true if it is from a Secret: nothing of it must be said.
+	IsSecret bool `json:"isSecret,omitempty"`
 }
 
 // Database is a database of the server.
@@ -81,7 +91,7 @@ type FormerUser struct {
 }
 
 // maxProvisionsBytes is more than the highest number of databases and users takes.
-const maxProvisionsBytes = 512 << 10
+const maxProvisionsBytes = 900 << 10
 
 // ParseProvisions reads the content of ProvisionsKey.
 func ParseProvisions(text []byte) (Provisions, error) {
@@ -94,7 +104,7 @@ func ParseProvisions(text []byte) (Provisions, error) {
 
 // IsEmpty reports whether there is nothing to make or to change.
 func (p Provisions) IsEmpty() bool {
-	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers) == 0 && !p.Pooler
+	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.InitSQL) == 0 && !p.Pooler
 }
 
 // Encode returns the content of ProvisionsKey.

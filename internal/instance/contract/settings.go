@@ -46,6 +46,9 @@ type Settings struct {
 	// Access are the user's lines of pg_hba.conf: at most 32. An instance leaves out what is not
 	// accepted.
 	Access []string `json:"access,omitempty"`
+	// Initialise is true if the application's database, when it is made, waits for the user's first
+	// statements, which are in the provisions.
+	Initialise bool `json:"initialise,omitempty"`
 	// Provisions is the revision of the Secret with the databases and users that the primary makes;
 	// empty is none.
 	Provisions string `json:"provisions,omitempty"`

@@ -2,11 +2,14 @@ package program
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
+	"github.com/mainstay-platform/mainstay/internal/postgres/server"
 )
 
 // declared keeps the databases and users of the spec in the primary, once there is an application:
@@ -26,6 +29,13 @@ type declared struct {
 	// done is the revision that was made in the term.
 	done string
 	term uint64
+
+	// failed is the error of the user's first statements of the revision failedOf. They are executed
+	// again after a pause.
+	failed   error
+	failedOf string
+	again    time.Time
+	pause    time.Duration
 }
 
 // provide makes them, if they have changed, or another instance led since: what a former primary
@@ -47,11 +57,36 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	if err != nil {
 		return err //nolint:wrapcheck // it names the key
 	}
+	if d.failed != nil && d.failedOf == wanted && time.Now().Before(d.again) {
+		return d.failed
+	}
 	if err := d.server.ProvideDeclared(ctx, application, provisions); err != nil {
+		d.postpone(wanted, err)
 		return err //nolint:wrapcheck // it names what could not be made
 	}
+	d.failed, d.pause = nil, 0
 	d.done, d.term = wanted, term
 	d.made(ctx, wanted)
 	d.log.Info("the databases and users of the spec exist", "databases", len(provisions.Databases), "users", len(provisions.Users))
 	return nil
+}
+
+// The user's first statements are executed again after so long, and each time twice as long, until
+// the spec changes.
+const (
+	initAgain   = provideAgain
+	initLongest = 5 * time.Minute
+)
+
+// postpone lets the same statements of the user's that have failed wait, but nothing else.
+func (d *declared) postpone(revision string, err error) {
+	if _, isInit := errors.AsType[*server.InitError](err); !isInit {
+		d.failed, d.pause = nil, 0
+		return
+	}
+	if d.failedOf != revision {
+		d.pause = 0
+	}
+	d.pause = min(max(2*d.pause, initAgain), initLongest)
+	d.failed, d.failedOf, d.again = err, revision, time.Now().Add(d.pause)
 }

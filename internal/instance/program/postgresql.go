@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"os"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 
@@ -32,9 +33,18 @@ func openPostgreSQL(o options, p *parts) database {
 				server: engine, revision: func() string { return *p.provisions.Load() }, read: readProvisions, made: of.ProvisionsMade, log: p.log,
 			}
 			return (&application[postgres.Application]{
-				directory: o.application, of: of, server: engine, read: readApplication, provided: of.Provided, more: more.provide, log: p.log,
+				directory: o.application, of: of, server: engine, read: readWith(&p.initialise), provided: of.Provided, more: more.provide, log: p.log,
 			}).run(ctx)
 		},
+	}
+}
+
+// readWith returns what reads an application, and whether its database waits for first statements.
+func readWith(initialise *atomic.Bool) func(string) (postgres.Application, error) {
+	return func(directory string) (postgres.Application, error) {
+		read, err := readApplication(directory)
+		read.Initialise = read.User != "" && initialise.Load()
+		return read, err
 	}
 }
 

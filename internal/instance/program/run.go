@@ -79,6 +79,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	parts.instance.Store(i)
 	parts.needed.Store(neededReceivers(settings))
 	parts.provisions.Store(&settings.Provisions)
+	parts.initialise.Store(settings.Initialise)
 	return runAll(asked, o, i, access, parts)
 }
 
@@ -196,6 +197,7 @@ func configure(ctx context.Context, i *instance.Instance, pod string, data map[s
 	if err == nil {
 		i.Configure(ctx, configOf(settings, pod))
 		parts.needed.Store(neededReceivers(settings))
+		parts.initialise.Store(settings.Initialise)
 		parts.provisions.Store(&settings.Provisions)
 		parts.keep(data[contract.SettingsKey])
 		return
@@ -300,6 +302,8 @@ type parts struct {
 	needed atomic.Int64
 	// provisions is the revision of the databases and users that the primary makes.
 	provisions atomic.Pointer[string]
+	// initialise is true if the application's database waits for first statements when it is made.
+	initialise atomic.Bool
 }
 
 // measured returns what the metrics of an instance are made of.

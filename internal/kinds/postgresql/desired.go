@@ -99,7 +99,8 @@ func settings(db *databasev1.PostgreSQL, observed Observed, decided Decision) *c
 		Version:    db.Spec.Version,
 		Durability: string(db.Spec.Durability), FailoverAfter: db.Spec.Failover.After,
 		AcceptLoss: uint64(db.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		Parameters: parameters(db), Access: db.Spec.PgHBA, Provisions: contract.ProvisionsRevision(observed.Provisions),
+		Parameters: parameters(db), Access: db.Spec.PgHBA, Initialise: Initialises(db),
+		Provisions: contract.ProvisionsRevision(observed.Provisions),
 	}, decided)
 }
 

@@ -40,5 +40,10 @@ func Secrets(db *databasev1.PostgreSQL) []string {
 			names = append(names, user.PasswordSecret.Name)
 		}
 	}
+	for _, one := range db.Spec.InitSQL {
+		if one.SecretKeyRef != nil && Initialises(db) {
+			names = append(names, one.SecretKeyRef.Name)
+		}
+	}
 	return names
 }

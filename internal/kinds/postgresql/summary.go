@@ -32,6 +32,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).NotReady),
 	summary.When(summary.Degraded, databasev1.ReasonInstanceProblem, (*subject).Complaining),
 	summary.When(summary.Degraded, databasev1.ReasonSecretNotUsable, unusable),
+	summary.When(summary.Degraded, databasev1.ReasonSecretNotUsable, withoutInit),
 	summary.When(summary.UnderWay, databasev1.ReasonProvisioning, provisioning),
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutPoolerImage),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, poolerStarting),

@@ -46,6 +46,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
 	problems = append(problems, checkUsers(db, at.Child("users"))...)
 	problems = append(problems, checkDatabases(db, at.Child("databases"))...)
+	problems = append(problems, checkInitSQL(spec.InitSQL, at.Child("initSQL"))...)
 	problems = append(problems, checkAccess(spec.PgHBA, at.Child("pgHBA"))...)
 	problems = append(problems, checkPooler(db, at.Child("pooler"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)

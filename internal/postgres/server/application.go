@@ -83,8 +83,13 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var exists bool
 	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", a.Database).Scan(&exists)
-	if err != nil || exists {
+	switch {
+	case err != nil || exists && a.Initialise:
 		return err
+	case exists:
+		return unmark(ctx, session, a.Database)
+	case a.Initialise:
+		return createMarked(ctx, session, a)
 	}
 	_, err = session.Exec(ctx, "CREATE DATABASE "+postgres.QuoteName(a.Database)+" OWNER "+postgres.QuoteName(a.User)+
 		" TEMPLATE template0 ENCODING 'UTF8'")

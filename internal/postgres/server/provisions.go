@@ -68,6 +68,10 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 	for _, name := range provisions.DropDatabases {
 		try("database", name, s.drop(ctx, name))
 	}
+	if len(problems) == 0 && s.application.Initialise && len(provisions.InitSQL) > 0 {
+		// They may use all of the above.
+		return s.initialise(ctx, provisions.InitSQL)
+	}
 	return joined(problems)
 }
 

@@ -29,12 +29,32 @@ func (e *Engine) connectNoticing(ctx context.Context, notice pgconn.NoticeHandle
 
 // connectTo opens a session in a database.
 func (e *Engine) connectTo(ctx context.Context, database string, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
+	config, err := e.session(database)
+	if err != nil {
+		return nil, err
+	}
+	config.OnNotice = notice
+	return open(ctx, config)
+}
+
+// connectAs opens a session as another role than the superuser, with its own search path.
+func (e *Engine) connectAs(ctx context.Context, user, database string) (*pgx.Conn, error) {
+	config, err := e.session(database)
+	if err != nil {
+		return nil, err
+	}
+	config.User = user
+	delete(config.RuntimeParams, "search_path")
+	return open(ctx, config)
+}
+
+// session describes a session of the superuser's.
+func (e *Engine) session(database string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig("host=localhost user=postgres dbname=postgres sslmode=disable")
 	if err != nil {
 		return nil, fmt.Errorf("describing a session: %w", err)
 	}
 	config.Host, config.Port, config.Database = e.Run, uint16(e.Port), database
-	config.OnNotice = notice
 	config.Fallbacks, config.ConnectTimeout = nil, connectTimeout
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	// Whatever a user sets for all sessions, or for ours, these measure and lead the server.
@@ -52,6 +72,10 @@ func (e *Engine) connectTo(ctx context.Context, database string, notice pgconn.N
 	if major >= 17 {
 		config.RuntimeParams["transaction_timeout"] = "0"
 	}
+	return config, nil
+}
+
+func open(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)

@@ -26,8 +26,11 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		return err
 	}
 	stored := secretOf(db, *observed, listed.Name)[contract.ProvisionsKey]
-	if len(stored)+len(db.Spec.Users)+len(db.Spec.Databases) == 0 && db.Spec.Pooler == nil {
+	if len(stored)+len(db.Spec.Users)+len(db.Spec.Databases)+len(db.Spec.InitSQL) == 0 && db.Spec.Pooler == nil {
 		return nil
+	}
+	if err := k.observeInit(ctx, db, observed); err != nil {
+		return err
 	}
 	// A content that can't be read is written anew. What was to be dropped or locked by it is
 	// forgotten, and stays.
@@ -51,6 +54,7 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		observed.Users[user.Name] = one.Rotate(user, logins, observed.Now)
 	}
 	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool { return secretOf(db, *observed, name) != nil })
+	next.InitSQL = observed.Init.Statements
 	if !next.IsEmpty() {
 		observed.Provisions = next.Encode()
 	}

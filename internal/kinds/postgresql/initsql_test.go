@@ -1,0 +1,88 @@
+package postgresql
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// TestInitialises: the instances wait for first statements until the PostgreSQL was ready, and
+// never again.
+func TestInitialises(t *testing.T) {
+	db := newDatabase()
+	says := func() bool {
+		observed := running(db, 1)
+		parsed, err := contract.ParseSettings(settings(db, observed, Decide(db, observed)).Data[contract.SettingsKey])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed.Initialise
+	}
+	if says() {
+		t.Error("without statements: they are waited for")
+	}
+	db.Spec.InitSQL = []databasev1.InitSQL{{SQL: "SELECT 1"}}
+	if !says() {
+		t.Error("with statements: they are not waited for")
+	}
+	db.Status.FirstReadyTime = new(metav1.NewTime(noon))
+	if says() {
+		t.Error("of a database that was ready: they are waited for")
+	}
+}
+
+// TestNextInit: all statements, or none.
+func TestNextInit(t *testing.T) {
+	read := func(all ...string) (statements []contract.Statement) {
+		for _, text := range all {
+			statements = append(statements, contract.Statement{SQL: text})
+		}
+		return statements
+	}
+	for want, got := range map[string]ObservedInit{
+		"": NextInit(read("SELECT 1", "SELECT 2"), nil),
+		"spec.initSQL[0]: the Secret a is not there":                        NextInit(read("", "SELECT 2"), []string{"spec.initSQL[0]: the Secret a is not there"}),
+		"spec.initSQL[1]: must have a statement":                            NextInit(read("SELECT 1", "\n"), nil),
+		"spec.initSQL[0]: must be UTF-8 without NUL":                        NextInit(read("SELECT '\xff'"), nil),
+		"spec.initSQL: Too long: may not be more than 65536 bytes together": NextInit(read(strings.Repeat("a", 65536), "b"), nil),
+	} {
+		if got.Problem != want || (want == "") != (len(got.Statements) == 2) {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+}
+
+// TestInitIsReported: statements that can't be read are named.
+func TestInitIsReported(t *testing.T) {
+	db, observed := newDatabase(), running(newDatabase(), 1)
+	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true})
+	observed.Init.Problem = "spec.initSQL[0]: the Secret a is not there"
+	status, _ := Status(db, observed, Decide(db, observed), plan.Result{})
+	for _, one := range status.Conditions {
+		if one.Type == databasev1.ConditionReady && (one.Reason != databasev1.ReasonSecretNotUsable ||
+			one.Message != "the database app waits for its first statements: spec.initSQL[0]: the Secret a is not there") {
+			t.Errorf("got %s: %s", one.Reason, one.Message)
+		}
+	}
+}
+
+// FuzzCheckSQL: what is accepted is sent as it is, so it has no byte that ends a message.
+func FuzzCheckSQL(f *testing.F) {
+	f.Add("SELECT 1")
+	f.Add("'; DROP TABLE a; --")
+	f.Add("SELECT '\x00'")
+	f.Fuzz(func(t *testing.T, text string) {
+		if CheckSQL(text) == "" && (strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text || strings.TrimSpace(text) == "") {
+			t.Errorf("%q is accepted", text)
+		}
+		read := contract.Provisions{InitSQL: []contract.Statement{{SQL: text}}}
+		if parsed, err := contract.ParseProvisions(read.Encode()); CheckSQL(text) == "" && (err != nil || parsed.InitSQL[0].SQL != text) {
+			t.Errorf("%q became %+v, %v", text, parsed, err)
+		}
+	})
+}

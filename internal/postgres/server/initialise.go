@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// InitError says which of the user's first statements failed. Nothing of them was done.
+type InitError struct{ Problem string }
+
+func (e *InitError) Error() string { return e.Problem }
+
+// A database whose first statements have not been executed has a comment that says so. Its owner
+// removes that in the transaction with the statements: either both have happened, or neither. It
+// gets its name only after the comment, so no crash leaves one without.
+const (
+	initComment = "mainstay: the statements of spec.initSQL have not been executed yet"
+	// initName is that of the database until it has the comment. One that is left is of an attempt
+	// that was interrupted: nobody has used it.
+	initName = "mainstay_initialising"
+)
+
+// initTime bounds each of the first statements.
+const initTime = 100 * time.Second
+
+// quietSettings hide the sessions of the owner from logs and statistics while the first statements
+// are executed: they may be from a Secret. Only the superuser may set them.
+var quietSettings = [][2]string{
+	{"log_statement", "none"}, {"log_duration", "off"}, {"log_min_duration_statement", "-1"}, {"log_min_messages", "panic"},
+	{"pg_stat_statements.track", "none"},
+}
+
+// createMarked makes a database whose first statements wait.
+func createMarked(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	for _, statement := range []string{
+		"DROP DATABASE IF EXISTS " + initName,
+		"CREATE DATABASE " + initName + " OWNER " + postgres.QuoteName(a.User) + " TEMPLATE template0 ENCODING 'UTF8'",
+		"COMMENT ON DATABASE " + initName + " IS " + quote(initComment),
+		"ALTER DATABASE " + initName + " RENAME TO " + postgres.QuoteName(a.Database),
+	} {
+		if _, err := session.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isMarked reports whether the first statements of a database wait.
+func isMarked(ctx context.Context, session *pgx.Conn, database string) (bool, error) {
+	var is bool
+	err := session.QueryRow(ctx, `SELECT coalesce(shobj_description(oid, 'pg_database') = $2, false) FROM pg_database WHERE datname = $1`,
+		database, initComment).Scan(&is)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return is, err
+}
+
+// unmark gives up the first statements of a database, because the spec has none any more.
+func unmark(ctx context.Context, session *pgx.Conn, database string) error {
+	is, err := isMarked(ctx, session, database)
+	if err == nil && is {
+		_, err = session.Exec(ctx, "COMMENT ON DATABASE "+postgres.QuoteName(database)+" IS NULL")
+	}
+	return err
+}
+
+// initialise executes the first statements of the application's database, if they wait: all of them
+// in one transaction, once, as the owner in a session of its own, which has no way to another role.
+func (s provisioning) initialise(ctx context.Context, statements []contract.Statement) error {
+	name := "ALTER ROLE " + postgres.QuoteName(s.application.User) + " IN DATABASE " + postgres.QuoteName(s.application.Database)
+	is, err := isMarked(ctx, s.session, s.application.Database)
+	if err == nil && is {
+		for _, setting := range quietSettings {
+			if _, err := s.session.Exec(ctx, name+" SET "+setting[0]+" = "+quote(setting[1])); err != nil {
+				return err
+			}
+		}
+		err = s.initialiseAs(ctx, statements)
+	}
+	// Also what an attempt has left that was interrupted.
+	for _, setting := range quietSettings {
+		if _, resetting := s.session.Exec(ctx, name+" RESET "+setting[0]); resetting != nil && err == nil {
+			err = resetting
+		}
+	}
+	return err
+}
+
+func (s provisioning) initialiseAs(ctx context.Context, statements []contract.Statement) error {
+	session, err := s.engine.connectAs(ctx, s.application.User, s.application.Database)
+	if err != nil {
+		return err
+	}
+	defer disconnect(session)
+	return pgx.BeginFunc(ctx, session, func(transaction pgx.Tx) error {
+		for _, statement := range []string{
+			"SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = 0",
+			fmt.Sprintf("SET LOCAL statement_timeout = %d", initTime.Milliseconds()),
+			"COMMENT ON DATABASE " + postgres.QuoteName(s.application.Database) + " IS NULL",
+		} {
+			if _, err := transaction.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		for i, statement := range statements {
+			// EXECUTE takes no COMMIT and no ROLLBACK, by which a part of them could happen.
+			if _, err := transaction.Exec(ctx, "DO "+escaped("BEGIN EXECUTE "+escaped(statement.SQL)+"; END")); err != nil {
+				return initError(i, statement, err)
+			}
+		}
+		return nil
+	})
+}
+
+// escaped makes a literal of SQL that means the same whatever standard_conforming_strings is.
+func escaped(text string) string {
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
+}
+
+// initError says which statement failed, and where. It has no text of one that is from a Secret.
+func initError(i int, statement contract.Statement, err error) error {
+	said, isServers := errors.AsType[*pgconn.PgError](err)
+	if !isServers {
+		return err
+	}
+	at := fmt.Sprintf("initSQL[%d]", i)
+	if said.InternalQuery == statement.SQL && said.InternalPosition > 0 {
+		before := []rune(statement.SQL)[:min(int(said.InternalPosition)-1, utf8.RuneCountInString(statement.SQL))]
+		at += fmt.Sprintf(", line %d", 1+strings.Count(string(before), "\n"))
+	}
+	if statement.IsSecret {
+		return &InitError{fmt.Sprintf("%s: the server refuses it with SQLSTATE %s; nothing of initSQL was done", at, said.Code)}
+	}
+	return &InitError{fmt.Sprintf("%s: %.200s (SQLSTATE %s); nothing of initSQL was done", at, said.Message, said.Code)}
+}

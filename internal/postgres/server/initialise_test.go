@@ -1,0 +1,143 @@
+//go:build instances
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
+)
+
+// TestInitSQL: the first statements are executed once, all or none, as the owner, in a database
+// that was made for them; what fails is named by its position, without the text of a Secret.
+func TestInitSQL(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	a.sets(map[string]string{"log_statement": "all", "log_min_duration_statement": "0"})
+	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
+	declare := func(statements ...contract.Statement) error {
+		a.do(Call{Do: "provide", Application: app})
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
+			Databases: []contract.Database{{Name: "app", Extensions: []string{"citext"}}}, InitSQL: statements,
+		}})
+		return err
+	}
+	// What an interrupted attempt has left is made anew.
+	_, err := a.session().Exec(t.Context(), "CREATE DATABASE "+initName)
+	check(t, err)
+	for _, test := range []struct{ sql, want string }{
+		{"SELECT 1;\nSELECT hunter2", `initSQL[1], line 2: column "hunter2" does not exist (SQLSTATE 42703)`},
+		{"\nSELEC hunter2", `initSQL[1], line 2: syntax error at or near "SELEC" (SQLSTATE 42601)`},
+		{"COMMIT", "initSQL[1]: EXECUTE of transaction commands is not implemented (SQLSTATE 0A000)"},
+		{"ROLLBACK", "initSQL[1]: EXECUTE of transaction commands is not implemented"},
+		{"DO 'BEGIN COMMIT; END'", "initSQL[1]: invalid transaction termination"},
+		{"VACUUM", "initSQL[1]: VACUUM cannot run inside a transaction block"},
+		{"CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
+		{"SET ROLE postgres", `initSQL[1]: permission denied to set role "postgres"`},
+		{"SET SESSION AUTHORIZATION postgres", "initSQL[1]: permission denied to set session authorization"},
+		{"RESET SESSION AUTHORIZATION; CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
+		{"COPY evil TO PROGRAM 'id'", "initSQL[1]: "},
+		{"'; DROP TABLE one; --", "initSQL[1], line 1: unterminated quoted string"},
+		{`SET standard_conforming_strings = off; SELECT '\''; SELECT no_such`, "initSQL[1]"},
+	} {
+		err := declare(contract.Statement{SQL: "CREATE TABLE one (name citext)"}, contract.Statement{SQL: test.sql})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", test.sql, err, test.want)
+		}
+		err = declare(contract.Statement{SQL: "CREATE TABLE one (name citext)"}, contract.Statement{SQL: test.sql, IsSecret: true})
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "SQLSTATE") {
+			t.Errorf("%s: got %v of a Secret", test.sql, err)
+		}
+	}
+	if got := a.value(t, "app", "SELECT count(*)::text FROM pg_tables WHERE schemaname = 'public'"); got != "0" {
+		t.Errorf("%s tables are there although a statement failed", got)
+	}
+	check(t, declare(
+		contract.Statement{SQL: "CREATE TABLE one (name citext); INSERT INTO one VALUES ('hunter2'), (E'it''s \\\\ a $1')", IsSecret: true},
+		contract.Statement{SQL: "CREATE SCHEMA sales; COMMENT ON DATABASE app IS 'shop'; ALTER DATABASE app SET work_mem = '5MB'; SELECT 1"},
+	))
+	check(t, declare(contract.Statement{SQL: "INSERT INTO one VALUES ('twice')"}))
+	for query, want := range map[string]string{
+		"SELECT string_agg(name, ' ' ORDER BY name) FROM one":                                              `hunter2 it's \ a $1`,
+		"SELECT tableowner FROM pg_tables WHERE tablename = 'one'":                                         "app",
+		"SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = 'app'":              "shop",
+		"SELECT string_agg(c, ' ') FROM pg_db_role_setting, unnest(setconfig) c WHERE setdatabase <> 0":    "work_mem=5MB",
+		"SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE NOT datistemplate":        "app postgres",
+		"SELECT count(*)::text FROM pg_roles WHERE rolname = 'evil' OR rolsuper AND rolname <> 'postgres'": "0",
+	} {
+		if got := a.value(t, "app", query); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	a.initSQLElsewhere(t)
+	a.saysNothingOf(t, "hunter2")
+}
+
+// saysNothingOf checks that a text is not in the log.
+func (i *instance) saysNothingOf(t *testing.T, text string) {
+	t.Helper()
+	said, err := os.ReadFile(i.cmd.Stderr.(*os.File).Name()) //nolint:forcetypeassert // It is made by launch.
+	check(t, err)
+	if strings.Contains(string(said), text) {
+		t.Error("the log has a statement of a Secret")
+	}
+}
+
+// initSQLElsewhere: a database that was there, or was made without statements to wait for, gets
+// none; one whose statements leave the spec is as any other.
+func (i *instance) initSQLElsewhere(t *testing.T) {
+	t.Helper()
+	statements := []contract.Statement{{SQL: "CREATE TABLE late (id int)"}}
+	for name, first := range map[string]bool{"plain": false, "given_up": true} {
+		app := postgres.Application{User: "app", Password: "first", Database: name, Initialise: first}
+		i.do(Call{Do: "provide", Application: app})
+		app.Initialise = false
+		i.do(Call{Do: "provide", Application: app})
+		app.Initialise = true
+		i.do(Call{Do: "provide", Application: app})
+		i.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{InitSQL: statements}})
+		if got := i.value(t, name, "SELECT count(*)::text FROM pg_tables WHERE tablename = 'late'"); got != "0" {
+			t.Errorf("%s: the statements were executed", name)
+		}
+	}
+}
+
+// TestHostileNames: names, lines and statements of any form change nothing but what is meant.
+func TestHostileNames(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	objects := `SELECT coalesce(string_agg(name, '|' ORDER BY name), '') FROM (SELECT rolname::text AS name FROM pg_roles
+		WHERE rolname NOT LIKE 'pg\_%' AND rolname NOT LIKE 'mainstay%' UNION ALL SELECT datname FROM pg_database) o`
+	before := a.value(t, "postgres", objects)
+	for n, name := range []string{
+		`a"; CREATE ROLE evil SUPERUSER; --`, `'; DROP DATABASE app; --`, "$$", `\`, "ä€", "a b", `""`, "%s%d", "E'\\'", "{a,b}", `{"a"}`, "NULL", "a.2", "all",
+		strings.Repeat("x", 63), "select", "a\u2028b", "*", "a,b", "(", "/*",
+	} {
+		user := contract.User{Name: name, Verifier: verifierOf(t, "one"), ConnectionLimit: -1, Roles: []string{}}
+		second := user
+		second.Name, second.As, second.Roles = postgres.SecondLogin(fmt.Sprint("u", n)), name, []string{name}
+		database := contract.Database{Name: name, Owner: name, Schemas: []string{name}, Delete: true}
+		provisions := contract.Provisions{Users: []contract.User{user, second}, Databases: []contract.Database{database}}
+		if _, err := a.try(Call{Do: "declared", Application: app, Provisions: provisions}); err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		a.do(Call{Do: "declared", Application: app, Provisions: provisions})
+		owner := "SELECT datname || '|' || pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()"
+		if got := a.value(t, name, owner); got != name+"|"+name {
+			t.Errorf("%q became %q", name, got)
+		}
+		a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
+			FormerUsers: []contract.FormerUser{{Name: name}, {Name: second.Name}}, DropDatabases: []string{name},
+		}})
+		_, err := a.session().Exec(t.Context(), "DROP ROLE "+postgres.QuoteName(second.Name)+"; DROP ROLE "+postgres.QuoteName(name))
+		check(t, err)
+		if after := a.value(t, "postgres", objects); after != before {
+			t.Fatalf("%q: there were %s, and are %s", name, before, after)
+		}
+	}
+}
