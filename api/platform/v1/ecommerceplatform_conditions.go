@@ -10,6 +10,18 @@ const (
 	ConditionBackupHealthy = "BackupHealthy"
 	// ReasonBackupUnavailable (BackupHealthy): this Mainstay makes no backups.
 	ReasonBackupUnavailable = "BackupUnavailable"
+	// ConditionMonitoringHealthy is True while what monitors the platform is there: its alerts, its
+	// dashboard, and the APIs with which its parts are scraped. It is absent with monitoring.enabled
+	// false. Ready does not depend on it.
+	ConditionMonitoringHealthy = "MonitoringHealthy"
+	// ReasonMonitored (MonitoringHealthy): everything is there.
+	ReasonMonitored = "Monitored"
+	// ReasonMonitoringAPIMissing (MonitoringHealthy): the cluster lacks kinds of the Prometheus
+	// Operator, so that there are no alerts.
+	ReasonMonitoringAPIMissing = "MonitoringAPIMissing"
+	// ReasonMonitoringWaits (MonitoringHealthy): the alerts and the dashboard are made once all parts
+	// have been ready.
+	ReasonMonitoringWaits = "MonitoringWaits"
 	// ReasonStackNotReported (Ready): the AppStack's status does not describe its present spec yet.
 	ReasonStackNotReported = "StackNotReported"
 )

@@ -283,7 +283,7 @@ type EcommercePlatformStatus struct {
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 	// Conditions are Ready, Progressing and Degraded; Stalled while it is True; BackupHealthy where
-	// the environment has backups.
+	// the environment has backups; MonitoringHealthy with monitoring.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

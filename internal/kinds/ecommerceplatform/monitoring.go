@@ -2,11 +2,13 @@ package ecommerceplatform
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
@@ -36,7 +38,7 @@ func monitored(platform *platformv1.EcommercePlatform, observed Observed) []plan
 		return nil
 	}
 	var wanted []plan.Object
-	isComplete := isReady(observed.stack(platform))
+	isComplete := isWorking(observed.stack(platform))
 	if observed.HasRuleAPI && (isComplete || observed.has(ruleRef(platform))) {
 		wanted = append(wanted, desiredRule(platform, observed))
 	}
@@ -46,10 +48,24 @@ func monitored(platform *platformv1.EcommercePlatform, observed Observed) []plan
 	return wanted
 }
 
-// isReady reports whether all parts of an AppStack are as its present spec says, and ready.
-func isReady(stack *platformv1.AppStack) bool {
-	return stack != nil && stack.Status.ObservedGeneration == stack.Generation &&
-		meta.IsStatusConditionTrue(stack.Status.Conditions, conditions.Ready)
+// isWorking reports whether all parts of an AppStack are as its present spec says, and ready. What
+// leads to the frontend from outside may be missing: alerts don't wait for a Gateway.
+func isWorking(stack *platformv1.AppStack) bool {
+	if stack == nil || stack.Status.ObservedGeneration != stack.Generation {
+		return false
+	}
+	if meta.IsStatusConditionTrue(stack.Status.Conditions, conditions.Ready) {
+		return true
+	}
+	all := stack.Status.Components
+	return slices.ContainsFunc(all, isOfIngress) && !slices.ContainsFunc(all, func(one platformv1.ComponentStatus) bool {
+		return one.Phase != platformv1.ComponentReady && !isOfIngress(one)
+	})
+}
+
+// isOfIngress reports whether nothing is wrong with a part but its route.
+func isOfIngress(one platformv1.ComponentStatus) bool {
+	return one.Reason == msappsv1.ReasonRouteAPIMissing || one.Reason == msappsv1.ReasonRouteNotAccepted
 }
 
 // metaOf returns the metadata of a child that monitors a platform.

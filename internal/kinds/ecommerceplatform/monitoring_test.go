@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -60,12 +61,20 @@ func TestMonitored(t *testing.T) {
 	failing.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Ours}
 	foreign := with(platform, reporting(platform, "Degraded", nil), plan.Ours)
 	foreign.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Foreign}
+	noGateway := func(backend platformv1.ComponentPhase) Observed {
+		observed := with(platform, reporting(platform, "Deploying", nil, part("backend", backend, "Available", ""),
+			part("frontend", "Progressing", "RouteAPIMissing", "")), plan.Ours)
+		observed.HasRuleAPI = true
+		return observed
+	}
 	for name, test := range map[string]struct {
 		platform *platformv1.EcommercePlatform
 		observed Observed
 		want     []string
 		kept     int
 	}{
+		"without a Gateway": {platform, noGateway(platformv1.ComponentReady), []string{"AppStack", "PrometheusRule", "ConfigMap"}, 0},
+		"and another part":  {platform, noGateway(platformv1.ComponentProgressing), []string{"AppStack"}, 0},
 		"complete":          {platform, complete(platform), []string{"AppStack", "PrometheusRule", "ConfigMap"}, 0},
 		"starting":          {platform, starting, []string{"AppStack"}, 0},
 		"a change":          {platform, stale, []string{"AppStack"}, 0},
@@ -104,6 +113,40 @@ func TestMonitoringFails(t *testing.T) {
 		result := plan.Result{Refusals: map[plan.Ref]string{ref: ""}, Failure: &plan.Failure{Reason: "Refused", Message: "a rule is refused"}}
 		if got := Status(platform, observed, Decide(platform, observed), result).Conditions[0].Message; got != want {
 			t.Errorf("%s: got %q, want %q", ref.Kind, got, want)
+		}
+	}
+}
+
+// TestMonitoringHealthy: the status says what is missing of what monitors a platform.
+func TestMonitoringHealthy(t *testing.T) {
+	platform, off := admitted(), admitted(func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) })
+	going := admitted()
+	going.DeletionTimestamp = &metav1.Time{}
+	missing, done := complete(platform), complete(platform)
+	missing.MissingAPIs = []string{"PrometheusRule", "PodMonitor"}
+	done.Children[ruleRef(platform)] = plan.Found{Object: &monitoring.PrometheusRule{}, Ownership: plan.Ours}
+	done.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Ours}
+	refused := plan.Result{Refusals: map[plan.Ref]string{ruleRef(platform): ""}, Failure: &plan.Failure{Reason: "Refused", Message: "no"}}
+	for name, test := range map[string]struct {
+		platform *platformv1.EcommercePlatform
+		observed Observed
+		result   plan.Result
+		want     string
+	}{
+		"no operator":  {platform, missing, plan.Result{}, "False MonitoringAPIMissing the cluster has no PrometheusRule, no PodMonitor (mon"},
+		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are made once all parts"},
+		"there":        {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
+		"refused":      {platform, done, refused, "False Refused Monitoring setup failed: no"},
+		"switched off": {off, missing, plan.Result{}, ""},
+		"going":        {going, missing, plan.Result{}, ""},
+	} {
+		status := Status(test.platform, test.observed, Decide(test.platform, test.observed), test.result)
+		got := ""
+		if one := meta.FindStatusCondition(status.Conditions, "MonitoringHealthy"); one != nil {
+			got = string(one.Status) + " " + one.Reason + " " + one.Message
+		}
+		if !strings.HasPrefix(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

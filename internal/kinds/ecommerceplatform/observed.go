@@ -65,6 +65,8 @@ type Observed struct {
 	// Prometheus selects them, from the installation.
 	HasRuleAPI bool
 	RuleLabels map[string]string
+	// MissingAPIs are the kinds that monitor platforms and their parts, and that the cluster lacks.
+	MissingAPIs []string
 	// Namespace are the labels of the platform's namespace.
 	Namespace map[string]string
 }

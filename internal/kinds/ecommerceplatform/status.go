@@ -21,7 +21,7 @@ import (
 // Status returns the status of a defaulted platform, given what was observed, decided and written.
 func Status(platform *platformv1.EcommercePlatform, observed Observed, decided Decision,
 	result plan.Result) platformv1.EcommercePlatformStatus {
-	about := &subject{platform: platform, stack: observed.stack(platform), decided: decided, result: result}
+	about := &subject{platform: platform, observed: observed, stack: observed.stack(platform), decided: decided, result: result}
 	about.environment, _ = observed.Environments.Parse(platform.Spec.Environment)
 	about.components = about.reported()
 	one := about.summarize()
@@ -32,13 +32,14 @@ func Status(platform *platformv1.EcommercePlatform, observed Observed, decided D
 		ComponentSummary:   about.ready(),
 		Components:         about.components,
 		Endpoints:          endpoints(platform),
-		Conditions:         append(one.Conditions(about.progressing(one)), about.backup()...),
+		Conditions:         slices.Concat(one.Conditions(about.progressing(one)), about.backup(), about.monitoring()),
 	}
 }
 
 // subject is a platform to summarize.
 type subject struct {
 	platform    *platformv1.EcommercePlatform
+	observed    Observed
 	environment policy.Environment
 	// stack is the AppStack as it was observed; nil if there is none.
 	stack      *platformv1.AppStack
@@ -91,7 +92,7 @@ func (s *subject) message(one platformv1.ComponentStatus) string {
 	}
 	title, known := titles[one.Name]
 	switch {
-	case one.Reason == msappsv1.ReasonRouteAPIMissing, one.Reason == msappsv1.ReasonRouteNotAccepted:
+	case isOfIngress(one):
 		return "Ingress setup failed: " + one.Message
 	case one.Phase != platformv1.ComponentFailed || !known:
 		return one.Message
@@ -131,8 +132,8 @@ func (s *subject) summarize() summary.Summary {
 		if s.decided.Stack != nil {
 			said.Message = InPlatform(said.Message, s.decided.Stack)
 		}
-		if _, isRefused := s.result.Refusals[Ref(s.platform)]; !isRefused && len(s.result.Refusals) > 0 {
-			said.Message = "Monitoring setup failed: " + said.Message
+		if s.isMonitoringRefused() {
+			said.Message = monitoringFailed + said.Message
 		}
 		return summary.OfFailure(said)
 	}
@@ -234,6 +235,38 @@ func (s *subject) backup() []metav1.Condition {
 	return []metav1.Condition{conditions.False(platformv1.ConditionBackupHealthy, platformv1.ReasonBackupUnavailable, fmt.Sprintf(
 		"the environment %s has daily backups, but this version of Mainstay makes none yet: nothing is backed up. "+
 			"Until then, make backups by other means, such as pg_dump", s.environment))}
+}
+
+// monitoringFailed is the beginning of what is said where something that monitors is refused.
+const monitoringFailed = "Monitoring setup failed: "
+
+// isMonitoringRefused reports whether the API server refuses what monitors the platform.
+func (s *subject) isMonitoringRefused() bool {
+	_, isRefused := s.result.Refusals[Ref(s.platform)]
+	return !isRefused && len(s.result.Refusals) > 0
+}
+
+// monitoring says whether what monitors the platform is there. Ready does not wait for that: the
+// shop works without.
+func (s *subject) monitoring() []metav1.Condition {
+	if !*s.platform.Spec.Monitoring.Enabled || s.isGoing() {
+		return nil
+	}
+	const kind = platformv1.ConditionMonitoringHealthy
+	missing := s.observed.MissingAPIs
+	switch {
+	case s.isMonitoringRefused() && s.result.Failure != nil:
+		return []metav1.Condition{conditions.False(kind, s.result.Failure.Reason, conditions.Truncate(monitoringFailed+s.result.Failure.Message))}
+	case len(missing) > 0:
+		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringAPIMissing, fmt.Sprintf(
+			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are made. Until then there are no "+
+				"alerts, and Prometheus finds frontend and backend by the annotations of their Services alone", strings.Join(missing, ", no ")))}
+	case !s.observed.has(ruleRef(s.platform)), !s.observed.has(dashboardRef(s.platform)):
+		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringWaits,
+			"the alerts and the dashboard are made once all parts have been ready")}
+	}
+	return []metav1.Condition{conditions.True(kind, platformv1.ReasonMonitored, fmt.Sprintf(
+		"the PrometheusRule %s has the alerts, and the ConfigMap %s the dashboard", s.platform.Name, DashboardName(s.platform.Name)))}
 }
 
 // phase returns the phase: that of the AppStack, as long as nothing is wrong beside it.

@@ -18,7 +18,8 @@ import (
 // Child is a kind of children that a cluster may lack, of owners of the kind T.
 type Child[T client.Object] struct {
 	API *API
-	// Object is an empty child, and Owner an empty owner.
+	// Object is an empty child, and Owner an empty owner. Without an Object the owners only say
+	// whether the kind exists.
 	Object client.Object
 	Owner  T
 	// IsWanted reports whether an owner has such a child where the kind exists.
@@ -28,9 +29,11 @@ type Child[T client.Object] struct {
 // Watch starts to watch the children in a controller that runs, and enqueues the owners that wait
 // for the kind.
 func (c Child[T]) Watch(manager ctrl.Manager, running controller.Controller) error {
-	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), c.Owner, handler.OnlyControllerOwner())
-	if err := running.Watch(source.Kind(manager.GetCache(), c.Object, owner, watch.ContentChanged())); err != nil {
-		return err
+	if c.Object != nil {
+		owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), c.Owner, handler.OnlyControllerOwner())
+		if err := running.Watch(source.Kind(manager.GetCache(), c.Object, owner, watch.ContentChanged())); err != nil {
+			return err
+		}
 	}
 	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, of T) []reconcile.Request {
 		if !c.IsWanted(of) {

@@ -61,6 +61,9 @@ func Find(kind schema.GroupVersionKind, crd string, mapper meta.RESTMapper, c ca
 	return api, nil
 }
 
+// Kind returns the name of the kind.
+func (a *API) Kind() string { return a.kind.Kind }
+
 // Available reports whether the kind may be used.
 func (a *API) Available() bool { return a.available.Load() }
 

@@ -30,6 +30,8 @@ type kind struct {
 	// rules is the optional API of PrometheusRules; ruleLabels are the labels of those that are made.
 	rules      *optionalapi.API
 	ruleLabels map[string]string
+	// monitors are the optional APIs, rules among them, of what monitors platforms and their parts.
+	monitors []*optionalapi.API
 }
 
 var (
@@ -51,6 +53,11 @@ func (k kind) Admit(platform *platformv1.EcommercePlatform) error {
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=prometheusrules,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, platform *platformv1.EcommercePlatform) (ecommerceplatform.Observed, error) {
 	observed := ecommerceplatform.Observed{Installation: k.installation, HasRuleAPI: k.rules.Available(), RuleLabels: k.ruleLabels}
+	for _, api := range k.monitors {
+		if !api.Available() {
+			observed.MissingAPIs = append(observed.MissingAPIs, api.Kind())
+		}
+	}
 	var err error
 	if platform.DeletionTimestamp == nil {
 		if observed.Namespace, err = k.namespaces.labels(ctx, platform.Namespace); err != nil {

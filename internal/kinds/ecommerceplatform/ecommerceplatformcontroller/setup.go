@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +32,7 @@ func Registration() registration.Kind {
 		Name:        ecommerceplatform.Controller,
 		AddToScheme: []func(*runtime.Scheme) error{platformv1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
-		Awaited:     []string{monitoring.PrometheusRuleCRD},
+		Awaited:     []string{monitoring.PrometheusRuleCRD, monitoring.PodMonitorCRD, monitoring.ServiceMonitorCRD},
 		Needs: []watch.Need{
 			watch.All(&platformv1.EcommercePlatform{}),
 			// With the managed fields, by which it is seen that they are as they should be.
@@ -64,25 +65,56 @@ func setup(_ context.Context, in registration.Input) error {
 	if err != nil {
 		return fmt.Errorf("reading the schema of AppStacks: %w", err)
 	}
-	rules, err := optionalapi.Find(monitoring.GroupVersion.WithKind("PrometheusRule"), monitoring.PrometheusRuleCRD,
-		in.Manager.GetRESTMapper(), in.Manager.GetCache())
+	uses, err := monitors(in)
 	if err != nil {
 		return err
 	}
-	built, err := build(in, rules, converter)
+	built, err := build(in, uses, converter)
 	if err != nil {
 		return err
 	}
-	use := optionalapi.Child[*platformv1.EcommercePlatform]{API: rules, Object: &monitoring.PrometheusRule{},
-		Owner: &platformv1.EcommercePlatform{}, IsWanted: func(*platformv1.EcommercePlatform) bool { return true }}
-	rules.OnAppear = func(context.Context) error { return use.Watch(in.Manager, built) }
-	if err := in.Manager.Add(rules); err != nil {
-		return fmt.Errorf("awaiting an optional API: %w", err)
+	for _, use := range uses {
+		use.API.OnAppear = func(context.Context) error { return use.Watch(in.Manager, built) }
+		if err := in.Manager.Add(use.API); err != nil {
+			return fmt.Errorf("awaiting an optional API: %w", err)
+		}
 	}
 	return nil
 }
 
-func build(in registration.Input, rules *optionalapi.API, converter managedfields.TypeConverter) (controller.Controller, error) {
+// use is an optional API that monitors platforms or their parts.
+type use = optionalapi.Child[*platformv1.EcommercePlatform]
+
+// monitors returns the optional APIs: first that of the alerts, which platforms make, and then
+// those of what the parts make, of which platforms only say whether they are there.
+func monitors(in registration.Input) ([]use, error) {
+	var uses []use
+	for _, one := range []struct {
+		kind, crd string
+		object    client.Object
+	}{
+		{"PrometheusRule", monitoring.PrometheusRuleCRD, &monitoring.PrometheusRule{}},
+		{"PodMonitor", monitoring.PodMonitorCRD, nil},
+		{"ServiceMonitor", monitoring.ServiceMonitorCRD, nil},
+	} {
+		api, err := optionalapi.Find(monitoring.GroupVersion.WithKind(one.kind), one.crd, in.Manager.GetRESTMapper(), in.Manager.GetCache())
+		if err != nil {
+			return nil, err
+		}
+		uses = append(uses, use{API: api, Object: one.object, Owner: &platformv1.EcommercePlatform{},
+			IsWanted: func(platform *platformv1.EcommercePlatform) bool {
+				return ptr.Deref(platform.Spec.Monitoring.Enabled, true)
+			}})
+	}
+	return uses, nil
+}
+
+func build(in registration.Input, uses []use, converter managedfields.TypeConverter) (controller.Controller, error) {
+	rules := uses[0].API
+	var apis []*optionalapi.API
+	for _, one := range uses {
+		apis = append(apis, one.API)
+	}
 	type decision = ecommerceplatform.Decision
 	r := registration.Complete(in, &reconciler.Reconciler[*platformv1.EcommercePlatform, ecommerceplatform.Observed, decision]{
 		Name:              ecommerceplatform.Controller,
@@ -91,7 +123,7 @@ func build(in registration.Input, rules *optionalapi.API, converter managedfield
 		ProblemConditions: []string{platformv1.ConditionDegraded, platformv1.ConditionStalled},
 		Finalizer:         ecommerceplatform.Finalizer,
 		Kind: kind{children: in.Children(), namespaces: namespacesOf(in, in.Manager.GetAPIReader()),
-			installation: installationOf(in), rules: rules, ruleLabels: in.RuleLabels},
+			installation: installationOf(in), rules: rules, ruleLabels: in.RuleLabels, monitors: apis},
 	})
 	r.Applier = apply.New(r.Client, in.Children()).WithOwnKinds(converter)
 	under := ctrl.NewControllerManagedBy(in.Manager).
