@@ -142,6 +142,8 @@ func testQuickstart(t *testing.T) {
 	ns := namespace(t, "quickstart")
 	const ready = "kubectl wait --for=condition=Ready webapp/shop"
 	const platformReady = "kubectl wait --for=condition=Ready ecommerceplatform/staging-shop --timeout=600s"
+	const killed = "kubectl delete pod -l app=staging-shop-db,database.mainstay.dev/role=primary --force"
+	const changed = "kubectl wait --for=jsonpath='{.status.primaryChange.to}' postgresql/staging-shop-db --timeout=600s"
 	type expectation struct {
 		before func()
 		says   string
@@ -194,6 +196,14 @@ func testQuickstart(t *testing.T) {
 			g.Eventually(exists(t, ns, "service/shop")).Should(gomega.Succeed(), "the deleted Service is back")
 		}},
 	}
+	// The condition Ready is still True a moment after the primary was killed: that another one leads
+	// is what shows that it was replaced.
+	database, primary := "postgresql/staging-shop-db", ""
+	expected[killed] = expectation{before: func() { primary = read(t, ns, database, "{.status.primary}") }, says: "force deleted"}
+	expected[changed] = expectation{says: "condition met"}
+	expected["kubectl get postgresql staging-shop-db -o jsonpath='{.status.primaryChange}'"] = expectation{before: func() {
+		g.Eventually(reading(t, ns, database, "{.status.primary}")).ShouldNot(gomega.BeElementOf(primary, ""), "another one leads")
+	}, says: `"to":"staging-shop-db-`}
 	commands := commandsOf(t, quickstart)
 	g.Expect(len(commands)).To(gomega.BeNumerically(">=", 15))
 	for _, command := range commands {
