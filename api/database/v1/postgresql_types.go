@@ -134,7 +134,7 @@ type PostgreSQLSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=1000
 	Users []User `json:"users,omitempty"`
 
 	// InitSQL is executed in the database app, once, when that is made: before Ready becomes True, in
@@ -459,7 +459,7 @@ type PostgreSQLStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=1000
 	Users []UserStatus `json:"users,omitempty"`
 	// Selector selects the pods; the scale subresource uses it.
 	// +optional

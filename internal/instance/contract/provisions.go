@@ -91,7 +91,7 @@ type FormerUser struct {
 }
 
 // maxProvisionsBytes is more than the highest number of databases and users takes.
-const maxProvisionsBytes = 900 << 10
+const maxProvisionsBytes = 1000 << 10
 
 // ParseProvisions reads the content of ProvisionsKey.
 func ParseProvisions(text []byte) (Provisions, error) {

@@ -5,6 +5,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
@@ -40,6 +41,10 @@ func Status(
 	}
 	status.Phase = about.phase(one)
 	after := requeue.Sooner(about.RequeueAfter(one.Reason), nextRotation(db, observed))
+	if len(observed.Init.Statements) > 0 && HasMade(db, observed, contract.ProvisionsRevision(observed.Provisions)) {
+		// They are not needed once the status says that it was ready.
+		after = requeue.Sooner(after, waitsAgain)
+	}
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
 		after = requeue.Sooner(after, max(pooler.LeavesAt.Sub(observed.Now), time.Second))
 	}

@@ -21,7 +21,7 @@ import (
 // The most items that the schema takes.
 const (
 	maxDatabases = 100
-	maxUsers     = 100
+	maxUsers     = 1000
 	maxItems     = 32 // roles of a user, extensions and schemas of a database
 )
 
@@ -66,7 +66,10 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.TooMany(at, len(users), maxUsers)}
 	}
 	var problems field.ErrorList
-	names, secrets := map[string]bool{}, map[string]bool{}
+	names, secrets, all := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, user := range users {
+		all[user.Name] = true
+	}
 	for _, own := range ownSecrets(db) {
 		secrets[own] = true
 	}
@@ -93,10 +96,39 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		if limit := user.ConnectionLimit; limit != nil && (*limit < 0 || *limit > maxConnectionLimit) {
 			problems = append(problems, field.Invalid(at.Child("connectionLimit"), *limit, "must be from 0 to 10000"))
 		}
-		problems = append(problems, checkRoles(db, user, at.Child("roles"))...)
+		problems = append(problems, checkRoles(db, user, all, at.Child("roles"))...)
 		problems = append(problems, checkRotation(user, at)...)
 	}
-	return append(problems, checkCircles(users, at)...)
+	problems = append(problems, checkCircles(users, at)...)
+	if bytes := provisionsBytes(db); bytes > maxProvisionsBytes {
+		problems = append(problems, field.Invalid(at, fmt.Sprintf("%d users", len(users)), fmt.Sprintf("must be at most %d KiB with their roles and "+
+			"spec.databases, and are %d KiB: fewer roles, or shorter names", maxProvisionsBytes>>10, bytes>>10)))
+	}
+	return problems
+}
+
+// maxProvisionsBytes is what users and databases may take of the Secret that the primary reads: a
+// Secret has at most 1 MiB, and it also has spec.initSQL and former users.
+const maxProvisionsBytes = 850 << 10
+
+// provisionsBytes returns about how much users and databases take of that Secret: each user with
+// two roles, as during a rotation.
+func provisionsBytes(db *databasev1.PostgreSQL) int {
+	const role, database, item = 490, 80, 3 // bytes: a verifier has 133, and a turn 150
+	bytes := 0
+	for _, user := range db.Spec.Users {
+		bytes += role + 6*len(user.Name) + 2*len(UserSecretName(db, user))
+		for _, one := range user.Roles {
+			bytes += item + len(one)
+		}
+	}
+	for _, one := range db.Spec.Databases {
+		bytes += database + len(one.Name) + len(one.Owner)
+		for _, name := range slices.Concat(one.Extensions, one.Schemas) {
+			bytes += item + len(name)
+		}
+	}
+	return bytes
 }
 
 const maxConnectionLimit = 10_000
@@ -129,7 +161,7 @@ func checkPasswordSecret(from *corev1.SecretKeySelector, at *field.Path) field.E
 }
 
 // checkRoles returns what is wrong with the roles of a user.
-func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, at *field.Path) field.ErrorList {
+func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, users map[string]bool, at *field.Path) field.ErrorList {
 	if len(user.Roles) > maxItems {
 		return field.ErrorList{field.TooMany(at, len(user.Roles), maxItems)}
 	}
@@ -140,7 +172,7 @@ func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, at *field.Path)
 			problems = append(problems, field.Invalid(at.Index(i), shown(role), "a user can't be a member of itself"))
 		case slices.Contains(user.Roles[:i], role):
 			problems = append(problems, field.Duplicate(at.Index(i), shown(role)))
-		case role != applicationRole && !slices.Contains(predefined, role) && !isUser(db, role):
+		case role != applicationRole && !slices.Contains(predefined, role) && !users[role]:
 			problems = append(problems, field.Invalid(at.Index(i), shown(role),
 				"must be app, one of spec.users, or one of "+strings.Join(predefined, ", ")))
 		case isNewerRole(db, role):

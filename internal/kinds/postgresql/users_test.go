@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // withUsers is a shop's user and database, and a reader.
@@ -97,8 +99,11 @@ func TestUsersAreChecked(t *testing.T) {
 			withUsers(spec)
 			spec.Databases[1].Reclaim = databasev1.DeletionDelete
 		},
-		`spec.users: Too many: 101: must have at most 100 items`: func(spec *databasev1.PostgreSQLSpec) {
-			spec.Users = make([]databasev1.User, 101)
+		`spec.users: Too many: 1001: must have at most 1000 items`: func(spec *databasev1.PostgreSQLSpec) {
+			spec.Users = make([]databasev1.User, 1001)
+		},
+		`spec.users: Invalid value: "1000 users": must be at most 850 KiB with their roles and spec.databases`: func(spec *databasev1.PostgreSQLSpec) {
+			spec.Users = many(1000, 32)
 		},
 		`spec.databases: Too many: 101: must have at most 100 items`: func(spec *databasev1.PostgreSQLSpec) {
 			spec.Databases = make([]databasev1.Database, 101)
@@ -111,6 +116,50 @@ func TestUsersAreChecked(t *testing.T) {
 		if !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+}
+
+// many are so many users, each of which has so many roles.
+func many(users, roles int) []databasev1.User {
+	var all []databasev1.User
+	for i := range users {
+		user := databasev1.User{Name: fmt.Sprintf("%s_%d", strings.Repeat("u", 40), i), SecretName: fmt.Sprintf("s-%d", i)}
+		for role := range min(roles, i) {
+			user.Roles = append(user.Roles, all[role].Name)
+		}
+		all = append(all, user)
+	}
+	return all
+}
+
+// TestManyUsers: a thousand users with long names are accepted, and what the primary reads of them
+// and of a hundred databases is as small as it may be, in the middle of the rotation of all.
+func TestManyUsers(t *testing.T) {
+	db := newDatabase()
+	db.Spec.Users = many(1000, 1)
+	users := map[string]ObservedUser{}
+	verifier, err := postgres.Verifier("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, user := range db.Spec.Users {
+		if i < 100 {
+			db.Spec.Databases = append(db.Spec.Databases, databasev1.Database{Name: user.Name, Owner: user.Name, Extensions: []string{"citext"}})
+		}
+		turn := contract.Turn{Login: postgres.SecondLogin(user.Name), Since: noon, Until: noon, RotatedAt: noon}
+		users[user.Name] = ObservedUser{Users: []contract.User{
+			{Name: user.Name, Verifier: verifier, Turn: turn}, {Name: turn.Login, As: user.Name, Verifier: verifier},
+		}}
+	}
+	if problems := Validate(db); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	content := NextProvisions(db, Before{}, users, func(string) bool { return false }).Encode()
+	if bytes := provisionsBytes(db); len(content) > bytes {
+		t.Errorf("they have %d bytes, and were estimated to have %d", len(content), bytes)
+	}
+	if parsed, err := contract.ParseProvisions(content); err != nil || len(parsed.Users) != 2000 {
+		t.Errorf("got %d users, %v", len(parsed.Users), err)
 	}
 }
 

@@ -190,8 +190,12 @@ func (s provisioning) drop(ctx context.Context, name string) error {
 
 // joined returns one error of several problems, in one line; nil if there are none.
 func joined(problems []string) error {
+	const most = 10
 	if len(problems) == 0 {
 		return nil
+	}
+	if more := len(problems) - most; more > 0 {
+		problems = append(problems[:most:most], fmt.Sprintf("and %d more", more))
 	}
 	return errors.New(strings.Join(problems, "; "))
 }

@@ -2,9 +2,11 @@ package postgresqlcontroller
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -112,7 +114,7 @@ func (k kind) observeUser(
 		one.Password = databasecontroller.Password()
 	}
 	named := before.Named(user, one.Login)
-	if one.Verifier, err = verifierOf(one.Password, before, named); err != nil {
+	if one.Verifier, err = k.verifierOf(one.Password, before, named); err != nil {
 		return one, err
 	}
 	if next := string(stored[postgresql.NextPasswordKey]); next != "" && postgres.CheckPassword(next) == nil {
@@ -121,7 +123,7 @@ func (k kind) observeUser(
 		one.Next = databasecontroller.Password()
 	}
 	if one.Next != "" && user.PasswordSecret == nil {
-		if one.NextVerifier, err = verifierOf(one.Next, before, before.Waiting(user.Name)); err != nil {
+		if one.NextVerifier, err = k.verifierOf(one.Next, before, before.Waiting(user.Name)); err != nil {
 			return one, err
 		}
 	}
@@ -133,13 +135,39 @@ func (k kind) observeUser(
 
 // verifierOf returns what the server keeps in place of a password: what the role has, if that is
 // of the same password.
-func verifierOf(password string, before postgresql.Logins, login string) (string, error) {
+func (k kind) verifierOf(password string, before postgresql.Logins, login string) (string, error) {
 	for _, one := range []contract.User{before.First, before.Second} {
-		if one.Name == login && postgres.Verifies(one.Verifier, password) {
+		if one.Name == login && k.verified.is(one.Verifier, password) {
 			return one.Verifier, nil
 		}
 	}
 	return postgres.Verifier(password) //nolint:wrapcheck // it says what it was doing
+}
+
+// verified remembers which verifiers are of which passwords: to find that out takes a millisecond
+// of a processor for each of a thousand users, each time. It has hashes only.
+type verified struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]bool
+}
+
+// is reports whether a verifier is one of a password.
+func (v *verified) is(verifier, password string) bool {
+	const most = 1 << 14
+	key := sha256.Sum256([]byte(verifier + "\x00" + password))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.known[key] {
+		return true
+	}
+	if !postgres.Verifies(verifier, password) {
+		return false
+	}
+	if v.known == nil || len(v.known) >= most {
+		v.known = map[[sha256.Size]byte]bool{}
+	}
+	v.known[key] = true
+	return true
 }
 
 // laggard returns an application that has not replaced its pods since the Secret of a user was

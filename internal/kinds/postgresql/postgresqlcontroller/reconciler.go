@@ -23,6 +23,7 @@ type kind struct {
 	reader databasecontroller.Reader
 	// poolerImage is the installation's image of PgBouncer.
 	poolerImage string
+	verified    *verified
 }
 
 var (

@@ -148,7 +148,7 @@ func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.R
 		New:               func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
 		Children:          func(observed postgresql.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
-		Kind: kind{client: in.Manager.GetClient(), poolerImage: in.PgBouncerImage, reader: databasecontroller.Reader{
+		Kind: kind{client: in.Manager.GetClient(), poolerImage: in.PgBouncerImage, verified: &verified{}, reader: databasecontroller.Reader{
 			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: podOwnerIndex, Claims: claims, Further: poolerOf,
 			Catalogue: in.PostgreSQLImages, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
 		}},
