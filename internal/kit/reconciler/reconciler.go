@@ -37,6 +37,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,6 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
@@ -158,12 +158,18 @@ type Reconciler[T Object, O, D any] struct {
 	// that do not exist: New with a namespace, a name and a deletion time, without UID or version.
 	// The plan then has no children, and the reported status is not stored.
 	Finalizer string
+
+	unseen sync.Map // see awaitWrite
 }
 
 // Reconcile makes one object what its spec says, or reports why it can't. It is idempotent and
 // level-triggered. Deletion is left to owner references, and to the finalizer if there is one.
 func (r *Reconciler[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx, span := trace.Start(ctx, "Reconcile")
+	if err := r.awaitWrite(ctx, request.NamespacedName); err != nil {
+		span.End(err)
+		return ctrl.Result{}, err
+	}
 	stored, isOurs, err := r.get(ctx, request.NamespacedName)
 	if err != nil || !isOurs {
 		span.End(err)
@@ -448,6 +454,9 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 	reported.SetConditions(merged)
 	reported.SetFirstReadyTime(firstReady(stored, merged, now))
 	wrote, err := patchStatus(ctx, r.Client, naming.Manager(r.Name), stored, reported)
+	if err != nil {
+		r.noteWrite(reported, err)
+	}
 	if err != nil || !wrote {
 		return err
 	}
@@ -463,7 +472,8 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 	if r.isLeft(stored) {
 		return nil // it may be gone before the cache shows the write
 	}
-	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
+	r.noteWrite(reported, nil)
+	return r.awaitWrite(ctx, client.ObjectKeyFromObject(reported))
 }
 
 // firstReady returns when the object was Ready for the first time: the recorded time, or now. An
