@@ -122,6 +122,9 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	installation Installation) field.ErrorList {
 	at := field.NewPath("spec")
 	problems := checkNamespace(platform, namespace, installation.Environments, at.Child("environment"))
+	if componentOf(existing, cacheName) == nil {
+		problems = append(problems, checkNewCache(platform.Spec.Cache, installation.Caches, at.Child("cache", "version"))...)
+	}
 	database, was := platform.Spec.Database, formerly(existing, databaseName)
 	if componentOf(existing, databaseName) == nil {
 		return append(problems, checkNewDatabase(database, installation.versions(database.Type), at.Child("database", "version"))...)
@@ -152,6 +155,15 @@ func checkNewDatabase(database platformv1.PlatformDatabase, offered []string, at
 		return field.ErrorList{field.NotSupported(at, database.Version, slices.Sorted(slices.Values(offered)))}
 	}
 	return nil
+}
+
+// checkNewCache requires a version that the installation has an image for. Where there is none at
+// all, the cache says what it needs.
+func checkNewCache(cache platformv1.PlatformCache, offered []string, at *field.Path) field.ErrorList {
+	if !*cache.Enabled || cache.Version == "" || len(offered) == 0 || slices.Contains(offered, cache.Version) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, cache.Version, slices.Sorted(slices.Values(offered)))}
 }
 
 // checkNamespace refuses an environment that contradicts that of the namespace.

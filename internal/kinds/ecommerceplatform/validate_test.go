@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -77,6 +78,11 @@ func TestValidateWithin(t *testing.T) {
 	}
 	without := installation
 	without.Databases = nil
+	cache := func(version string) change {
+		return func(s *platformv1.EcommercePlatformSpec) { s.Cache.Version = version }
+	}
+	old := installation
+	old.Caches = []string{"8"}
 	production := map[string]string{"mainstay.dev/environment": "prod"}
 	for want, test := range map[string]struct {
 		bad, good change
@@ -99,6 +105,7 @@ func TestValidateWithin(t *testing.T) {
 			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("50Gi"))}), nil, stored, installation},
 		`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`: {
 			database(platformv1.PlatformDatabase{StorageClassName: new("fast")}), in("production"), nil, stored, installation},
+		`spec.cache.version: Unsupported value: "9": supported values: "8"`: {cache("9"), cache("8"), nil, nil, old},
 	} {
 		problems := ValidateWithin(admitted(test.bad), test.namespace, test.existing, test.in)
 		if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
@@ -108,6 +115,25 @@ func TestValidateWithin(t *testing.T) {
 			if problems := ValidateWithin(admitted(test.good), test.namespace, test.existing, test.in); len(problems) > 0 {
 				t.Errorf("%s: its neighbour is refused: %v", want, problems)
 			}
+		}
+	}
+}
+
+// TestCacheWithoutImage: a cache that is off, that exists, or in an installation without any image
+// is not refused for its version.
+func TestCacheWithoutImage(t *testing.T) {
+	old := installation
+	old.Caches = []string{"8"}
+	newer := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Cache.Version = "9" })
+	off := admitted(func(s *platformv1.EcommercePlatformSpec) {
+		s.Cache = platformv1.PlatformCache{Enabled: new(false), Version: "9"}
+	})
+	for name, problems := range map[string]field.ErrorList{
+		"off": ValidateWithin(off, nil, nil, old), "exists": ValidateWithin(newer, nil, made(newer, nil), old),
+		"no image": ValidateWithin(newer, nil, nil, installation),
+	} {
+		if len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
 		}
 	}
 }
