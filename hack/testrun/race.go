@@ -39,6 +39,7 @@ var concurrent = []string{
 	"internal/kit/transport/leaseguard",
 	"internal/kinds/appconfig/appconfigcontroller",
 	"internal/kit/apply",
+	"internal/kit/reconciler",
 	"internal/kit/metrics",
 	"internal/kit/trace",
 	"internal/setup",
