@@ -26,6 +26,8 @@ type rotator struct {
 	before contract.Provisions
 	now    time.Time
 	drawn  int
+	// further is what the primary is to make beside the user.
+	further contract.Provisions
 	// secret is what clients read.
 	secret atomic.Pointer[postgresql.ObservedUser]
 }
@@ -41,7 +43,7 @@ func (r *rotator) reconcile() postgresql.ObservedUser {
 	}
 	draw := func() string {
 		r.drawn++
-		return fmt.Sprintf("password-%d", r.drawn)
+		return fmt.Sprintf("9f2c-password-%d-%d", r.d.block, r.drawn)
 	}
 	if one.Password == "" {
 		one.Password = draw()
@@ -64,7 +66,8 @@ func (r *rotator) reconcile() postgresql.ObservedUser {
 	}
 	one = one.Rotate(r.user, before, r.now)
 	r.secret.Store(&one)
-	next := contract.Provisions{Pooler: true}
+	next := r.further
+	next.Pooler, next.Users = true, nil
 	for _, user := range one.Users {
 		user.ConnectionLimit = -1
 		if user.As != "" {
@@ -214,6 +217,14 @@ func (r *rotator) rotates(c *reconnecting, hosts []string, want string) {
 		}
 	}
 	c.everyone(d)
+}
+
+// rotateNow lets the user get its next password.
+func (r *rotator) rotateNow() {
+	r.d.t.Helper()
+	r.user.RotatedAt = new(metav1.NewTime(r.now))
+	r.reconcile()
+	r.reconcile()
 }
 
 // writeProvisions writes the Secret with what the primary is to make.
