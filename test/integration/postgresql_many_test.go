@@ -84,7 +84,8 @@ func TestFirstStatements(t *testing.T) {
 		{SQL: "SELECT 1"}, {SQL: "SELECT 2"}, {SQL: "SELECT 3", IsSecret: true},
 	}))
 	hasMade(t, db, revision)
-	g.Eventually(known(db, "db", live, func() bool { return live.Status.FirstReadyTime != nil })).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Eventually(known(db, "db", live, func() bool { return live.Status.FirstReadyTime != nil })).WithContext(t.Context()).
+		Should(gomega.Succeed())
 	change(t, db, func(db *databasev1.PostgreSQL) { db.Labels = map[string]string{"team": "shop"} })
 	settings := &corev1.ConfigMap{}
 	g.Eventually(known(db, "db-config", settings, func() bool {
