@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/cache"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // observer observes with these objects, and without the right to read a Secret of that name.
@@ -39,10 +40,10 @@ func observer(t *testing.T, unreadable string, objects ...client.Object) kind {
 		return live.Get(ctx, key, into, how...)
 	}
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, podOwnerIndex, func(client.Object) []string { return nil }).
+		WithIndex(&corev1.Pod{}, cache.Controller, func(client.Object) []string { return nil }).
 		WithInterceptorFuncs(interceptor.Funcs{Get: refuse}).Build()
 	return kind{client: live, live: live, reader: databasecontroller.Reader{
-		Client: live, PodIndex: podOwnerIndex, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{},
+		Client: live, PodIndex: cache.Controller, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{},
 		Children: children.Reader{Cached: live, Live: live, Scheme: scheme},
 	}}
 }
@@ -89,7 +90,7 @@ func TestUsersOf(t *testing.T) {
 	reader := observer(t, "", newCache("mine")).client
 	for name, want := range map[string]int{"sessions-app": 1, "sessions-certificates": 1, "mine": 1, "sessions": 0, "other-app": 0} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-		if got := usersOf(reader)(t.Context(), secret); len(got) != want {
+		if got := definition(registration.Input{}).UsersOf(reader)(t.Context(), secret); len(got) != want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

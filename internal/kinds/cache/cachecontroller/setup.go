@@ -2,17 +2,10 @@ package cachecontroller
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
@@ -20,17 +13,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/cache"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
-	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
-	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/registration"
-	"github.com/mainstay-platform/mainstay/internal/workload"
 )
-
-// podOwnerIndex finds the pods of a Cache by its name.
-const podOwnerIndex = "cache"
 
 // claims return the names of an instance's volume claims, whether it has them or not.
 var claims = []func(string, int) string{database.VolumeName}
@@ -43,8 +30,8 @@ func Registration() registration.Kind {
 			DataAfter: cache.DataAfter, Binding: cache.Binding()},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
-		Hooks:       scaleHooks,
-		Governed:    governed,
+		Hooks:       registration.Scales(admitted),
+		Governed:    registration.Governed(&databasev1.CacheList{}, admitted),
 		Awaited:     []string{monitoring.PodMonitorCRD},
 		Needs: []watch.Need{
 			watch.All(&databasev1.Cache{}),
@@ -71,95 +58,23 @@ func Registration() registration.Kind {
 // +kubebuilder:rbac:groups=database.mainstay.dev,resources=caches/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 func setup(ctx context.Context, in registration.Input) error {
-	manager := in.Manager
-	if err := watch.AddIndexes(ctx, manager.GetFieldIndexer(), databasecontroller.PodIndex(podOwnerIndex, cache.Component)); err != nil {
-		return err
-	}
-	prefetched := append(databasecontroller.Owned(), optionalapi.Definition())
-	if in.Rules != nil {
-		prefetched = append(prefetched, watch.Namespace())
-	}
-	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
-		return err
-	}
-	monitors, err := optionalapi.Find(monitoring.GroupVersion.WithKind("PodMonitor"), monitoring.PodMonitorCRD, manager.GetRESTMapper(),
-		manager.GetCache())
-	if err != nil {
-		return err
-	}
-	built, err := build(in, monitors)
-	if err != nil {
-		return err
-	}
-	use := optionalapi.Child[*databasev1.Cache]{API: monitors, Object: &monitoring.PodMonitor{}, Owner: &databasev1.Cache{},
-		IsWanted: func(*databasev1.Cache) bool { return true }}
-	monitors.OnAppear = func(context.Context) error { return use.Watch(manager, built) }
-	if err := manager.Add(monitors); err != nil {
-		return fmt.Errorf("awaiting an optional API: %w", err)
-	}
-	return nil
+	return definition(in).Setup(ctx, in)
 }
 
-func build(in registration.Input, monitors *optionalapi.API) (controller.Controller, error) {
-	manager, changed := in.Manager, builder.WithPredicates(watch.ContentChanged())
-	under := ctrl.NewControllerManagedBy(manager).
-		Named(cache.Controller).
-		For(&databasev1.Cache{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfPod(cache.Component)), changed).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databasecontroller.OwnerOfVolume(cache.Component)),
-			changed)
-	for _, child := range databasecontroller.Owned() {
-		if _, isVolume := child.(*corev1.PersistentVolumeClaim); !isVolume {
-			under = under.Owns(child, changed)
-		}
-	}
-	if in.Rules != nil {
-		under = policyreader.Watch(under, manager.GetClient(), &databasev1.CacheList{})
-	}
-	if sources := in.Workloads.Sources; sources != nil && slices.Contains(sources.Kinds(), workload.Secret) {
-		users := handler.EnqueueRequestsFromMapFunc(usersOf(manager.GetClient()))
-		under = under.WatchesRawSource(sources.Watch(workload.Secret, users, watch.ContentChanged()))
-	}
-	if monitors.Available() {
-		under = under.Owns(&monitoring.PodMonitor{}, changed)
-	}
-	return under.WithOptions(in.Options()).Build(newReconciler(in, monitors))
-}
-
-func newReconciler(in registration.Input, monitors *optionalapi.API) reconcile.Reconciler {
-	r := registration.Complete(in, &reconciler.Reconciler[*databasev1.Cache, cache.Observed, cache.Decision]{
-		Name:              cache.Controller,
-		New:               func() *databasev1.Cache { return &databasev1.Cache{} },
-		Children:          func(observed cache.Observed) plan.Children { return observed.Children },
-		ProblemConditions: []string{databasev1.ConditionDegraded, databasev1.ConditionStalled},
-		Kind: kind{client: in.Manager.GetClient(), live: in.Manager.GetAPIReader(), reader: databasecontroller.Reader{
-			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: podOwnerIndex, Claims: claims,
-			Catalogue: in.ValkeyImages, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
-		}},
-	})
-	if in.Rules != nil {
-		r.Policy = &reconciler.Policy[*databasev1.Cache, cache.Observed]{
-			Kind: kindName, Rules: in.Rules, Wanted: cache.Wanted, Running: cache.Running,
-		}
-	}
-	return r
-}
-
-// usersOf returns requests for the Caches that a Secret belongs to by its name. Only those of
-// the namespaces in --secret-namespaces are watched; elsewhere a change is noticed when the
-// Cache is reconciled for another reason.
-func usersOf(cached client.Reader) handler.MapFunc {
-	return func(ctx context.Context, secret client.Object) []reconcile.Request {
-		var all databasev1.CacheList
-		if err := cached.List(ctx, &all, client.InNamespace(secret.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			return nil // the cache does not fail
-		}
-		var found []reconcile.Request
-		for i := range all.Items {
-			if slices.Contains(cache.Secrets(&all.Items[i]), secret.GetName()) {
-				found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-			}
-		}
-		return found
+// definition returns what the controller is built from.
+func definition(in registration.Input) databasecontroller.Kind[*databasev1.Cache, cache.Observed] {
+	return databasecontroller.Kind[*databasev1.Cache, cache.Observed]{
+		Name: cache.Controller, Kind: kindName, Component: cache.Component,
+		New:       func() *databasev1.Cache { return &databasev1.Cache{} },
+		NewList:   func() client.ObjectList { return &databasev1.CacheList{} },
+		Catalogue: in.ValkeyImages,
+		Claims:    claims,
+		Secrets:   cache.Secrets,
+		Children:  func(observed cache.Observed) plan.Children { return observed.Children },
+		Wanted:    cache.Wanted,
+		Running:   cache.Running,
+		Steps: func(reader databasecontroller.Reader) reconciler.Kind[*databasev1.Cache, cache.Observed, cache.Decision] {
+			return kind{client: in.Manager.GetClient(), live: in.Manager.GetAPIReader(), reader: reader}
+		},
 	}
 }

@@ -1,14 +1,8 @@
 package postgresqlcontroller
 
 import (
-	"context"
-	"fmt"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
@@ -45,33 +39,4 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 // observedBy returns what policies need of what is observed.
 func observedBy(in registration.Input) postgresql.Observed {
 	return postgresql.Observed{State: database.State{Catalogue: in.PostgreSQLImages}, PoolerImage: in.PgBouncerImage}
-}
-
-// governed returns all cached PostgreSQLs, as policies check them.
-func governed(ctx context.Context, in registration.Input) ([]policy.Object, error) {
-	var stored databasev1.PostgreSQLList
-	if err := in.Manager.GetClient().List(ctx, &stored); err != nil {
-		return nil, fmt.Errorf("listing PostgreSQLs: %w", err)
-	}
-	objects := make([]policy.Object, 0, len(stored.Items))
-	for i := range stored.Items {
-		db := &stored.Items[i]
-		postgresql.Default(db)
-		objects = append(objects, policy.Object{Kind: kindName, Namespace: db.Namespace, Name: db.Name,
-			Subject: postgresql.Wanted(db, observedBy(in))})
-	}
-	return objects, nil
-}
-
-// scaleHooks returns the webhook of the subresource scale.
-func scaleHooks(in registration.Input) []admission.Hook {
-	scale := admission.Scale{
-		Kind:     kindName,
-		Resource: schema.GroupResource{Group: databasev1.GroupVersion.Group, Resource: resource},
-		Versions: []string{databasev1.GroupVersion.Version},
-		Field:    field.NewPath("spec", "replicas"),
-		Refuse:   func(context.Context, types.NamespacedName) (string, error) { return "", nil },
-		Rules:    in.Rules,
-	}
-	return []admission.Hook{scale.Hook(in.Manager.GetScheme())}
 }

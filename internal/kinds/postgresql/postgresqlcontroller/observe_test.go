@@ -96,9 +96,9 @@ func observer(t *testing.T, live ...client.Object) kind {
 		t.Fatal(err)
 	}
 	index := func(client.Object) []string { return nil }
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, podOwnerIndex, index).Build()
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, postgresql.Controller, index).Build()
 	return kind{client: cached, reader: databasecontroller.Reader{
-		Client: cached, PodIndex: podOwnerIndex, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{},
+		Client: cached, PodIndex: postgresql.Controller, Claims: claims, Monitors: &optionalapi.API{}, Clock: clock.RealClock{},
 		Children: children.Reader{
 			Cached: cached, Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live...).Build(), Scheme: scheme,
 		},

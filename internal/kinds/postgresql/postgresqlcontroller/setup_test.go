@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // TestUsersOf: a Secret concerns those that own it by its name, in its namespace. Nothing that the
@@ -30,7 +31,7 @@ func TestUsersOf(t *testing.T) {
 		"db": nil, "app": nil,
 	} {
 		var got []string
-		for _, request := range usersOf(cached)(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}) {
+		for _, request := range definition(registration.Input{}).UsersOf(cached)(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}) {
 			got = append(got, request.Name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

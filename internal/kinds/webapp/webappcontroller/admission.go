@@ -78,19 +78,3 @@ func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	replaced := webapp.Govern(app, before, rules)
 	return append(replaced, webapp.WarnOfImposed(given, app, rules)...)
 }
-
-// governedApps returns all cached WebApps, as policies check them.
-func governedApps(ctx context.Context, in registration.Input) ([]policy.Object, error) {
-	var apps msappsv1.WebAppList
-	if err := in.Manager.GetClient().List(ctx, &apps); err != nil {
-		return nil, fmt.Errorf("listing WebApps: %w", err)
-	}
-	objects := make([]policy.Object, 0, len(apps.Items))
-	for i := range apps.Items {
-		app := &apps.Items[i]
-		webapp.Default(app)
-		objects = append(objects, policy.Object{Kind: "WebApp", Namespace: app.Namespace, Name: app.Name,
-			Subject: webapp.Wanted(app, webapp.Observed{})})
-	}
-	return objects, nil
-}

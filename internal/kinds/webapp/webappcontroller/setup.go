@@ -67,7 +67,7 @@ func Registration() registration.Kind {
 		Hooks:       scaleHooks,
 		Needs:       needs(),
 		Awaited:     []string{httpRouteCRD, monitoring.ServiceMonitorCRD},
-		Governed:    governedApps,
+		Governed:    registration.Governed(&msappsv1.WebAppList{}, admitted),
 		Binds:       true,
 		Converter: conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
 			conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1)),
