@@ -30,10 +30,28 @@ func (o State) Lacking(d *Database) *appsv1.StatefulSet {
 // EventFailedCreate is the reason of the events of a StatefulSet that can't create a pod.
 const EventFailedCreate = "FailedCreate"
 
+// longestRetry is after how long at most a StatefulSet's controller tries again: 1000 s, the
+// longest wait of client-go's default rate limiter.
+const longestRetry = 1000 * time.Second
+
+// RefusedSince returns from when on an event says something about the present: events stay for an
+// hour, while a quota may have been raised and pods created since.
+func (o State) RefusedSince(now time.Time) time.Time {
+	since := now.Add(-longestRetry - time.Minute)
+	for i := range o.Pods {
+		if created := o.Pods[i].CreationTimestamp.Time; created.After(since) {
+			since = created
+		}
+	}
+	return since
+}
+
 // RefusalIn returns why a StatefulSet can't create a pod, in the words of the API server, of the
-// events about it; "" if none says so.
-func RefusalIn(events []corev1.Event) string {
-	refusals := slices.DeleteFunc(slices.Clone(events), func(event corev1.Event) bool { return event.Reason != EventFailedCreate })
+// events about it since a time; "" if none says so.
+func RefusalIn(events []corev1.Event, since time.Time) string {
+	refusals := slices.DeleteFunc(slices.Clone(events), func(event corev1.Event) bool {
+		return event.Reason != EventFailedCreate || toldAt(event).Before(since)
+	})
 	if len(refusals) == 0 {
 		return ""
 	}

@@ -62,9 +62,10 @@ func TestRefusalIn(t *testing.T) {
 		"the last":         {[]corev1.Event{failed("new", 3), failed("old", 1), failed("older", 0)}, "new"},
 		"of a series":      {[]corev1.Event{failed("old", 1), series}, "of a series"},
 		"of another form":  {[]corev1.Event{event("FailedCreate", "exceeded quota", 1)}, "exceeded quota"},
+		"long ago":         {[]corev1.Event{failed("over", -1)}, ""},
 		"longer than told": {[]corev1.Event{failed(strings.Repeat("x", 5000), 1)}, "..."},
 	} {
-		got := RefusalIn(test.events)
+		got := RefusalIn(test.events, time.Unix(0, 0))
 		if name == "longer than told" {
 			if len(got) > 1024 || !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s: %d bytes", name, len(got))
@@ -73,6 +74,27 @@ func TestRefusalIn(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+// TestRefusedSince: a refusal is over once a pod was created after it, and when the controller of
+// the StatefulSet must have tried again.
+func TestRefusedSince(t *testing.T) {
+	now := time.Unix(10000, 0)
+	pod := func(created time.Time) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+	}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want time.Duration
+	}{
+		"no pod":         {nil, 1060 * time.Second},
+		"pods of before": {[]corev1.Pod{pod(now.Add(-time.Hour))}, 1060 * time.Second},
+		"a newer pod":    {[]corev1.Pod{pod(now.Add(-time.Minute)), pod(now.Add(-time.Hour))}, time.Minute},
+	} {
+		if got := now.Sub(State{Pods: test.pods}.RefusedSince(now)); got != test.want {
+			t.Errorf("%s: since %s ago", name, got)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 	// ReasonMonitored (MonitoringHealthy): everything is there.
 	ReasonMonitored = "Monitored"
 	// ReasonMonitoringAPIMissing (MonitoringHealthy): the cluster lacks kinds of the Prometheus
-	// Operator, so that there are no alerts.
+	// Operator. Without PrometheusRule there are no alerts.
 	ReasonMonitoringAPIMissing = "MonitoringAPIMissing"
 	// ReasonMonitoringWaits (MonitoringHealthy): the alerts and the dashboard are made once all parts
 	// have been ready.

@@ -30,5 +30,5 @@ func (r Reader) observeRefusal(ctx context.Context, observed database.State, des
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the events of a StatefulSet", "statefulset", set.Name)
 		return ""
 	}
-	return database.RefusalIn(events.Items)
+	return database.RefusalIn(events.Items, observed.RefusedSince(r.Clock.Now()))
 }

@@ -21,9 +21,12 @@ import (
 // NAME-dashboard.
 func DashboardName(platform string) string { return platform + "-platform-dashboard" }
 
+// ruleKind is the kind of the alerts.
+const ruleKind = "PrometheusRule"
+
 // ruleRef and dashboardRef name the children that monitor a platform.
 func ruleRef(platform *platformv1.EcommercePlatform) plan.Ref {
-	return plan.Ref{Group: monitoring.GroupVersion.Group, Kind: "PrometheusRule", Namespace: platform.Namespace, Name: platform.Name}
+	return plan.Ref{Group: monitoring.GroupVersion.Group, Kind: ruleKind, Namespace: platform.Namespace, Name: platform.Name}
 }
 
 func dashboardRef(platform *platformv1.EcommercePlatform) plan.Ref {

@@ -124,6 +124,8 @@ func TestMonitoringHealthy(t *testing.T) {
 	going.DeletionTimestamp = &metav1.Time{}
 	missing, done := complete(platform), complete(platform)
 	missing.MissingAPIs = []string{"PrometheusRule", "PodMonitor"}
+	unscraped := complete(platform)
+	unscraped.MissingAPIs = []string{"PodMonitor"}
 	done.Children[ruleRef(platform)] = plan.Found{Object: &monitoring.PrometheusRule{}, Ownership: plan.Ours}
 	done.Children[dashboardRef(platform)] = plan.Found{Object: &corev1.ConfigMap{}, Ownership: plan.Ours}
 	refused := plan.Result{Refusals: map[plan.Ref]string{ruleRef(platform): ""}, Failure: &plan.Failure{Reason: "Refused", Message: "no"}}
@@ -133,7 +135,9 @@ func TestMonitoringHealthy(t *testing.T) {
 		result   plan.Result
 		want     string
 	}{
-		"no operator":  {platform, missing, plan.Result{}, "False MonitoringAPIMissing the cluster has no PrometheusRule, no PodMonitor (mon"},
+		"no operator": {platform, missing, plan.Result{}, "False MonitoringAPIMissing the cluster has no PrometheusRule, no PodMonitor (mon"},
+		"no scraping": {platform, unscraped, plan.Result{}, "False MonitoringAPIMissing the cluster has no PodMonitor (monitoring.coreos.com/v1): " +
+			"install the Prometheus Operator, then they are made. Until then what is of these kinds"},
 		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are made once all parts"},
 		"there":        {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
 		"refused":      {platform, done, refused, "False Refused Monitoring setup failed: no"},

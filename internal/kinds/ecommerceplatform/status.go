@@ -259,14 +259,23 @@ func (s *subject) monitoring() []metav1.Condition {
 		return []metav1.Condition{conditions.False(kind, s.result.Failure.Reason, conditions.Truncate(monitoringFailed+s.result.Failure.Message))}
 	case len(missing) > 0:
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringAPIMissing, fmt.Sprintf(
-			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are made. Until then there are no "+
-				"alerts, and Prometheus finds frontend and backend by the annotations of their Services alone", strings.Join(missing, ", no ")))}
+			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are made. Until then %s",
+			strings.Join(missing, ", no "), withoutAPIs(missing)))}
 	case !s.observed.has(ruleRef(s.platform)), !s.observed.has(dashboardRef(s.platform)):
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringWaits,
 			"the alerts and the dashboard are made once all parts have been ready")}
 	}
 	return []metav1.Condition{conditions.True(kind, platformv1.ReasonMonitored, fmt.Sprintf(
 		"the PrometheusRule %s has the alerts, and the ConfigMap %s the dashboard", s.platform.Name, DashboardName(s.platform.Name)))}
+}
+
+// withoutAPIs says what there is not while the cluster lacks kinds of the Prometheus Operator.
+func withoutAPIs(missing []string) string {
+	const unscraped = "what is of these kinds is not monitored, or by the annotations of Services alone"
+	if slices.Contains(missing, ruleKind) {
+		return "there are no alerts, and " + unscraped
+	}
+	return unscraped
 }
 
 // phase returns the phase: that of the AppStack, as long as nothing is wrong beside it.
