@@ -96,8 +96,8 @@ var layers = []layer{
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
-	{name: "databases", lane: secondLane, onRequest: true, after: []string{"testbed"}, budget: 8 * time.Minute,
-		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
+	{name: "databases", lane: secondLane, onRequest: true, after: []string{"testbed"}, budget: 14 * time.Minute,
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-9"),
 		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
 	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),

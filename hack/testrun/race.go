@@ -38,6 +38,7 @@ var concurrent = []string{
 	"internal/instance/supervise",
 	"internal/kit/transport/leaseguard",
 	"internal/kinds/appconfig/appconfigcontroller",
+	"internal/kinds/postgresql/postgresqlcontroller",
 	"internal/kit/apply",
 	"internal/kit/reconciler",
 	"internal/kit/metrics",

@@ -23,8 +23,42 @@ import (
 // name is that of every database: each is in a namespace of its own.
 const name = "db"
 
-// database is a PostgreSQL on the cluster.
+// databaseKind is what the tests must know of a kind of database.
+type databaseKind struct {
+	kind, resource string
+	// process is the name of the processes of its server.
+	process string
+	// look reads what the object says.
+	look func(d *database) looks
+	// replicates reports whether all replicas receive what the primary writes.
+	replicates func(d *database, now looks) bool
+}
+
+// looks is what the objects of all kinds of databases say.
+type looks struct {
+	primary    string
+	replicas   int
+	generation int64
+	conditions []metav1.Condition
+}
+
+var postgresqls = databaseKind{
+	kind: "PostgreSQL", resource: "postgresqls", process: "postgres",
+	look: func(d *database) looks {
+		found := d.postgreSQL()
+		return looks{found.Status.Primary, int(found.Spec.Replicas), found.Generation, found.Status.Conditions}
+	},
+	// Commits wait for one of them then.
+	replicates: func(d *database, now looks) bool {
+		answer, err := d.trySQL(now.primary, "postgres",
+			"SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('quorum', 'sync')")
+		return err == nil && answer == fmt.Sprint(now.replicas-1)
+	},
+}
+
+// database is a PostgreSQL or a Cache on the cluster.
 type database struct {
+	databaseKind
 	t         *testing.T
 	namespace string
 	// past are the records of the Lease as they were, the newest last.
@@ -34,7 +68,13 @@ type database struct {
 // newDatabase applies a PostgreSQL with some lines of spec, and waits until it is Ready.
 func newDatabase(t *testing.T, namespace, spec string) *database {
 	t.Helper()
-	d := &database{t: t, namespace: namespace}
+	return newDatabaseOf(t, postgresqls, namespace, spec)
+}
+
+// newDatabaseOf is newDatabase for any kind.
+func newDatabaseOf(t *testing.T, of databaseKind, namespace, spec string) *database {
+	t.Helper()
+	d := &database{databaseKind: of, t: t, namespace: namespace}
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	d.must(cluster.Create(t.Context(), made))
 	t.Cleanup(func() {
@@ -44,7 +84,7 @@ func newDatabase(t *testing.T, namespace, spec string) *database {
 		kubectlAnyway(t, "delete", "namespace", namespace, "--timeout=2m")
 	})
 	begun := time.Now()
-	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: PostgreSQL\nmetadata: {name: "+name+"}\nspec:\n"+spec)
+	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: "+of.kind+"\nmetadata: {name: "+name+"}\nspec:\n"+spec)
 	d.awaitReady()
 	t.Logf("ready %s after it was applied", time.Since(begun).Round(100*time.Millisecond))
 	return d
@@ -55,7 +95,7 @@ func (d *database) log() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.t.Context()), time.Minute)
 	defer cancel()
 	for _, arguments := range [][]string{
-		{"get", "postgresqls,pods,persistentvolumeclaims,leases,events", "-o", "wide"}, {"describe", "postgresqls"},
+		{"get", d.resource + ",pods,persistentvolumeclaims,leases,events", "-o", "wide"}, {"describe", d.resource},
 		{"logs", "--prefix", "--tail=400", "-l", "app.kubernetes.io/instance=" + name},
 	} {
 		output, err := command(ctx, "", os.Getenv("KUBECTL"), append([]string{"-n", d.namespace}, arguments...)...)
@@ -86,10 +126,10 @@ func (d *database) postgreSQL() *databasev1.PostgreSQL {
 
 // isReady reports whether the condition Ready is True for the object as it is.
 func (d *database) isReady() bool {
-	found := d.postgreSQL()
-	for _, condition := range found.Status.Conditions {
+	now := d.look(d)
+	for _, condition := range now.conditions {
 		if condition.Type == databasev1.ConditionReady {
-			return condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == found.Generation
+			return condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == now.generation
 		}
 	}
 	return false
@@ -97,14 +137,13 @@ func (d *database) isReady() bool {
 
 func (d *database) awaitReady() {
 	d.t.Helper()
-	eventually(d.t, "PostgreSQL is Ready", d.isReady)
+	eventually(d.t, d.kind+" is Ready", d.isReady)
 }
 
 // patch changes the spec with a JSON merge patch.
 func (d *database) patch(spec string) {
 	d.t.Helper()
-	object := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
-	d.must(cluster.Patch(d.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+	kubectl(d.t, "-n", d.namespace, "patch", d.resource, name, "--type", "merge", "-p", `{"spec":`+spec+`}`)
 }
 
 // lease reads the Lease.

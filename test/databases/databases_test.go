@@ -10,14 +10,20 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
 
 // TestFaults lets each fault happen to a database of three instances on three nodes: nothing that
 // was acknowledged is lost, never do two take writes, and the database is whole again by itself.
 func TestFaults(t *testing.T) {
 	d := newDatabase(t, "databases-faults", fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image))
+	happenAll(d, newWriter(t, d), faults)
+}
+
+// happenAll lets those of the faults that the flags choose happen, one after the other, again and
+// again, and says for how long no write was acknowledged.
+func happenAll(d *database, w *writer, faults []fault) {
+	t := d.t
+	t.Helper()
 	nodes := map[string]string{}
 	for _, pod := range d.pods() {
 		if other := nodes[pod.Spec.NodeName]; other != "" {
@@ -25,7 +31,6 @@ func TestFaults(t *testing.T) {
 		}
 		nodes[pod.Spec.NodeName] = pod.Name
 	}
-	w := newWriter(t, d)
 	gaps, chosen := map[string][]time.Duration{}, regexp.MustCompile(*only)
 	for range *rounds {
 		for _, f := range faults {
@@ -64,12 +69,13 @@ func happen(d *database, w *writer, f fault) time.Duration {
 		d.managers(0)
 	}
 	s := d.begin()
+	s.writer = w
 	f.hurt(s)
 	if f.noticed != nil {
 		eventually(t, f.name+": noticed", func() bool { return f.noticed(s) })
 	}
 	w.awaitMore(f.name + ": acknowledged writes")
-	gap := w.Ledger.LongestGap(s.begun).Round(10 * time.Millisecond)
+	gap := w.Ledger.LongestGapOf(through, s.begun).Round(10 * time.Millisecond)
 	if f.mend != nil {
 		f.mend(s)
 	}
@@ -88,7 +94,7 @@ func happen(d *database, w *writer, f fault) time.Duration {
 		t.Errorf("%s: %s leads in term %d, but %s should have stayed primary in term %d", f.name, record.Holder.Member.Name, record.Term,
 			s.primary, s.term)
 	}
-	for _, wrong := range w.check() {
+	for _, wrong := range w.check(f.loses) {
 		t.Errorf("%s: %s", f.name, wrong)
 	}
 	return gap
@@ -129,16 +135,16 @@ func (d *database) begin() *scene {
 	return s
 }
 
-// isWhole reports whether the PostgreSQL is Ready, and says so of pods that really are: while no
+// isWhole reports whether the object is Ready, and says so of pods that really are: while no
 // manager runs, its status may be older, and all that the API server has about a lost node's pods
-// is. So the primary itself is asked as well: commits wait for one of all replicas then.
+// is. So the primary itself is asked as well.
 func (d *database) isWhole() bool {
-	found := d.postgreSQL()
+	now := d.look(d)
 	record, known := d.record()
-	if !known || found.Status.Primary != record.Holder.Member.Name || !d.isReady() {
+	if !known || now.primary != record.Holder.Member.Name || !d.isReady() {
 		return false
 	}
-	if len(record.Rules) != 1 || len(record.Rules[0].Set) != int(found.Spec.Replicas)-1 {
+	if len(record.Rules) != 1 || len(record.Rules[0].Set) != now.replicas-1 {
 		return false
 	}
 	for _, pod := range d.pods() {
@@ -146,14 +152,7 @@ func (d *database) isWhole() bool {
 			return false
 		}
 	}
-	return len(d.pods()) == int(found.Spec.Replicas) && d.replicates(found)
-}
-
-// replicates reports whether all replicas receive what the primary writes, and count for commits.
-func (d *database) replicates(found *databasev1.PostgreSQL) bool {
-	answer, err := d.trySQL(found.Status.Primary, "postgres",
-		"SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('quorum', 'sync')")
-	return err == nil && answer == fmt.Sprint(found.Spec.Replicas-1)
+	return len(d.pods()) == now.replicas && d.replicates(d, now)
 }
 
 // quantile returns the time below which so many percent of the sorted ones are.

@@ -42,7 +42,7 @@ func TestDegraded(t *testing.T) {
 	testbed(t, "start", s.node)
 	w.awaitMore("acknowledged writes once the former primary is back")
 	eventually(t, "whole database once the former primary is back", d.isWhole)
-	for _, wrong := range w.check() {
+	for _, wrong := range w.check(false) {
 		t.Error(wrong)
 	}
 }

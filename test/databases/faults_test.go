@@ -33,6 +33,8 @@ type fault struct {
 	stays bool
 	// managed is true if it is the manager that carries it out, or to which it happens.
 	managed bool
+	// loses is true if the last writes may be lost where no write waits for a replica.
+	loses bool
 	// brief is true for one fault of each sort, which happen with -brief.
 	brief bool
 }
@@ -40,6 +42,7 @@ type fault struct {
 // scene is a database to which something happens.
 type scene struct {
 	*database
+	writer *writer
 	// primary is the primary's pod when it begins, and node that pod's node. term is that of the
 	// record.
 	primary, node string
@@ -49,6 +52,8 @@ type scene struct {
 	data     string
 	// killed is the primary's postmaster, where that is what ends.
 	killed process
+	// inside is a client in the primary's container, if there is one.
+	inside *insider
 	begun  time.Time
 }
 
@@ -88,9 +93,7 @@ var faults = []fault{
 	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced, managed: true,
 		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "the primary's node is drained", limit: 2 * time.Second, brief: true, noticed: anotherLeads,
-		hurt: func(s *scene) {
-			kubectl(s.t, "drain", s.node, "--pod-selector=app.kubernetes.io/instance="+name, "--delete-emptydir-data", "--ignore-daemonsets")
-		},
+		hurt: drains,
 		mend: func(s *scene) { kubectl(s.t, "uncordon", s.node) }},
 	{name: "the primary's pod is deleted", limit: 3 * time.Second, brief: true, noticed: anotherLeads, hurt: deletes()},
 	{name: "the primary's pod is deleted with a grace of 1 s", limit: 3 * time.Second, noticed: anotherLeads,

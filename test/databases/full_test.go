@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 	if wanted := resource.MustParse("1Gi"); claim.Status.Capacity.Storage().Cmp(wanted) < 0 {
 		t.Errorf("the volume has %s", claim.Status.Capacity.Storage())
 	}
-	for _, wrong := range w.check() {
+	for _, wrong := range w.check(false) {
 		t.Error(wrong)
 	}
 }

@@ -96,7 +96,7 @@ func (d *database) server(pod string) []process {
 	d.must(err)
 	var found []process
 	for _, one := range all {
-		if one.command == "postgres" {
+		if one.command == d.process {
 			found = append(found, one)
 		}
 	}
@@ -126,7 +126,7 @@ func (d *database) findPostmaster(pod string) (process, bool) {
 	}
 	program := slices.IndexFunc(all, process.isProgram)
 	for _, one := range all {
-		if program >= 0 && one.command == "postgres" && one.parent == all[program].pid {
+		if program >= 0 && one.command == d.process && one.parent == all[program].pid {
 			return one, true
 		}
 	}

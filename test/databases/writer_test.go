@@ -22,15 +22,20 @@ const (
 	statementLimit = time.Second
 )
 
+// through is the client that writes through the Service.
+const through = "client"
+
 // writer writes into a database all the time, as an application does: through the write Service,
 // with what the application's Secret says, and with one connection for as long as that works.
 type writer struct {
 	Ledger *ledger.Ledger
 	d      *database
-	config *pgx.ConnConfig
+	// compare compares what the client was told with what is there. mayLose is whether the last
+	// writes before the fault may be lost where no write waits for a replica.
+	compare func(ctx context.Context, mayLose bool) []string
 }
 
-// newWriter makes the table and starts the client, which ends with the test.
+// newWriter makes the table of a PostgreSQL and starts the client.
 func newWriter(t *testing.T, d *database) *writer {
 	t.Helper()
 	var secret corev1.Secret
@@ -43,36 +48,46 @@ func newWriter(t *testing.T, d *database) *writer {
 	config, err := pgx.ParseConfig(at.String())
 	d.must(err)
 	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the name in it is not that of the address
-	w := &writer{Ledger: ledger.New(), d: d, config: config}
 	primary := d.postgreSQL().Status.Primary
 	d.sql(primary, "app", "GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO app")
 	d.sql(primary, "app", "SET ROLE app; CREATE TABLE ledger (client text, seq int)")
+	w := &writer{Ledger: ledger.New(), d: d}
+	w.compare = func(ctx context.Context, _ bool) []string { return compareRows(ctx, config, w.Ledger) }
+	w.start((&connection{config: config}).write)
+	return w
+}
+
+// start starts the client, which ends with the test.
+func (w *writer) start(write ledger.Write) {
+	w.d.t.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		w.Ledger.Client(ctx, "client", writeEvery, statementLimit, (&connection{config: config}).write)
+		w.Ledger.Client(ctx, through, writeEvery, statementLimit, write)
 		close(done)
 	}()
-	t.Cleanup(func() { end(); <-done })
+	w.d.t.Cleanup(func() { end(); <-done })
 	w.awaitMore("first acknowledged writes")
-	return w
 }
 
 // awaitMore waits until some more writes were acknowledged.
 func (w *writer) awaitMore(what string) {
 	w.d.t.Helper()
-	before, _, _ := w.Ledger.Acknowledged()
-	eventually(w.d.t, what, func() bool {
-		now, _, _ := w.Ledger.Acknowledged()
-		return now > before+20
-	})
+	before := w.Ledger.AcknowledgedTo(through)
+	eventually(w.d.t, what, func() bool { return w.Ledger.AcknowledgedTo(through) > before+20 })
 }
 
-// check compares what the client was told with the rows that are there.
-func (w *writer) check() []string {
+// check returns what is wrong: what the client was told is not there, or two servers took writes at
+// once.
+func (w *writer) check(mayLose bool) []string {
 	ctx, cancel := context.WithTimeout(w.d.t.Context(), within)
 	defer cancel()
-	session, err := pgx.ConnectConfig(ctx, w.config)
+	return append(w.compare(ctx, mayLose), w.Ledger.TwoAtOnce()...)
+}
+
+// compareRows compares what the client was told with the rows that are there.
+func compareRows(ctx context.Context, config *pgx.ConnConfig, told *ledger.Ledger) []string {
+	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -86,7 +101,7 @@ func (w *writer) check() []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return append(w.Ledger.Check(found, asked), w.Ledger.TwoAtOnce()...)
+	return told.Check(found, asked)
 }
 
 // connection is the connection of a client, which it keeps while it works.

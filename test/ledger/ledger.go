@@ -35,12 +35,13 @@ type Ledger struct {
 	mu           sync.Mutex
 	acknowledged []acknowledgement
 	unknown      map[Entry]bool
+	forgiven     map[Entry]bool
 	failures     int
 	lastError    error
 }
 
 // New returns an empty ledger.
-func New() *Ledger { return &Ledger{unknown: map[Entry]bool{}} }
+func New() *Ledger { return &Ledger{unknown: map[Entry]bool{}, forgiven: map[Entry]bool{}} }
 
 // Client writes entries one after the other, with a pause between them, until the context ends. A
 // write that has no answer within the limit is given up, and the next entry is another.
@@ -83,6 +84,19 @@ func (l *Ledger) Acknowledged() (acknowledged, failed int, last error) {
 	return len(l.acknowledged), l.failures, l.lastError
 }
 
+// AcknowledgedTo returns how many writes of a client were acknowledged.
+func (l *Ledger) AcknowledgedTo(client string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := 0
+	for _, a := range l.acknowledged {
+		if a.entry.Client == client {
+			count++
+		}
+	}
+	return count
+}
+
 // Check compares the ledger with all rows that the database had when it was asked at a time, and
 // returns what is wrong: an entry that was acknowledged before that and is missing, an entry that
 // is there twice, or one that nobody wrote.
@@ -95,7 +109,7 @@ func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 	}
 	var wrong []string
 	for _, a := range l.acknowledged {
-		if there[a.entry] == 0 && a.at.Before(asked) {
+		if there[a.entry] == 0 && a.at.Before(asked) && !l.forgiven[a.entry] {
 			wrong = append(wrong, fmt.Sprintf("%s %d is lost: %s acknowledged it at %s", a.entry.Client, a.entry.Seq, a.server,
 				a.at.Format("15:04:05.000")))
 		}
@@ -108,6 +122,8 @@ func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 		switch {
 		case count > 1:
 			wrong = append(wrong, fmt.Sprintf("%s %d is there %d times", entry.Client, entry.Seq, count))
+		case l.forgiven[entry]:
+			wrong = append(wrong, fmt.Sprintf("%s %d is there again, after it was lost", entry.Client, entry.Seq))
 		case !known[entry] && !l.unknown[entry]:
 			wrong = append(wrong, fmt.Sprintf("%s %d is there, but nobody wrote it", entry.Client, entry.Seq))
 		}
@@ -116,14 +132,54 @@ func (l *Ledger) Check(rows []Entry, asked time.Time) []string {
 	return wrong
 }
 
+// Forgive says that writes which are not among the rows may be lost, as without durable commits,
+// and returns how many are. Only the last ones that a server acknowledged in a life may be: it
+// returns as wrong that a later one of the same life is there. From then on, Check wants what is
+// forgiven to stay away.
+func (l *Ledger) Forgive(rows []Entry, asked time.Time) (lost int, wrong []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there := map[Entry]bool{}
+	for _, row := range rows {
+		there[row] = true
+	}
+	first := map[string]acknowledgement{} // by server, of those that are lost now
+	for _, a := range l.acknowledged {
+		if there[a.entry] || l.forgiven[a.entry] || !a.at.Before(asked) {
+			continue
+		}
+		l.forgiven[a.entry] = true
+		lost++
+		if f, ok := first[a.server]; !ok || a.at.Before(f.at) {
+			first[a.server] = a
+		}
+	}
+	for _, a := range l.acknowledged {
+		if f, ok := first[a.server]; ok && there[a.entry] && f.at.Before(a.sent) {
+			wrong = append(wrong, fmt.Sprintf("%s %d is lost, and %s %d is there, which %s acknowledged later", f.entry.Client, f.entry.Seq,
+				a.entry.Client, a.entry.Seq, a.server))
+		}
+	}
+	return lost, wrong
+}
+
 // LongestGap is the longest time between two acknowledgements that follow each other. That time
 // itself counts as one, and so does now.
 func (l *Ledger) LongestGap(since time.Time) time.Duration {
+	return l.longestGap(since, func(Entry) bool { return true })
+}
+
+// LongestGapOf is LongestGap of one client's writes.
+func (l *Ledger) LongestGapOf(client string, since time.Time) time.Duration {
+	return l.longestGap(since, func(entry Entry) bool { return entry.Client == client })
+}
+
+func (l *Ledger) longestGap(since time.Time, counts func(Entry) bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var times []time.Time
 	for _, a := range l.acknowledged {
-		if a.at.After(since) {
+		if a.at.After(since) && counts(a.entry) {
 			times = append(times, a.at)
 		}
 	}

@@ -90,6 +90,12 @@ func TestLongestGap(t *testing.T) {
 		if gap := l.LongestGap(begun.Add(2500 * time.Millisecond)); gap > 50*time.Millisecond {
 			t.Errorf("got %s, want about 10ms", gap)
 		}
+		if gap := l.LongestGapOf("client", begun); gap != l.LongestGap(begun) {
+			t.Errorf("got %s, want that of all, because there is no other client", gap)
+		}
+		if gap := l.LongestGapOf("another", begun); gap != time.Since(begun) {
+			t.Errorf("got %s, want all of %s", gap, time.Since(begun))
+		}
 	})
 }
 
@@ -117,4 +123,59 @@ func TestTwoAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestForgive(t *testing.T) {
+	const none = ""
+	for name, c := range map[string]struct {
+		servers []string
+		there   []int
+		lost    int
+		want    string
+	}{
+		"nothing":                     {[]string{"a/1", "a/1", "b/2"}, []int{0, 1, 2}, 0, none},
+		"the last ones":               {[]string{"a/1", "a/1", "a/1", "b/2"}, []int{0, 3}, 2, none},
+		"all of a life":               {[]string{"a/1", "b/2", "b/2", "a/3"}, []int{0, 3}, 2, none},
+		"one before one that is kept": {[]string{"a/1", "a/1", "a/1", "b/2"}, []int{0, 2, 3}, 1, "client 1 is lost, and client 2 is there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := New()
+				var rows []Entry
+				for seq, name := range c.servers {
+					s := &server{name: name}
+					l.once(t.Context(), Entry{"client", seq}, time.Second, s.write)
+					time.Sleep(time.Millisecond)
+				}
+				for _, seq := range c.there {
+					rows = append(rows, Entry{"client", seq})
+				}
+				lost, wrong := l.Forgive(rows, time.Now())
+				if got := strings.Join(wrong, "\n"); lost != c.lost || c.want == none && got != none || !strings.Contains(got, c.want) {
+					t.Errorf("got %d and %q, want %d and %q", lost, got, c.lost, c.want)
+				}
+				if again := l.Check(rows, time.Now()); len(again) > 0 {
+					t.Errorf("what is forgiven is not: %q", again)
+				}
+				if whole := l.Check(append(rows, Entry{"client", len(c.servers)}), time.Now()); len(whole) == 0 {
+					t.Error("an entry of nobody is accepted")
+				}
+			})
+		})
+	}
+}
+
+func TestForgivenStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		l.once(t.Context(), Entry{"client", 1}, time.Second, (&server{name: "a/1"}).write)
+		time.Sleep(time.Millisecond)
+		if lost, wrong := l.Forgive(nil, time.Now()); lost != 1 || len(wrong) > 0 {
+			t.Errorf("got %d and %q", lost, wrong)
+		}
+		time.Sleep(time.Millisecond)
+		if wrong := strings.Join(l.Check([]Entry{{"client", 1}}, time.Now()), "\n"); !strings.Contains(wrong, "client 1 is there again") {
+			t.Errorf("got %q", wrong)
+		}
+	})
 }
