@@ -72,8 +72,11 @@ func contains(history election.History, timeline uint32) bool {
 	return false
 }
 
-// Unfounded returns the planted files that a server must not find when it starts: those above every
-// real history, for it would try to follow the highest. Those below connect it to a real one.
+// Unfounded returns the history files to remove before a server starts. files are the timelines
+// that have a history file, with true for one that Mainstay has made up (see Planted), not a
+// server. A server follows the highest timeline that it finds a file of, so no made-up one may be
+// higher than all that servers wrote. A lower one stays: a server needs the file of each timeline
+// between its own and that of its source.
 func Unfounded(files map[uint32]bool) []uint32 {
 	highest := HighestReal(files)
 	var found []uint32

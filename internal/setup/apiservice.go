@@ -27,7 +27,7 @@ type APIServiceSettings struct {
 
 func (a *APIServiceSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.Service, "apiservice-service", a.Service,
-		"Service of the server of farm.mainstay.dev, in the manager's namespace; its APIService exists while the Service has a ready endpoint (default: none, and the APIService of an earlier manager is deleted)")
+		"name of the Service of our API server, in the manager's namespace; the manager registers the API farm.mainstay.dev while the Service has a ready endpoint (default: none, and the APIService of an earlier manager is deleted)")
 	flags.StringVar(&a.Certificates.Name, "apiservice-secret", a.Certificates.Name, "Secret with the certificate of that Service")
 	flags.BoolVar(&a.Certificates.External, "apiservice-certificate-external", a.Certificates.External,
 		"another program, such as cert-manager, makes that Secret")

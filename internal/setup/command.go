@@ -102,7 +102,7 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.LeaderElectionIdentity, "leader-elect-identity", s.LeaderElectionIdentity,
 		"holder identity in the Lease: unique among running processes, and the same after a restart (default: random at each start)")
 	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration,
-		"how long candidates wait after the leader's last renewal")
+		"how long after the leader's last renewal another manager takes over, such as 15s")
 	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline,
 		"how long the leader tries to renew before it gives up")
 	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between two attempts to acquire or renew the Lease")

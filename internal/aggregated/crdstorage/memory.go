@@ -186,7 +186,8 @@ func (m *Memory) Create(_ context.Context, object Object) (Object, error) {
 	return m.put(watch.Added, object), nil
 }
 
-// Update implements Objects.
+// Update implements Objects. As in the API server, an object that is being deleted stays so, and is
+// gone with its last finalizer; a version other than the stored one is a conflict.
 func (m *Memory) Update(_ context.Context, object Object) (Object, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -69,6 +69,6 @@ func get(ctx context.Context, live client.Reader, namespace string) ([]byte, err
 	if key := secret.Data[entry]; len(key) >= size {
 		return key, nil
 	}
-	return nil, fmt.Errorf("reading Secret %s/%s: data[%q] has %d bytes, must have at least %d; delete the Secret to have a new key created",
+	return nil, fmt.Errorf("reading Secret %s/%s: data[%q] has %d bytes and must have at least %d: delete the Secret, and the manager makes a new key; no workload restarts",
 		namespace, Name, entry, len(secret.Data[entry]), size)
 }

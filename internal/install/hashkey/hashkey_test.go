@@ -63,7 +63,7 @@ func TestLoadRefused(t *testing.T) {
 		calls  interceptor.Funcs
 		want   string
 	}{
-		"too short": {secret("short"), interceptor.Funcs{}, `data["key"] has 5 bytes, must have at least 32; delete the Secret`},
+		"too short": {secret("short"), interceptor.Funcs{}, `data["key"] has 5 bytes and must have at least 32: delete the Secret`},
 		"not readable": {nil, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object,
 			...client.GetOption) error {
 			return down

@@ -63,7 +63,8 @@ func differs(before, after map[string]string, isExact bool) bool {
 	return isExact && len(before) != len(after)
 }
 
-// compare appends the paths of values that differ, in order. Lists are compared as a whole.
+// compare appends the paths of values that differ, sorted. With isExact everything counts; without,
+// only what after has, for others may have set the rest of before. A list is one value.
 func compare(path string, before, after map[string]any, isExact bool, fields *[]string) {
 	keys := slices.Collect(maps.Keys(after))
 	if isExact {

@@ -131,7 +131,7 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	}
 	if database.Version != "" && was.Version != "" && database.Version != was.Version {
 		problems = append(problems, field.Invalid(at.Child("database", "version"), database.Version,
-			fmt.Sprintf("must be %s: another major version needs a dump and a restore into a new database", was.Version)))
+			fmt.Sprintf("must be %s: for another major version, dump the data and restore them into another platform", was.Version)))
 	}
 	if ptr.Deref(database.StorageClassName, "") != ptr.Deref(was.StorageClassName, "") {
 		problems = append(problems, field.Invalid(at.Child("database", "storageClassName"), ptr.Deref(database.StorageClassName, ""),

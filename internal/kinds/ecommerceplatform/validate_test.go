@@ -98,7 +98,7 @@ func TestValidateWithin(t *testing.T) {
 			in("staging"), database(platformv1.PlatformDatabase{Version: "17"}), nil, nil, without},
 		`spec.database.version: Unsupported value: "15": supported values: "16", "17", "9", "next"`: {
 			database(platformv1.PlatformDatabase{Version: "15"}), database(platformv1.PlatformDatabase{Version: "16"}), nil, nil, installation},
-		`spec.database.version: Invalid value: "16": must be 17: another major version needs a dump`: {
+		`spec.database.version: Invalid value: "16": must be 17: for another major version, dump the data`: {
 			database(platformv1.PlatformDatabase{Version: "16"}), database(platformv1.PlatformDatabase{Version: "17"}), nil, stored, installation},
 		`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`: {
 			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("10Gi"))}),

@@ -106,7 +106,8 @@ func (a *Audit) Failed(reason string) *Audit {
 	return &known
 }
 
-// conditions returns what keeps an audit from being complete; nothing for one that is.
+// conditions returns why the audit's counts are incomplete; nil if they are complete, or if the
+// policy asks for none.
 func (a *Audit) conditions() []metav1.Condition {
 	incomplete := func(reason, message string) []metav1.Condition {
 		return []metav1.Condition{conditions.True(mspolicyv1.ConditionAuditIncomplete, reason, conditions.Truncate(message))}

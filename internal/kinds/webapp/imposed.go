@@ -26,11 +26,11 @@ func WarnOfImposed(given, governed *msappsv1.WebApp, rules policy.Rules) []strin
 	return []string{fmt.Sprintf("%s: the containers run %s", field.NewPath("spec", "securityContext"), strings.Join(causes, "; "))}
 }
 
-// Imposed returns what the message about a container of an app adds when it keeps exiting, by the
-// container's name: what the rules make of the way in which it runs. A container on which they
-// impose nothing has none.
+// Imposed returns a note for each container of an app whose security settings the rules change, by
+// its name: " (runs as non-root: policy ...)". The message about a container that keeps exiting
+// ends with it, because the change may be why.
 func Imposed(app *msappsv1.WebApp, rules policy.Rules) map[string]string {
-	// Under the default profile, only what the spec has in its security contexts is left.
+	// What the user wrote: the default profile adds nothing to it.
 	stored := securities(&app.Spec, msappsv1.SecurityDefault)
 	notes := map[string]string{}
 	for i, effective := range securities(&app.Spec, app.Spec.SecurityProfile) {

@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 		"with spaces":     {`{"size":" 1E99999 "}`, "size: Invalid value"},
 		"no tag":          {`{"Plain":` + bomb + `}`, "Plain: Invalid value"},
 		"overflowing":     {`{"size":"1e99999999999999999999"}`, "size: Invalid value"},
-		"many digits":     {`{"size":"` + strings.Repeat("9", 65) + `"}`, "at most 64 bytes"},
+		"many digits":     {`{"size":"` + strings.Repeat("9", 65) + `"}`, "at most 64 characters"},
 		"a text is none":  {`{"env":[{"name":"A","value":` + bomb + `}]}`, ""},
 		"unknown fields":  {`{"other":{"cpu":` + bomb + `}}`, ""},
 		"not JSON":        {`{"size":`, "unexpected EOF"},

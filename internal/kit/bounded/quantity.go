@@ -27,7 +27,7 @@ var quantity = reflect.TypeFor[resource.Quantity]()
 func Quantity(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxQuantity {
-		return fmt.Sprintf("must be a quantity of at most %d bytes, for example 500m or 64Mi", MaxQuantity)
+		return fmt.Sprintf("must be a quantity, for example 500m or 64Mi, written in at most %d characters", MaxQuantity)
 	}
 	mark := strings.LastIndexAny(text, "eE")
 	if mark < 0 {
