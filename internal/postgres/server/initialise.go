@@ -37,7 +37,7 @@ const initTime = 100 * time.Second
 // are executed: they may be from a Secret. Only the superuser may set them.
 var quietSettings = [][2]string{
 	{"log_statement", "none"}, {"log_duration", "off"}, {"log_min_duration_statement", "-1"}, {"log_min_messages", "panic"},
-	{"pg_stat_statements.track", "none"},
+	{"pg_stat_statements.track", "none"}, {"track_activities", "off"},
 }
 
 // createMarked makes a database whose first statements wait.

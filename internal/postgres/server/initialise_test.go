@@ -57,11 +57,13 @@ func TestInitSQL(t *testing.T) {
 	}
 	check(t, declare(
 		contract.Statement{SQL: "CREATE TABLE one (name citext); INSERT INTO one VALUES ('hunter2'), (E'it''s \\\\ a $1')", IsSecret: true},
+		contract.Statement{SQL: "CREATE TABLE activity AS SELECT query FROM pg_stat_activity WHERE pid = pg_backend_pid()", IsSecret: true},
 		contract.Statement{SQL: "CREATE SCHEMA sales; COMMENT ON DATABASE app IS 'shop'; ALTER DATABASE app SET work_mem = '5MB'; SELECT 1"},
 	))
 	check(t, declare(contract.Statement{SQL: "INSERT INTO one VALUES ('twice')"}))
 	for query, want := range map[string]string{
 		"SELECT string_agg(name, ' ' ORDER BY name) FROM one":                                              `hunter2 it's \ a $1`,
+		"SELECT string_agg(query, ' ') FROM activity":                                                      "",
 		"SELECT tableowner FROM pg_tables WHERE tablename = 'one'":                                         "app",
 		"SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = 'app'":              "shop",
 		"SELECT string_agg(c, ' ') FROM pg_db_role_setting, unnest(setconfig) c WHERE setdatabase <> 0":    "work_mem=5MB",
