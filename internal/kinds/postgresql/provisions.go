@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // GenerationKey is the key of the generation of the spec from which the provisions were derived.
@@ -52,7 +54,8 @@ type Before struct {
 // Secrets of former users are still there:
 //
 //	a user of the spec          as the spec says; as before while its password can't be used
-//	a former user               stays listed until it can't log in any more and its Secret is gone
+//	a former user               stays listed until it can't log in any more and its Secret is gone,
+//	                            or it is a user again: then none of its two roles is listed
 //	a former database           is dropped if its reclaim was Delete; listed until that is done
 //
 // A database is dropped only if the spec before this one is known to have said Delete: one that was
@@ -67,14 +70,14 @@ func NextProvisions(
 	}
 	former := slices.Clone(before.FormerUsers)
 	for _, user := range before.Users {
-		if user.As != "" && isUser(db, user.As) {
-			continue
+		if !isUser(db, cmp.Or(user.As, user.Name)) {
+			former = append(former, contract.FormerUser{Name: user.Name, Secret: user.Secret})
 		}
-		former = append(former, contract.FormerUser{Name: user.Name, Secret: user.Secret})
 	}
+	logins := loginsOf(next.Users)
 	for i, user := range former {
 		isLocked := isMade && i < len(before.FormerUsers)
-		if !isUser(db, user.Name) && (!isLocked || hasSecret(user.Secret)) {
+		if !logins[user.Name] && (!isLocked || hasSecret(user.Secret)) {
 			next.FormerUsers = append(next.FormerUsers, user)
 		}
 	}
@@ -101,6 +104,19 @@ func NextProvisions(
 		}
 	}
 	return next
+}
+
+// loginsOf returns the names of both roles of users: a second one that is not declared does not log
+// in either, because the primary locks it.
+func loginsOf(users []contract.User) map[string]bool {
+	logins := map[string]bool{}
+	for _, user := range users {
+		logins[user.Name] = true
+		if user.As == "" {
+			logins[postgres.SecondLogin(user.Name)] = true
+		}
+	}
+	return logins
 }
 
 // nextUsers returns the roles of a user as the primary is to make them; none while there is no

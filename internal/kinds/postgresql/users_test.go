@@ -245,6 +245,20 @@ func TestNextProvisionsOfTurns(t *testing.T) {
 	if gone := NextProvisions(newDatabase(), Before{Provisions: two}, nil, none); len(gone.FormerUsers) != 3 {
 		t.Errorf("got %+v", gone.FormerUsers)
 	}
+	// It is removed, and back before its roles are locked: its Secret is there again by then.
+	gone := NextProvisions(newDatabase(), Before{Provisions: two}, nil, none)
+	hasAll := func(string) bool { return true }
+	for _, isMade := range []bool{false, true} {
+		back := NextProvisions(db, Before{Provisions: gone, IsMade: isMade}, users, hasAll)
+		if len(back.FormerUsers) > 0 || len(back.Users) != 3 {
+			t.Errorf("back in the spec: got %+v", back)
+		}
+		// Without a password that can be used, it is no user yet.
+		unusable := map[string]ObservedUser{"shop": {Problem: "gone"}, "Reader": users["Reader"]}
+		if back := NextProvisions(db, Before{Provisions: gone, IsMade: isMade}, unusable, hasAll); len(back.FormerUsers) != 2 {
+			t.Errorf("back without a password: got %+v", back)
+		}
+	}
 }
 
 // TestUserSecret: every form of address leads to the first database that the user owns.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -57,6 +58,9 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 	// Users come first, because they own databases.
 	s.users(ctx, provisions.Users, try)
 	for _, former := range provisions.FormerUsers {
+		if slices.ContainsFunc(provisions.Users, func(user contract.User) bool { return user.Name == former.Name }) {
+			continue // It is a user again.
+		}
 		try("former user", former.Name, s.lock(ctx, former.Name))
 	}
 	if provisions.Pooler {
