@@ -132,10 +132,11 @@ func other(user, login string) string {
 }
 
 // IsDue reports whether a user is to get another password: one is asked for, or it is time, and the
-// former one has ended.
+// former one has ended. The primary has ended it by then: the next password is for the same role,
+// which would go on otherwise with the sessions of the former one.
 func IsDue(user databasev1.User, before Logins, now time.Time) bool {
 	turn := before.First.Turn
-	if user.PasswordSecret != nil || !before.exists() || !turn.Until.IsZero() {
+	if user.PasswordSecret != nil || !before.exists() || !before.AreMade || !turn.Until.IsZero() {
 		return false
 	}
 	asked := user.RotatedAt != nil && !user.RotatedAt.Time.Equal(turn.RotatedAt)

@@ -229,7 +229,8 @@ func TestRotationIsDue(t *testing.T) {
 		"asked and done":           {user("", &asked), before(contract.Turn{Since: ago, RotatedAt: noon}), false},
 		"asked again":              {user("", &asked), before(contract.Turn{Since: ago, RotatedAt: ago}), true},
 		"within the overlap":       {user("24h", &asked), before(contract.Turn{Since: ago, Until: noon}), false},
-		"a user that is not there": {user("24h", &asked), Logins{}, false},
+		"a user that is not there": {user("24h", &asked), Logins{AreMade: true}, false},
+		"not made yet":             {user("24h", &asked), Logins{First: before(contract.Turn{Since: ago}).First}, false},
 		"a given password": {databasev1.User{Name: "shop", RotatedAt: &asked, PasswordSecret: &corev1.SecretKeySelector{}},
 			before(contract.Turn{Since: ago}), false},
 	} {

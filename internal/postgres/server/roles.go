@@ -78,6 +78,10 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 		try("users", "", err)
 		return
 	}
+	if err := s.release(ctx, users, has); err != nil {
+		try("users", "that take turns", err)
+		return
+	}
 	// All of them before what they are members of.
 	var made []contract.User
 	for _, user := range users {
@@ -107,17 +111,59 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 	}
 }
 
+// release ends the roles that take turns and get another password, with all their sessions: whoever
+// is connected with the former one, which may have leaked, must not stay. It comes before the new
+// password, so it is also done after a crash between the two.
+func (s provisioning) release(ctx context.Context, users []contract.User, all map[string]role) error {
+	var released []string
+	for _, user := range users {
+		has, exists := all[user.Name]
+		if !exists || !has.isReleasedFor(user) || has.refuses(user) != nil || postgres.CheckUser(user.Name) != nil {
+			continue
+		}
+		if err := s.prevent(ctx, user.Name, has); err != nil {
+			return err
+		}
+		has.canLogIn, has.verifier = false, ""
+		all[user.Name] = has
+		released = append(released, user.Name)
+	}
+	if len(released) == 0 {
+		return nil
+	}
+	return s.disconnect(ctx, released)
+}
+
+// isReleasedFor reports whether a role takes turns, and is to get another password.
+func (r role) isReleasedFor(user contract.User) bool {
+	takesTurns := user.As != "" || user.Turn.Login != "" || !user.Turn.Until.IsZero()
+	return takesTurns && !user.IsUnknown && user.Verifier != "" && user.Verifier != r.verifier
+}
+
+// refuses returns why a role that exists can't be that of a user; nil if it can.
+func (r role) refuses(user contract.User) error {
+	switch {
+	case r.isSuper:
+		return errors.New("is a superuser: choose another name")
+	case user.As != "" && !r.isSecondOf(user.As):
+		return fmt.Errorf("is a role of its own, which does not act as %.80q: rename it, the password can't rotate", user.As)
+	}
+	return nil
+}
+
+// isSecondOf reports whether it was made as the second role of a user: it is a member of that.
+func (r role) isSecondOf(user string) bool { return r.actsAs == user || slices.Contains(r.roles, user) }
+
 // user makes a role that may log in, or changes it.
 func (s provisioning) user(ctx context.Context, user contract.User, all map[string]role) error {
 	if err := postgres.CheckUser(user.Name); err != nil {
 		return err
 	}
 	has, exists := all[user.Name]
+	if err := has.refuses(user); exists && err != nil {
+		return err
+	}
 	switch {
-	case has.isSuper:
-		return errors.New("is a superuser: choose another name")
-	case exists && user.As != "" && has.actsAs != user.As && !slices.Contains(has.roles, user.As):
-		return fmt.Errorf("is a role of its own, which does not act as %.80q: rename it, the password can't rotate", user.As)
 	case user.IsUnknown && (exists || user.As != ""):
 		return nil
 	case exists && user.Verifier == "":

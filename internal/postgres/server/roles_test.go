@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -74,6 +75,7 @@ func TestTurns(t *testing.T) {
 	}
 
 	a.turnsEnd(t, session, declare, first, second)
+	a.turnsAreEdited(t, declare, first, second)
 	a.turnsOfOthers(t, declare, first, second)
 }
 
@@ -106,6 +108,34 @@ func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(.
 	}
 	check(t, declare(first, second))
 	check(t, logsIn("shop.2", "two"))
+}
+
+// turnsAreEdited: another password of either role ends the sessions of the former one; what has not
+// changed goes on.
+func (i *instance) turnsAreEdited(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
+	t.Helper()
+	own := filepath.Join(filepath.Dir(i.run), "certificates")
+	session := func(user, password string) *pgconn.PgConn {
+		t.Helper()
+		session, err := i.dial(t, own, "user="+user+" dbname=orders password="+password)
+		check(t, err)
+		return session
+	}
+	goesOn := func(session *pgconn.PgConn) bool { return session.Exec(t.Context(), "SELECT 1").Close() == nil }
+	check(t, declare(first, second))
+	leaked, other := session("shop", "one"), session("shop.2", "two")
+	second.Verifier, first.Turn = verifierOf(t, "three"), contract.Turn{Login: "shop.2", Until: time.Now().Add(time.Hour)}
+	check(t, declare(first, second))
+	if goesOn(other) || !goesOn(leaked) {
+		t.Error("after one edit: the former session of shop.2 goes on, or that of shop does not")
+	}
+	other = session("shop.2", "three")
+	first.Verifier, first.Turn.Login = verifierOf(t, "four"), ""
+	check(t, declare(first, second))
+	if goesOn(leaked) || !goesOn(other) {
+		t.Error("after two edits: the leaked session of shop goes on, or that of shop.2 does not")
+	}
+	session("shop", "four")
 }
 
 // turnsOfOthers: a role that others have made is left as it is.
