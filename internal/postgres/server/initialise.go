@@ -30,8 +30,14 @@ const (
 	initName = "mainstay_initialising"
 )
 
-// initTime bounds each of the first statements.
-const initTime = 100 * time.Second
+const (
+	// initTime bounds each of the first statements.
+	initTime = 100 * time.Second
+	// durableTime bounds one wait for other members to have what they made.
+	durableTime = 10 * time.Second
+	// initLock is the advisory lock, in the application's database, of who executes them.
+	initLock = 0x6d61696e73746179
+)
 
 // quietSettings hide the sessions of the owner from logs and statistics while the first statements
 // are executed: they may be from a Secret. Only the superuser may set them.
@@ -56,7 +62,10 @@ func createMarked(ctx context.Context, session *pgx.Conn, a postgres.Application
 }
 
 // isMarked reports whether the first statements of a database wait.
-func isMarked(ctx context.Context, session *pgx.Conn, database string) (bool, error) {
+func isMarked(ctx context.Context, session interface {
+	QueryRow(ctx context.Context, query string, arguments ...any) pgx.Row
+}, database string,
+) (bool, error) {
 	var is bool
 	err := session.QueryRow(ctx, `SELECT coalesce(shobj_description(oid, 'pg_database') = $2, false) FROM pg_database WHERE datname = $1`,
 		database, initComment).Scan(&is)
@@ -94,7 +103,24 @@ func (s provisioning) initialise(ctx context.Context, statements []contract.Stat
 			err = resetting
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.durable(ctx)
+}
+
+// durable waits until as many members as durability asks for have all that was committed before:
+// nobody executes the first statements again once the database was ready. A transaction that wrote
+// something waits for that, whichever the settings of those before. If it is cut off, the next
+// attempt finds no mark, and waits again.
+func (s provisioning) durable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, durableTime)
+	defer cancel()
+	_, err := s.session.Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+heartbeat+"; COMMIT")
+	if err != nil {
+		return fmt.Errorf("what initSQL has made is not on as many instances yet as durability asks for: %w", err)
+	}
+	return nil
 }
 
 func (s provisioning) initialiseAs(ctx context.Context, statements []contract.Statement) error {
@@ -107,11 +133,18 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 		for _, statement := range []string{
 			"SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = 0",
 			fmt.Sprintf("SET LOCAL statement_timeout = %d", initTime.Milliseconds()),
-			"COMMENT ON DATABASE " + postgres.QuoteName(s.application.Database) + " IS NULL",
+			fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", initLock),
 		} {
 			if _, err := transaction.Exec(ctx, statement); err != nil {
 				return err
 			}
+		}
+		// An attempt that was cut off may have committed since.
+		if is, err := isMarked(ctx, transaction, s.application.Database); err != nil || !is {
+			return err
+		}
+		if _, err := transaction.Exec(ctx, "COMMENT ON DATABASE "+postgres.QuoteName(s.application.Database)+" IS NULL"); err != nil {
+			return err
 		}
 		for i, statement := range statements {
 			// EXECUTE takes no COMMIT and no ROLLBACK, by which a part of them could happen.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -76,6 +77,28 @@ func TestInitSQL(t *testing.T) {
 	}
 	a.initSQLElsewhere(t)
 	a.saysNothingOf(t, "hunter2")
+}
+
+// TestInitSQLIsDurable: statements that were executed count as done only when another member has
+// them; they are not executed again.
+func TestInitSQLIsDurable(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	b.do(Call{Do: "kill"})
+	d.do(Call{Do: "kill"})
+	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
+	a.do(Call{Do: "provide", Application: app})
+	statements := contract.Provisions{InitSQL: []contract.Statement{{SQL: "CREATE TABLE one (name text); SET synchronous_commit = off"}}}
+	for range 2 {
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: statements, Within: 3 * time.Second})
+		if err == nil || !strings.Contains(err.Error(), "is not on as many instances yet") {
+			t.Errorf("without another member: got %v", err)
+		}
+		if got := a.value(t, "app", "SELECT count(*)::text FROM pg_tables WHERE tablename = 'one'"); got != "1" {
+			t.Errorf("got %s tables", got)
+		}
+	}
+	b.again(a, 2)
+	a.do(Call{Do: "declared", Application: app, Provisions: statements})
 }
 
 // saysNothingOf checks that a text is not in the log.
