@@ -36,8 +36,25 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	if _, err := session.Exec(ctx, quietly); err != nil {
 		return fmt.Errorf("preparing a session: %w", err)
 	}
-	made := provisioning{engine: e, session: session, application: application, major: l.major}
-	return made.all(ctx, provisions)
+	made := provisioning{engine: e, session: session, application: application, major: l.major, complaints: new([]string)}
+	err = made.all(ctx, provisions)
+	e.noteUnsettled(*made.complaints)
+	return err
+}
+
+// noteUnsettled lets [Engine.Observe] say what is wrong with users, though all are made.
+func (e *Engine) noteUnsettled(complaints []string) {
+	said := ""
+	if err := joined(complaints); err != nil {
+		said = err.Error()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unsettled = said
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
 }
 
 // provisioning makes databases and users with a session of the superuser's.
@@ -46,6 +63,8 @@ type provisioning struct {
 	session     *pgx.Conn
 	application postgres.Application
 	major       int
+	// complaints are what is wrong with one user, and need not be right for the rest.
+	complaints *[]string
 }
 
 func (s provisioning) all(ctx context.Context, provisions contract.Provisions) error {

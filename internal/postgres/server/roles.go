@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,7 +30,7 @@ type role struct {
 func (s provisioning) roles(ctx context.Context, names []string) (map[string]role, error) {
 	rows, err := s.session.Query(ctx, `SELECT a.rolname, a.rolsuper, a.rolcanlogin, a.rolconnlimit, coalesce(a.rolpassword, ''),
 		array(SELECT g.rolname::text FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid WHERE m.member = a.oid),
-		coalesce((SELECT substr(c, 6) FROM pg_db_role_setting d, unnest(d.setconfig) c
+		coalesce((SELECT substr(c, 6, 64) FROM pg_db_role_setting d, unnest(d.setconfig) c
 			WHERE d.setrole = a.oid AND d.setdatabase = 0 AND c LIKE 'role=%'), ''),
 		EXISTS (SELECT FROM pg_shdepend d WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = a.oid AND d.deptype = 'o')
 		FROM pg_authid a WHERE a.rolname = ANY ($1)`, names)
@@ -73,11 +72,6 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 		try("users", "", err)
 		return
 	}
-	settings, err := s.settings(ctx, names)
-	if err != nil {
-		try("users", "", err)
-		return
-	}
 	if err := s.release(ctx, users, has); err != nil {
 		try("users", "that take turns", err)
 		return
@@ -96,12 +90,10 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 	}
 	for _, user := range made {
 		try("user", user.Name, s.memberships(ctx, user, has[user.Name].roles))
-		if user.As != "" {
-			try("user", user.Name, s.act(ctx, user, has[user.Name], settings))
-		}
 	}
+	s.actAll(ctx, made, has, try)
 	for second, user := range unlisted {
-		if has[second].actsAs == user && !has[second].isSuper {
+		if has[second].isSecondOf(user) && !has[second].isSuper {
 			try("user", second, s.prevent(ctx, second, has[second]))
 			locked = append(locked, second)
 		}
@@ -222,118 +214,4 @@ func (s provisioning) memberships(ctx context.Context, user contract.User, has [
 		}
 	}
 	return nil
-}
-
-// act lets the sessions of a role begin as a user, with the settings that the user has, and gives
-// the user what the role owns: a client that has discarded its session is the role itself.
-func (s provisioning) act(ctx context.Context, user contract.User, has role, settings map[string][]setting) error {
-	if has.owns {
-		if err := s.reassign(ctx, user.Name, user.As); err != nil {
-			return fmt.Errorf("giving %.80q what it owns: %w", user.As, err)
-		}
-	}
-	if user.IsUnknown || user.Verifier == "" && has.actsAs == "" {
-		return nil
-	}
-	if has.actsAs != user.As {
-		if _, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(user.Name)+" SET role = "+postgres.QuoteName(user.As)); err != nil {
-			return err
-		}
-	}
-	return s.copySettings(ctx, user.Name, settings[user.Name], settings[user.As])
-}
-
-// reassign gives what a role owns in any database to another one.
-func (s provisioning) reassign(ctx context.Context, from, to string) error {
-	rows, err := s.session.Query(ctx, `SELECT DISTINCT b.datname FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid
-		WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = (SELECT oid FROM pg_authid WHERE rolname = $1) AND d.deptype = 'o'
-		AND b.datallowconn`, from)
-	if err != nil {
-		return err
-	}
-	databases, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	for _, database := range databases {
-		session, err := s.engine.connectTo(ctx, database, nil)
-		if err != nil {
-			return err
-		}
-		_, err = session.Exec(ctx, quietly+"; REASSIGN OWNED BY "+postgres.QuoteName(from)+" TO "+postgres.QuoteName(to))
-		disconnect(session)
-		if err != nil {
-			return fmt.Errorf("in the database %.80q: %w", database, err)
-		}
-	}
-	return nil
-}
-
-// setting is one that sessions of a role begin with, in a database or, with "", in all.
-type setting struct{ database, name, value string }
-
-// copySettings gives a role the settings that another one has, and no others. Values pass through
-// the session, and so none of them is SQL.
-func (s provisioning) copySettings(ctx context.Context, to string, has, wanted []setting) error {
-	in := func(one setting) string {
-		if one.database == "" {
-			return "ALTER ROLE " + postgres.QuoteName(to)
-		}
-		return "ALTER ROLE " + postgres.QuoteName(to) + " IN DATABASE " + postgres.QuoteName(one.database)
-	}
-	for _, one := range has {
-		if !slices.ContainsFunc(wanted, func(w setting) bool { return w.database == one.database && w.name == one.name }) {
-			if _, err := s.session.Exec(ctx, in(one)+" RESET "+parameterName(one.name)); err != nil {
-				return fmt.Errorf("removing the setting %.80q: %w", one.name, err)
-			}
-		}
-	}
-	for _, one := range wanted {
-		if slices.Contains(has, one) {
-			continue
-		}
-		err := pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
-			if _, err := transaction.Exec(ctx, "SELECT pg_catalog.set_config($1, $2, true)", one.name, one.value); err != nil {
-				return err
-			}
-			// The user's may be one that lets commits wait.
-			_, err := transaction.Exec(ctx, in(one)+" SET "+parameterName(one.name)+" FROM CURRENT; SET LOCAL synchronous_commit = local")
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("copying the setting %.80q: %w", one.name, err)
-		}
-	}
-	return nil
-}
-
-// parameterName returns the name of a parameter, as SQL takes it: that of an extension has two
-// parts.
-func parameterName(name string) string {
-	parts := strings.Split(name, ".")
-	for i, part := range parts {
-		parts[i] = postgres.QuoteName(part)
-	}
-	return strings.Join(parts, ".")
-}
-
-// settings returns those of roles, by their names, but for as whom they act.
-func (s provisioning) settings(ctx context.Context, roles []string) (map[string][]setting, error) {
-	rows, err := s.session.Query(ctx, `SELECT a.rolname, coalesce(b.datname, ''), split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
-		FROM pg_db_role_setting d JOIN pg_authid a ON a.oid = d.setrole LEFT JOIN pg_database b ON b.oid = d.setdatabase, unnest(d.setconfig) c
-		WHERE a.rolname = ANY ($1) AND (b.datname IS NOT NULL OR d.setdatabase = 0)
-		AND split_part(c, '=', 1) NOT IN ('role', 'session_authorization') ORDER BY 1, 2, 3`, roles)
-	if err != nil {
-		return nil, fmt.Errorf("reading settings of roles: %w", err)
-	}
-	all := map[string][]setting{}
-	var role string
-	var one setting
-	if _, err := pgx.ForEachRow(rows, []any{&role, &one.database, &one.name, &one.value}, func() error {
-		all[role] = append(all[role], one)
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("reading settings of roles: %w", err)
-	}
-	return all, nil
 }

@@ -73,8 +73,8 @@ func TestTurns(t *testing.T) {
 	if after := a.value(t, "postgres", "SELECT pg_current_wal_insert_lsn()::text"); after != before {
 		t.Errorf("a second time writes: from %s to %s", before, after)
 	}
-
 	a.turnsEnd(t, session, declare, first, second)
+	a.turnsGoOnWhateverIsSet(t, declare, first, second)
 	a.turnsAreEdited(t, declare, first, second)
 	a.turnsOfOthers(t, declare, first, second)
 }
@@ -108,6 +108,65 @@ func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(.
 	}
 	check(t, declare(first, second))
 	check(t, logsIn("shop.2", "two"))
+}
+
+// turnsGoOnWhateverIsSet: whatever a user has set for itself, or locks, its second role and those of
+// others are made; what can't be copied is said. A user that acts as yet another role does so with
+// both.
+func (i *instance) turnsGoOnWhateverIsSet(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
+	t.Helper()
+	own := filepath.Join(filepath.Dir(i.run), "certificates")
+	do := func(statement string) {
+		t.Helper()
+		_, err := i.session().Exec(t.Context(), statement)
+		check(t, err)
+	}
+	check(t, declare(first, second))
+	owner := contract.User{Name: "owner", Verifier: first.Verifier, ConnectionLimit: -1}
+	first.Roles = append(first.Roles, "owner")
+	check(t, declare(owner, first, second))
+	for _, setting := range []string{
+		"transaction_read_only = on", "default_transaction_read_only = on", "statement_timeout = '1ms'", "lock_timeout = '1ms'",
+		"default_tablespace = nowhere", "default_text_search_config = nothing", "temp_tablespaces = nowhere", "role = owner",
+		"application_name = '" + strings.Repeat("x", 9<<10) + "'", `work_mem = '5MB'`,
+	} {
+		do("ALTER ROLE shop SET " + setting)
+	}
+	do("ALTER ROLE shop IN DATABASE orders SET my.big = '" + strings.Repeat("0123456789abcdef", 64<<10) + "'")
+	locker, err := i.dial(t, own, "user=shop.2 dbname=orders password=two")
+	check(t, err)
+	for _, statement := range []string{"SET ROLE NONE", "CREATE TABLE locked (id int)", "BEGIN", "LOCK TABLE locked"} {
+		_, err := locker.Exec(t.Context(), statement).ReadAll()
+		check(t, err)
+	}
+	other := contract.User{Name: "other", Verifier: first.Verifier, ConnectionLimit: -1, Turn: contract.Turn{Login: "other.2"}}
+	check(t, declare(owner, first, second, other))
+	problem := i.observe().Problem
+	for _, says := range []string{`"shop.2": giving "shop" what it owns in the database "orders"`, `setting "application_name" is not copied`, "temp_tablespaces"} {
+		if !strings.Contains(problem, says) {
+			t.Errorf("the problem does not say %s: %s", says, problem)
+		}
+	}
+	settings := `SELECT string_agg(split_part(c, '=', 1), ' ' ORDER BY c) FROM pg_db_role_setting, unnest(setconfig) c
+		WHERE setrole = '"shop.2"'::regrole AND setdatabase = 0`
+	if got := i.value(t, "orders", settings); got != "default_tablespace default_text_search_config default_transaction_read_only lock_timeout role statement_timeout work_mem" {
+		t.Errorf("the second role has %s", got)
+	}
+	if got := i.value(t, "orders", `SELECT c FROM pg_db_role_setting, unnest(setconfig) c WHERE setrole = '"shop.2"'::regrole AND c LIKE 'role=%'`); got != "role=owner" {
+		t.Errorf("the second role acts as %s", got)
+	}
+	check(t, locker.Close(t.Context()))
+	do("ALTER ROLE shop RESET ALL")
+	do("ALTER ROLE shop IN DATABASE orders RESET ALL")
+	do(`ALTER ROLE "shop.2" SET application_name = '` + strings.Repeat("0123456789abcdef", 512<<10) + "'")
+	first.Roles = first.Roles[:1]
+	check(t, declare(owner, first, second))
+	if got := i.value(t, "orders", settings); got != "role" {
+		t.Errorf("without any, the second role has %s", got)
+	}
+	if problem := i.observe().Problem; problem != "" {
+		t.Errorf("the problem stays: %s", problem)
+	}
 }
 
 // turnsAreEdited: another password of either role ends the sessions of the former one; what has not

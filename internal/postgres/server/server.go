@@ -70,6 +70,8 @@ type Engine struct {
 	users     users
 	// complaint is what is wrong beside the server.
 	complaint string
+	// unsettled is what is wrong with users that a leader has made.
+	unsettled string
 	// damages is how often the data were found damaged since a server with them last received.
 	damages int
 }
@@ -124,6 +126,9 @@ func (e *Engine) Observe() engine.Observation {
 	observed.UnflushedSince = e.unflushed
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
 	observed.Problem = cmp.Or(observed.Problem, e.users.problem(), e.complaint)
+	if observed.Server.State == election.Leading {
+		observed.Problem = cmp.Or(observed.Problem, e.unsettled)
+	}
 	return observed
 }
 
