@@ -23,7 +23,8 @@ type provider[A comparable] interface {
 }
 
 // Times of an application: how often it is looked whether this instance has become the primary, or
-// the Secret another, after how long it is tried again, and how long one try may take.
+// the Secret another, after how long it is tried again, and how long one try may take, but for
+// what depends on the application.
 const (
 	provideEvery = 500 * time.Millisecond
 	provideAgain = 10 * time.Second
@@ -44,7 +45,7 @@ type application[A comparable] struct {
 	// provided is called when everything exists; may be nil.
 	provided func(ctx context.Context)
 	// more provides in that term what depends on the application, each time that it exists; may be
-	// nil.
+	// nil. It bounds the time that it takes itself.
 	more func(ctx context.Context, done A, term uint64) error
 	log  logr.Logger
 
@@ -88,22 +89,30 @@ func (a *application[A]) once(ctx context.Context) error {
 	if wanted == nothing {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, provideTime)
-	defer cancel()
 	if wanted != a.done || report.Term != a.term && !a.everywhere {
-		if err := a.server.Provide(ctx, wanted); err != nil {
+		if err := a.provide(ctx, wanted); err != nil {
 			return err
 		}
 		a.done, a.term = wanted, report.Term
-		if a.provided != nil {
-			a.provided(ctx)
-		}
-		a.log.Info("the application has what it needs in the server")
 	}
 	if a.more == nil {
 		return nil
 	}
 	return a.more(ctx, wanted, report.Term)
+}
+
+// provide makes what is missing, and tells who waits for it.
+func (a *application[A]) provide(ctx context.Context, wanted A) error {
+	ctx, cancel := context.WithTimeout(ctx, provideTime)
+	defer cancel()
+	if err := a.server.Provide(ctx, wanted); err != nil {
+		return err
+	}
+	if a.provided != nil {
+		a.provided(ctx)
+	}
+	a.log.Info("the application has what it needs in the server")
+	return nil
 }
 
 func (a *application[A]) complain(problem string) {

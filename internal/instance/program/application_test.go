@@ -34,8 +34,11 @@ func (s *serverOf) Provide(_ context.Context, application postgres.Application) 
 	return s.err
 }
 
-func (s *serverOf) ProvideDeclared(_ context.Context, _ postgres.Application, provisions contract.Provisions) error {
+func (s *serverOf) ProvideDeclared(ctx context.Context, _ postgres.Application, provisions contract.Provisions) error {
 	s.declared = append(s.declared, provisions)
+	if _, isBounded := ctx.Deadline(); isBounded {
+		return errors.New("the first statements have less time than they may take")
+	}
 	return s.err
 }
 

@@ -46,7 +46,7 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	if wanted == "" || wanted == d.done && term == d.term {
 		return nil
 	}
-	content, err := d.read(ctx)
+	content, err := d.secret(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,13 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	d.made(ctx, wanted)
 	d.log.Info("the databases and users of the spec exist", "databases", len(provisions.Databases), "users", len(provisions.Users))
 	return nil
+}
+
+// secret reads the content of the Secret, within a time.
+func (d *declared) secret(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, provideTime)
+	defer cancel()
+	return d.read(ctx)
 }
 
 // The user's first statements are executed again after so long, and each time twice as long, until

@@ -87,7 +87,7 @@ func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Applicat
 	case err != nil || exists && a.Initialise:
 		return err
 	case exists:
-		return unmark(ctx, session, a.Database)
+		return unmark(ctx, session, a)
 	case a.Initialise:
 		return createMarked(ctx, session, a)
 	}

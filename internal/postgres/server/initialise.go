@@ -31,13 +31,20 @@ const (
 )
 
 const (
-	// initTime bounds each of the first statements.
-	initTime = 100 * time.Second
+	// initTime bounds each of the first statements, and initTotal all of them together.
+	initTime, initTotal = 100 * time.Second, 10 * time.Minute
+	// quietTime bounds what is asked and changed around them, also when their time is over.
+	quietTime = 5 * time.Second
+	// declaredTime bounds the making of databases and users before them.
+	declaredTime = 2 * time.Minute
 	// durableTime bounds one wait for other members to have what they made.
 	durableTime = 10 * time.Second
 	// initLock is the advisory lock, in the application's database, of who executes them.
 	initLock = 0x6d61696e73746179
 )
+
+// errInitTotal ends the context of first statements that take longer than all of them may.
+var errInitTotal = errors.New("the first statements take too long")
 
 // quietSettings hide the sessions of the owner from logs and statistics while the first statements
 // are executed: they may be from a Secret. Only the superuser may set them.
@@ -66,6 +73,8 @@ func isMarked(ctx context.Context, session interface {
 	QueryRow(ctx context.Context, query string, arguments ...any) pgx.Row
 }, database string,
 ) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
 	var is bool
 	err := session.QueryRow(ctx, `SELECT coalesce(shobj_description(oid, 'pg_database') = $2, false) FROM pg_database WHERE datname = $1`,
 		database, initComment).Scan(&is)
@@ -75,33 +84,68 @@ func isMarked(ctx context.Context, session interface {
 	return is, err
 }
 
-// unmark gives up the first statements of a database, because the spec has none any more.
-func unmark(ctx context.Context, session *pgx.Conn, database string) error {
-	is, err := isMarked(ctx, session, database)
+// unmark gives up the first statements of a database, because the spec has none any more. It also
+// removes what an interrupted attempt has left.
+func unmark(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	is, err := isMarked(ctx, session, a.Database)
 	if err == nil && is {
-		_, err = session.Exec(ctx, "COMMENT ON DATABASE "+postgres.QuoteName(database)+" IS NULL")
+		_, err = session.Exec(ctx, "COMMENT ON DATABASE "+postgres.QuoteName(a.Database)+" IS NULL")
 	}
+	if err != nil {
+		return err
+	}
+	// Settings that somebody else has made stay: they are not all of ours.
+	var all []string
+	for _, setting := range quietSettings {
+		all = append(all, setting[0]+"="+setting[1])
+	}
+	err = session.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole
+		JOIN pg_database d ON d.oid = setdatabase WHERE rolname = $1 AND datname = $2 AND setconfig @> $3::text[])`,
+		a.User, a.Database, all).Scan(&is)
+	if err == nil && is {
+		err = unhide(ctx, session, a)
+	}
+	return err
+}
+
+// hide lets no session of the owner's in the database say what it executes.
+func hide(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	return changeQuiet(ctx, session, a, func(setting [2]string) string { return "SET " + setting[0] + " = " + quote(setting[1]) })
+}
+
+// unhide takes that back.
+func unhide(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	return changeQuiet(ctx, session, a, func(setting [2]string) string { return "RESET " + setting[0] })
+}
+
+// changeQuiet changes all of quietSettings, or none: the statements are one transaction.
+func changeQuiet(ctx context.Context, session *pgx.Conn, a postgres.Application, change func(setting [2]string) string) error {
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	name := "ALTER ROLE " + postgres.QuoteName(a.User) + " IN DATABASE " + postgres.QuoteName(a.Database) + " "
+	var all []string
+	for _, setting := range quietSettings {
+		all = append(all, name+change(setting))
+	}
+	_, err := session.Exec(ctx, strings.Join(all, "; "))
 	return err
 }
 
 // initialise executes the first statements of the application's database, if they wait: all of them
 // in one transaction, once, as the owner in a session of its own, which has no way to another role.
 func (s provisioning) initialise(ctx context.Context, statements []contract.Statement) error {
-	name := "ALTER ROLE " + postgres.QuoteName(s.application.User) + " IN DATABASE " + postgres.QuoteName(s.application.Database)
 	is, err := isMarked(ctx, s.session, s.application.Database)
-	if err == nil && is {
-		for _, setting := range quietSettings {
-			if _, err := s.session.Exec(ctx, name+" SET "+setting[0]+" = "+quote(setting[1])); err != nil {
-				return err
-			}
+	if err != nil {
+		return err
+	}
+	if is {
+		if err = hide(ctx, s.session, s.application); err == nil {
+			err = s.initialiseAs(ctx, statements)
 		}
-		err = s.initialiseAs(ctx, statements)
 	}
 	// Also what an attempt has left that was interrupted.
-	for _, setting := range quietSettings {
-		if _, resetting := s.session.Exec(ctx, name+" RESET "+setting[0]); resetting != nil && err == nil {
-			err = resetting
-		}
+	if ending := unhide(context.WithoutCancel(ctx), s.session, s.application); err == nil {
+		err = ending
 	}
 	if err != nil {
 		return err
@@ -129,6 +173,8 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 		return err
 	}
 	defer disconnect(session)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.engine.initTotal, errInitTotal)
+	defer cancel()
 	return pgx.BeginFunc(ctx, session, func(transaction pgx.Tx) error {
 		for _, statement := range []string{
 			"SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = 0",
@@ -149,6 +195,10 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 		for i, statement := range statements {
 			// EXECUTE takes no COMMIT and no ROLLBACK, by which a part of them could happen.
 			if _, err := transaction.Exec(ctx, "DO "+escaped("BEGIN EXECUTE "+escaped(statement.SQL)+"; END")); err != nil {
+				if errors.Is(context.Cause(ctx), errInitTotal) {
+					return &InitError{fmt.Sprintf("initSQL[%d]: had not ended when all of initSQL had taken %s, the longest that it may; "+
+						"nothing of initSQL was done", i, s.engine.initTotal)}
+				}
 				return initError(i, statement, err)
 			}
 		}

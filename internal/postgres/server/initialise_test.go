@@ -79,6 +79,37 @@ func TestInitSQL(t *testing.T) {
 	a.saysNothingOf(t, "hunter2")
 }
 
+// TestInitSQLTakesTooLong: statements that take longer than all may fail as any other, by name, and
+// leave nothing that hides sessions; neither does an attempt that was interrupted, once the
+// statements have left the spec.
+func TestInitSQLTakesTooLong(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
+	const hidden = "SELECT count(*)::text FROM pg_db_role_setting WHERE setdatabase <> 0"
+	a.do(Call{Do: "provide", Application: app})
+	_, err := a.try(Call{Do: "declared", Application: app, InitTotal: time.Second, Provisions: contract.Provisions{
+		InitSQL: []contract.Statement{{SQL: "CREATE TABLE one (name text)"}, {SQL: "SELECT pg_sleep(60)", IsSecret: true}},
+	}})
+	if err == nil || !strings.HasPrefix(err.Error(), "initSQL[1]: had not ended when all of initSQL had taken 1s") {
+		t.Errorf("got %v", err)
+	}
+	if got := a.value(t, "app", hidden); got != "0" {
+		t.Error("what hides sessions is left after that")
+	}
+	check(t, hide(t.Context(), a.session(), app))
+	if got := a.value(t, "app", hidden); got != "1" {
+		t.Fatal("nothing hides sessions")
+	}
+	app.Initialise = false
+	a.do(Call{Do: "provide", Application: app})
+	if got := a.value(t, "app", hidden); got != "0" {
+		t.Error("what hides sessions is left after an interrupted attempt")
+	}
+	if got := a.value(t, "app", "SELECT count(*)::text FROM pg_tables WHERE tablename = 'one'"); got != "0" {
+		t.Error("a part was executed")
+	}
+}
+
 // TestInitSQLIsDurable: statements that were executed count as done only when another member has
 // them; they are not executed again.
 func TestInitSQLIsDurable(t *testing.T) {

@@ -74,6 +74,8 @@ type Call struct {
 	Application postgres.Application
 	// Provisions are what else is provided.
 	Provisions contract.Provisions
+	// InitTotal is how long its first statements may take, if not as long as always.
+	InitTotal time.Duration
 }
 
 // Answer is what became of it.
@@ -191,6 +193,7 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 	case "provide":
 		err = i.engine.Provide(ctx, call.Application)
 	case "declared":
+		i.engine.initTotal = cmp.Or(call.InitTotal, initTotal)
 		err = i.engine.ProvideDeclared(ctx, call.Application, call.Provisions)
 	case "statistics":
 		var answers bool

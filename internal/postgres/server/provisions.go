@@ -28,18 +28,24 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	session, err := e.connect(ctx)
+	bounded, cancelBounded := context.WithTimeout(ctx, declaredTime)
+	defer cancelBounded()
+	session, err := e.connect(bounded)
 	if err != nil {
 		return err
 	}
 	defer disconnect(session)
-	if _, err := session.Exec(ctx, quietly); err != nil {
+	if _, err := session.Exec(bounded, quietly); err != nil {
 		return fmt.Errorf("preparing a session: %w", err)
 	}
 	made := provisioning{engine: e, session: session, application: application, major: l.major, complaints: new([]string)}
-	err = made.all(ctx, provisions)
+	err = made.all(bounded, provisions)
 	e.noteUnsettled(*made.complaints)
-	return err
+	if err != nil || !application.Initialise || len(provisions.InitSQL) == 0 {
+		return err
+	}
+	// They may use all of the above, and have a time of their own.
+	return made.initialise(ctx, provisions.InitSQL)
 }
 
 // noteUnsettled lets [Engine.Observe] say what is wrong with users, though all are made.
@@ -90,10 +96,6 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 	}
 	for _, name := range provisions.DropDatabases {
 		try("database", name, s.drop(ctx, name))
-	}
-	if len(problems) == 0 && s.application.Initialise && len(provisions.InitSQL) > 0 {
-		// They may use all of the above.
-		return s.initialise(ctx, provisions.InitSQL)
 	}
 	return joined(problems)
 }

@@ -74,6 +74,8 @@ type Engine struct {
 	unsettled string
 	// damages is how often the data were found damaged since a server with them last received.
 	damages int
+	// initTotal bounds all first statements of the application's database together.
+	initTotal time.Duration
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -110,7 +112,7 @@ var errNotRunning = errors.New("the server does not run: start it first")
 
 // New returns an engine. It starts nothing.
 func New(options Options) *Engine {
-	e := &Engine{Options: options, changed: make(chan struct{}, 1)}
+	e := &Engine{Options: options, changed: make(chan struct{}, 1), initTotal: initTotal}
 	e.observed.Server = e.resting()
 	return e
 }
