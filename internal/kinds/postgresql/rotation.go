@@ -185,6 +185,10 @@ func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time)
 		named, given, o.Password = other(user.Name, named), o.NextVerifier, o.Next
 	default:
 		waiting = other(user.Name, named)
+		if isMadeNow := before.verifier(user.Name, waiting) != o.NextVerifier; isMadeNow && user.RotatedAt != nil {
+			// A later time, which comes before clients get this password, asks for another one.
+			next.turn.RotatedAt = user.RotatedAt.UTC()
+		}
 		next.gets(waiting, o.NextVerifier)
 	}
 	next.gets(named, given)
@@ -237,9 +241,6 @@ func (r *rotating) begin(login string, now time.Time) {
 	r.turn.Login, r.turn.Since, r.turn.Until = login, now, now.Add(overlapOf(r.user))
 	if login == r.user.Name {
 		r.turn.Login = ""
-	}
-	if r.user.RotatedAt != nil {
-		r.turn.RotatedAt = r.user.RotatedAt.UTC()
 	}
 }
 

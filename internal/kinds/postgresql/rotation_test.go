@@ -111,6 +111,25 @@ func beginnings() map[string]rotation {
 			before: declaredMade(first("v-a", since(hourAgo)), second("")), observed: next(is("shop", "a")), want: "shop a new",
 			users: []contract.User{first("v-a", since(hourAgo)), second("v-new")},
 		},
+		"a next password, for a time": {
+			user:   databasev1.User{RotatedAt: new(metav1.NewTime(noon))},
+			before: declaredMade(first("v-a", since(hourAgo))), observed: next(is("shop", "a")), want: "shop a new",
+			users: []contract.User{first("v-a", contract.Turn{Since: hourAgo, RotatedAt: noon}), second("v-new")},
+		},
+		"another time while the next password waits": {
+			user:   databasev1.User{RotatedAt: new(metav1.NewTime(noon))},
+			before: declaredOnly(first("v-a", contract.Turn{Since: hourAgo, RotatedAt: hourAgo}), second("v-new")), observed: next(is("shop", "a")),
+			want:  "shop a new",
+			users: []contract.User{first("v-a", contract.Turn{Since: hourAgo, RotatedAt: hourAgo}), second("v-new")},
+		},
+		"another time when the next password is made": {
+			user:   databasev1.User{RotatedAt: new(metav1.NewTime(noon))},
+			before: declaredMade(first("v-a", contract.Turn{Since: hourAgo, RotatedAt: hourAgo}), second("v-new")), observed: next(is("shop", "a")),
+			want: "shop.2 new ",
+			users: []contract.User{
+				first("v-a", contract.Turn{Login: "shop.2", Since: noon, Until: noon.Add(time.Hour), RotatedAt: hourAgo}), second("v-new"),
+			},
+		},
 		"a next password that is made": {
 			before: declaredMade(first("v-a", since(hourAgo)), second("v-new")), observed: next(is("shop", "a")), want: "shop.2 new ",
 			users: []contract.User{first("v-a", begun), second("v-new")},

@@ -110,9 +110,9 @@ func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(.
 	check(t, logsIn("shop.2", "two"))
 }
 
-// turnsGoOnWhateverIsSet: whatever a user has set for itself, or locks, its second role and those of
-// others are made; what can't be copied is said. A user that acts as yet another role does so with
-// both.
+// turnsGoOnWhateverIsSet: whatever a user has set for itself, or locks, its second role and those
+// of others are made; what can't be copied is said. A user that acts as yet another role does so
+// with both.
 func (i *instance) turnsGoOnWhateverIsSet(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
 	t.Helper()
 	own := filepath.Join(filepath.Dir(i.run), "certificates")
