@@ -93,6 +93,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 				rotationStatus(&one, observed.Users[user.Name])
 			}
 		}
+		endStatus(&one, observed.Users[user.Name], observed.Now)
 		if one.Revision != "" {
 			made = append(made, one)
 		}

@@ -167,7 +167,8 @@ func (l Logins) Named(user databasev1.User, login string) string {
 //
 // So a password is in the server before a client can read it, unless a user has edited the Secret.
 // A change of the role begins the overlap: the other role keeps its password until that is over and
-// no application has it any more. Only an edit ends it earlier, because it needs the role.
+// no application has it any more. Only an edit ends it earlier, because it needs the role, and a
+// password of spec.users[].passwordSecret, which counts alone.
 func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time) ObservedUser {
 	now = now.UTC().Truncate(time.Second)
 	former, named := before.turn(user.Name), before.Named(user, o.Login)
@@ -205,7 +206,12 @@ func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time)
 	if !before.exists() && user.RotatedAt != nil {
 		next.turn.RotatedAt = user.RotatedAt.UTC()
 	}
-	if isOver := !next.turn.Until.IsZero() && !now.Before(next.turn.Until); isOver && o.WaitsFor == "" && before.AreMade {
+	isGiven := user.PasswordSecret != nil
+	if isGiven && now.Before(next.turn.Until) {
+		next.turn.Until = now // One that is given counts alone.
+	}
+	isOver := !next.turn.Until.IsZero() && !now.Before(next.turn.Until)
+	if isOver && (o.WaitsFor == "" || isGiven) && before.AreMade {
 		next.gets(other(user.Name, named), "")
 		next.turn.Until = time.Time{}
 	}
@@ -295,6 +301,18 @@ func rotationStatus(one *databasev1.UserStatus, observed ObservedUser) {
 	if !turn.Until.IsZero() {
 		one.FormerLogin, one.FormerUntil = other(one.Name, one.Login), &metav1.Time{Time: turn.Until}
 		one.WaitsFor = observed.WaitsFor
+	}
+}
+
+// thePrimary is what the end of a former password waits for if no application has that any more. No
+// application has a name with a space.
+const thePrimary = "the primary"
+
+// endStatus says what the end of a former password waits for, if it is time for it: the status is
+// that of the last rotation that the primary has made.
+func endStatus(one *databasev1.UserStatus, observed ObservedUser, now time.Time) {
+	if one.FormerUntil != nil && !now.Before(one.FormerUntil.Time) {
+		one.WaitsFor = cmp.Or(observed.WaitsFor, thePrimary)
 	}
 }
 

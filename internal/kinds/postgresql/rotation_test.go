@@ -220,7 +220,17 @@ func edits() map[string]rotation {
 		"a given password after a rotation": {
 			user: withGiven, before: declaredMade(first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")),
 			observed: ObservedUser{Login: "shop.2", Password: "mine", Verifier: "v-mine"}, want: "shop mine ",
-			users: []contract.User{first("v-mine", contract.Turn{Since: noon, Until: noon.Add(time.Hour)}), second("v-b")},
+			users: []contract.User{first("v-mine", since(noon)), second("")},
+		},
+		"a given password within an overlap": {
+			user: withGiven, before: declaredMade(first("v-a", contract.Turn{Since: hourAgo, Until: noon.Add(time.Minute)}), second("v-b")),
+			observed: waiting(ObservedUser{Login: "shop", Password: "mine", Verifier: "v-mine"}), want: "shop mine ",
+			users: []contract.User{first("v-mine", since(noon)), second("")},
+		},
+		"a given password after a rotation that is not made yet": {
+			user: withGiven, before: declaredOnly(first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")),
+			observed: ObservedUser{Login: "shop.2", Password: "mine", Verifier: "v-mine"}, want: "shop mine ",
+			users: []contract.User{first("v-mine", contract.Turn{Since: noon, Until: noon}), second("v-b")},
 		},
 	}
 }
@@ -319,6 +329,28 @@ func TestRotationIsReported(t *testing.T) {
 	}
 	if got, after := of(contract.Turn{}, ""); got.Since != nil || after != 0 {
 		t.Errorf("not known since when: got %+v, after %s", got, after)
+	}
+}
+
+// TestEndWaits: the status says what the end of a former password waits for, also while the primary
+// has not made what was last declared.
+func TestEndWaits(t *testing.T) {
+	db, observed := newDatabase(withUsers), empty()
+	observed.Now, observed.Provisions = noon, []byte("not made")
+	until := func(at time.Time, waitsFor string) string {
+		former := metav1.NewTime(at)
+		db.Status.Users = []databasev1.UserStatus{{Name: "shop", Revision: "r1", FormerLogin: "shop", FormerUntil: &former, WaitsFor: "old"}}
+		observed.Users = map[string]ObservedUser{"shop": {WaitsFor: waitsFor}}
+		return madeUsers(db, observed)[0].WaitsFor
+	}
+	if got := until(noon, ""); got != "the primary" {
+		t.Errorf("when it is over: got %q", got)
+	}
+	if got := until(noon, "web"); got != "web" {
+		t.Errorf("while an application has it: got %q", got)
+	}
+	if got := until(noon.Add(time.Second), ""); got != "old" {
+		t.Errorf("before: got %q", got)
 	}
 }
 
