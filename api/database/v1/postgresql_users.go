@@ -105,7 +105,8 @@ type User struct {
 
 	// Overlap is how long the former password still works after the Secret has the next one: from 1m
 	// to 720h; default 1h. While a WebApp that is bound to the user has not replaced its pods, it
-	// works for longer. What is connected with it then is disconnected.
+	// works for longer. Its sessions of the server end then. A client that stays connected to the
+	// pooler is not asked for its password again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	Overlap string `json:"overlap,omitempty"`
@@ -133,7 +134,8 @@ type UserStatus struct {
 	// FormerUntil is when the former password ends, unless WaitsFor delays it.
 	// +optional
 	FormerUntil *metav1.Time `json:"formerUntil,omitempty"`
-	// WaitsFor is an application that still has the former password, although it would have ended.
+	// WaitsFor is what delays the end of the former password: an application that still has it, or
+	// "the primary", while that has not made what the spec says.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
