@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -90,13 +91,18 @@ type FormerUser struct {
 	Secret string `json:"secret"`
 }
 
-// maxProvisionsBytes is more than the highest number of databases and users takes.
-const maxProvisionsBytes = 1000 << 10
+// Limits of the content of ProvisionsKey, in bytes. What is longer than MaxProvisionsBytes is not
+// written: the API server takes a Secret of 1 MiB. Whatever that may hold can be read, because
+// what can't be counts as lost.
+const (
+	MaxProvisionsBytes  = 1000 << 10
+	readProvisionsBytes = 1 << 20
+)
 
 // ParseProvisions reads the content of ProvisionsKey.
 func ParseProvisions(text []byte) (Provisions, error) {
 	var provisions Provisions
-	if err := bounded.Unmarshal(text, maxProvisionsBytes, &provisions); err != nil {
+	if err := bounded.Unmarshal(text, readProvisionsBytes, &provisions); err != nil {
 		return Provisions{}, fmt.Errorf("%s: %w", ProvisionsKey, err)
 	}
 	return provisions, nil
@@ -107,10 +113,13 @@ func (p Provisions) IsEmpty() bool {
 	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.InitSQL) == 0 && !p.Pooler
 }
 
-// Encode returns the content of ProvisionsKey.
+// Encode returns the content of ProvisionsKey. SQL is full of <, > and &, which stay as they are.
 func (p Provisions) Encode() []byte {
-	text, _ := json.Marshal(p) // It consists of strings and numbers.
-	return text
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(p) // It consists of strings and numbers.
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
 // ProvisionsRevision returns the revision of a content of ProvisionsKey; "" of none. It reveals
@@ -119,7 +128,7 @@ func ProvisionsRevision(text []byte) string {
 	if len(text) == 0 {
 		return ""
 	}
-	const bytes = 8
+	const most = 8
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:bytes])
+	return hex.EncodeToString(sum[:most])
 }

@@ -20,6 +20,9 @@ type Observed struct {
 	// Provisions is the content that the Secret with the databases and users is to have; nil if there
 	// is nothing to make or to change.
 	Provisions []byte
+	// ProvisionsProblem says why that Secret can't be written: it stays as it is, and so do those of
+	// users; "" if it can.
+	ProvisionsProblem string
 	// Init are the first statements of the application's database; nothing once they are not needed.
 	Init ObservedInit
 	// PoolerImage is the installation's image of PgBouncer; "" if it has none.

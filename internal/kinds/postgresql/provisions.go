@@ -149,6 +149,10 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 		wanted.Children = append(wanted.Children, plan.Child{Object: userSecret(db, observed, user), Uncached: true})
 		needs = append(needs, ref)
 	}
+	if observed.ProvisionsProblem != "" {
+		wanted.Keep = append(wanted.Keep, Ref(db, "Secret", contract.ProvisionsName(db.Name)))
+		return
+	}
 	if len(observed.Provisions) == 0 {
 		return
 	}
@@ -165,6 +169,9 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 
 // unusable says which passwords can't be used, and why.
 func unusable(s *subject) string {
+	if problem := s.observed.ProvisionsProblem; problem != "" {
+		return "users and databases stay as they are: " + problem
+	}
 	var said []string
 	for _, user := range s.db.Spec.Users {
 		if problem := s.observed.Users[user.Name].Problem; problem != "" {
@@ -184,15 +191,34 @@ func provisioning(s *subject) string {
 		"set spec.restartedAt", s.Primary.Pod.Name)
 }
 
+// Checked decides what becomes of the next content of the Secret that the primary reads. What is
+// too long is not written, and neither is any Secret of a user, which would have a password that
+// nobody makes: all stay as they were before.
+func (o Observed) Checked(db *databasev1.PostgreSQL, next contract.Provisions, before Before, stored []byte) Observed {
+	content := next.Encode()
+	if len(content) <= contract.MaxProvisionsBytes {
+		o.Provisions = content
+		return o
+	}
+	o.Provisions = stored
+	o.ProvisionsProblem = fmt.Sprintf("spec.users, spec.databases and spec.initSQL, with %d former users, are %d KiB together for the primary, "+
+		"and may be at most %d KiB: use fewer or shorter ones", len(next.FormerUsers), (len(content)+1023)>>10, contract.MaxProvisionsBytes>>10)
+	o.Users = map[string]ObservedUser{}
+	for _, user := range db.Spec.Users {
+		o.Users[user.Name] = ObservedUser{Problem: o.ProvisionsProblem}.Rotate(user, before.LoginsOf(user.Name), o.Now)
+	}
+	return o
+}
+
 // HasMade reports whether the primary has made what that revision says.
 func HasMade(db *databasev1.PostgreSQL, observed Observed, revision string) bool {
 	primary := database.PrimaryOf(observed.Instances(Common(db, observed)))
 	return revision != "" && primary != nil && primary.Report.Provisions == revision
 }
 
-// provisionsRef names the Secret that the primary reads; nothing if there is none.
+// provisionsRef names the Secret that the primary reads; nothing if none is written.
 func provisionsRef(db *databasev1.PostgreSQL, observed Observed) []plan.Ref {
-	if len(observed.Provisions) == 0 {
+	if len(observed.Provisions) == 0 || observed.ProvisionsProblem != "" {
 		return nil
 	}
 	return []plan.Ref{Ref(db, "Secret", contract.ProvisionsName(db.Name))}

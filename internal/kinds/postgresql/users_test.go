@@ -336,3 +336,57 @@ func TestProvisioningIsReported(t *testing.T) {
 		t.Errorf("without a password: got %s, %s", status, reason)
 	}
 }
+
+// TestProvisionsTooLong: what the API server would refuse is not written, and neither are Secrets
+// of users; Ready says why, and the settings keep the revision of before. SQL takes its own length.
+func TestProvisionsTooLong(t *testing.T) {
+	db, none := newDatabase(withUsers), func(string) bool { return false }
+	observed := running(db, 1)
+	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true})
+	observed.Users = observedUsers()
+	before := Before{Provisions: NextProvisions(db, Before{}, observed.Users, none), IsMade: true}
+	stored := before.Encode()
+	next := NextProvisions(db, before, observed.Users, none)
+	next.InitSQL = []contract.Statement{{SQL: strings.Repeat("<&>", maxInitBytes/3)}}
+	if made := observed.Checked(db, next, before, stored); made.ProvisionsProblem != "" || len(made.Provisions) > maxInitBytes+2000 {
+		t.Errorf("SQL of %d bytes: got %d bytes, %s", maxInitBytes, len(made.Provisions), made.ProvisionsProblem)
+	}
+	for range 2000 {
+		next.FormerUsers = append(next.FormerUsers, contract.FormerUser{Name: strings.Repeat("u", 63), Secret: strings.Repeat("s", 450)})
+	}
+	made := observed.Checked(db, next, before, stored)
+	if !strings.Contains(made.ProvisionsProblem, "with 2000 former users, are 1") || string(made.Provisions) != string(stored) {
+		t.Fatalf("got %q", made.ProvisionsProblem)
+	}
+	wanted := Desired(db, made, Decide(db, made))
+	for _, child := range wanted.Children {
+		switch name := child.Object.GetName(); name {
+		case "db-provisions", "db-shop", "reader":
+			t.Errorf("%s is written", name)
+		case "db-config":
+			if slices.Contains(child.Needs, Ref(db, "Secret", "db-provisions")) {
+				t.Error("the settings wait for a Secret that is not written")
+			}
+		}
+	}
+	for _, name := range []string{"db-provisions", "db-shop", "reader"} {
+		if !slices.Contains(wanted.Keep, Ref(db, "Secret", name)) {
+			t.Errorf("%s is removed", name)
+		}
+	}
+	if users := made.Users["shop"].Users; len(users) != 1 || users[0].Verifier != "v1" {
+		t.Errorf("the user shop became %+v", users)
+	}
+	status, _ := Status(db, made, Decide(db, made), plan.Result{})
+	for _, one := range status.Conditions {
+		if one.Type == databasev1.ConditionReady && (one.Reason != databasev1.ReasonSecretNotUsable || !strings.Contains(one.Message, "at most 1000 KiB")) {
+			t.Errorf("got %+v", one)
+		}
+	}
+	// One that was written longer is not lost.
+	before.FormerUsers = next.FormerUsers[:1930]
+	long := before.Encode()
+	if read, err := contract.ParseProvisions(long); len(long) <= contract.MaxProvisionsBytes || err != nil || len(read.FormerUsers) != 1930 {
+		t.Errorf("of %d bytes: %v", len(long), err)
+	}
+}

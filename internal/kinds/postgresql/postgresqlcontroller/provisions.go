@@ -58,7 +58,7 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool { return secretOf(db, *observed, name) != nil })
 	next.InitSQL = observed.Init.Statements
 	if !next.IsEmpty() {
-		observed.Provisions = next.Encode()
+		*observed = observed.Checked(db, next, before, stored)
 	}
 	return nil
 }
