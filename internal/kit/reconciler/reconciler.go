@@ -453,7 +453,7 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), now)
 	reported.SetConditions(merged)
 	reported.SetFirstReadyTime(firstReady(stored, merged, now))
-	wrote, err := patchStatus(ctx, r.Client, naming.Manager(r.Name), stored, reported)
+	wrote, err := patchStatus(ctx, r.Client, naming.Manager(r.Name), stored, reported, r.isUncertain(stored))
 	if err != nil {
 		r.noteWrite(reported, err)
 	}

@@ -3,7 +3,6 @@ package reconciler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +16,10 @@ import (
 // right again, nothing would be written, and nothing would ever correct the one in between.
 //
 // unseen has the versions of the statuses that were written and that the cache has not shown yet,
-// by the objects' names: "" if a write had no answer, and may have happened.
+// by the objects' names: unanswered if it is unknown whether the write has happened.
+
+// unanswered stands for the version of a write that had no answer.
+const unanswered = ""
 
 // noteWrite notes a write of the status with its result, before the cache shows it.
 func (r *Reconciler[T, O, D]) noteWrite(reported T, err error) {
@@ -26,7 +28,7 @@ func (r *Reconciler[T, O, D]) noteWrite(reported T, err error) {
 	case err == nil:
 		r.unseen.Store(key, reported.GetResourceVersion())
 	case hasNoAnswer(err):
-		r.unseen.Store(key, "")
+		r.unseen.Store(key, unanswered)
 	}
 }
 
@@ -36,24 +38,28 @@ func hasNoAnswer(err error) bool {
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
-// awaitWrite waits until the cache shows the last write of an object's status, if it has not yet.
-// An object that is gone, or whose deletion began, has nothing to correct.
+// isUncertain reports whether the last write of an object's status had no answer. Then the next
+// reconcile writes even what the cache has: the API server refuses that as a conflict if the cache
+// is behind, and changes nothing if it is not.
+func (r *Reconciler[T, O, D]) isUncertain(object T) bool {
+	noted, isUnseen := r.unseen.Load(client.ObjectKeyFromObject(object))
+	return isUnseen && noted == unanswered
+}
+
+// awaitWrite waits until the cache shows the last write of an object's status, if that is known to
+// have happened. An object that is gone has nothing to correct.
 func (r *Reconciler[T, O, D]) awaitWrite(ctx context.Context, key client.ObjectKey) error {
 	noted, isUnseen := r.unseen.Load(key)
 	if !isUnseen {
 		return nil
 	}
-	object, version := r.New(), noted.(string)
-	if version == "" {
-		err := r.Applier.Children.Live.Get(ctx, key, object)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the object, because a write of its status had no answer: %w", err)
-		}
-		version = object.GetResourceVersion()
-	}
+	object := r.New()
 	err := r.Client.Get(ctx, key, object)
-	if err == nil && version != "" {
-		err = children.Await(ctx, r.Client, object, version)
+	switch {
+	case err == nil && noted == unanswered:
+		return nil
+	case err == nil:
+		err = children.Await(ctx, r.Client, object, noted.(string))
 	}
 	if client.IgnoreNotFound(err) == nil {
 		r.unseen.Delete(key)

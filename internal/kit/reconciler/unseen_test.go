@@ -99,9 +99,8 @@ func TestAnObjectThatIsGoneIsNotAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := fake.NewClientBuilder().WithScheme(scheme).Build()
-	for _, version := range []string{"7", ""} {
-		r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Client: none,
-			Applier: apply.New(none, children.Reader{Cached: none, Live: none, Scheme: scheme})}
+	for _, version := range []string{"7", unanswered} {
+		r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Client: none}
 		key := client.ObjectKey{Name: "base"}
 		r.unseen.Store(key, version)
 		if err := r.awaitWrite(t.Context(), key); err != nil {
