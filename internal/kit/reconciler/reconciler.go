@@ -41,6 +41,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -453,7 +454,10 @@ func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported 
 	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), now)
 	reported.SetConditions(merged)
 	reported.SetFirstReadyTime(firstReady(stored, merged, now))
-	wrote, err := patchStatus(ctx, r.Client, naming.Manager(r.Name), stored, reported, r.isUncertain(stored))
+	if equality.Semantic.DeepEqual(stored, reported) && !r.isUncertain(stored) {
+		return nil
+	}
+	wrote, err := patchStatus(ctx, r.Client, naming.Manager(r.Name), stored, reported)
 	if err != nil {
 		r.noteWrite(reported, err)
 	}

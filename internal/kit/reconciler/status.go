@@ -4,21 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patchStatus stores the status of after if it differs from that of before, and reports whether it
-// wrote: it does not for an object that was deleted since it was read. The two are the same object:
-// as it was read, and with its new status. It fails with a conflict if the object has changed since
-// it was read, for then the status describes something else and must be computed again. With
-// always it writes also what is there, to find that out.
-func patchStatus(ctx context.Context, c client.StatusClient, manager string, before, after client.Object, always bool) (bool, error) {
-	if !always && equality.Semantic.DeepEqual(before, after) {
-		return false, nil
-	}
+// patchStatus stores the status of after, and reports whether it wrote: it does not for an object
+// that was deleted since it was read. The two are the same object: as it was read, and with its
+// new status. It fails with a conflict if the object has changed since it was read, for then the
+// status describes something else and must be computed again.
+func patchStatus(ctx context.Context, c client.StatusClient, manager string, before, after client.Object) (bool, error) {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	switch err := c.Status().Patch(ctx, after, patch, client.FieldOwner(manager)); {
 	case err == nil:

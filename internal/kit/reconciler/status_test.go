@@ -40,7 +40,7 @@ func TestTheStatusOfAnObjectThatIsGone(t *testing.T) {
 				}}).Build()
 			reported := stored.DeepCopy()
 			reported.Status.Phase = "Active"
-			wrote, err := patchStatus(t.Context(), answering, "mainstay/test", stored, reported, false)
+			wrote, err := patchStatus(t.Context(), answering, "mainstay/test", stored, reported)
 			if wrote || (err != nil) != test.fails {
 				t.Errorf("wrote %t, error %v", wrote, err)
 			}
