@@ -62,8 +62,8 @@ func TestHungDiskKeepsOtherRules(t *testing.T) {
 	}
 }
 
-// TestHungServerKeepsItsRule: while a leader's server completes nothing, that others receive
-// nothing from it says nothing about them. They stay in the rule, and go on without it.
+// TestHungServerKeepsItsRule: while a leader's server completes nothing, that others receive nothing
+// from it says nothing about them. They stay in the rule, and go on without it.
 func TestHungServerKeepsItsRule(t *testing.T) {
 	for _, durability := range []Durability{Asynchronous, Preferred} {
 		o := leading()
