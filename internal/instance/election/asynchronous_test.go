@@ -61,38 +61,3 @@ func TestHungDiskKeepsOtherRules(t *testing.T) {
 		}
 	}
 }
-
-// TestHungServerKeepsItsRule: while a leader's server completes nothing, that others receive nothing
-// from it says nothing about them. They stay in the rule, and go on without it.
-func TestHungServerKeepsItsRule(t *testing.T) {
-	for _, durability := range []Durability{Asynchronous, Preferred} {
-		o := leading()
-		o.Config.Durability = durability
-		o.Held.Record.Rules[0].Async = durability == Asynchronous
-		o.Record.Record.Rules, o.Server.Rule = o.Held.Record.Rules, o.Held.Record.Rules[0]
-		o.Held.RenewedAt = o.Now
-		stopped := o.Now
-		for i := range o.Peers {
-			o.Peers[i].StreamedAt = stopped
-		}
-		for o.Now-stopped < 10*time.Second {
-			o.Now += 100 * time.Millisecond
-			o.Server.UnflushedSince = stopped
-			for i := range o.Peers {
-				o.Peers[i].PongSent = o.Now
-			}
-			if write, isWrite := Decide(o).(WriteRecord); isWrite {
-				t.Fatalf("%d: after %s it writes %+v (%s)", durability, o.Now-stopped, write.Record.Rules, write.Why)
-			}
-			o.PingedAt = o.Now
-		}
-		o.Now = stopped + 11*time.Second
-		for i := range o.Peers {
-			o.Peers[i].PongSent = o.Now
-		}
-		o.PingedAt = o.Now
-		if _, kills := Decide(o).(Kill); !kills {
-			t.Errorf("%d: others can't go on without it: %+v", durability, Decide(o))
-		}
-	}
-}

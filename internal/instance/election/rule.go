@@ -58,7 +58,7 @@ func distinct(rules []Rule) []Rule {
 // replace every older one. It does not while our own disk is slow, because the others may have to
 // go on without us.
 func (o *Observed) blocked(newest Rule) bool {
-	if o.stalls() {
+	if since := o.Server.UnflushedSince; since != 0 && o.Now-since >= silent {
 		return false
 	}
 	named := func(member Member) bool {
@@ -74,20 +74,10 @@ func (o *Observed) blocked(newest Rule) bool {
 	return diverged && o.missing(able, max(newest.Acks, o.Config.acks(len(newest.Set))))
 }
 
-// stalls reports whether our own server is slow to complete a heartbeat. Then it is no witness of
-// what others receive, and they may have to go on without it.
-func (o *Observed) stalls() bool {
-	since := o.Server.UnflushedSince
-	return since != 0 && o.Now-since >= silent
-}
-
 // wantedRule returns the rule for the members that answer and receive now.
 func (o *Observed) wantedRule(newest Rule) Rule {
 	if o.Config.Instances <= 1 {
 		return Rule{Leader: o.Me}
-	}
-	if o.stalls() {
-		return newest
 	}
 	set := o.joined(newest.Set)
 	needed := o.Config.acks(len(set))
