@@ -175,7 +175,8 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 	defer disconnect(session)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.engine.initTotal, errInitTotal)
 	defer cancel()
-	return pgx.BeginFunc(ctx, session, func(transaction pgx.Tx) error {
+	isAtEnd := false
+	err = pgx.BeginFunc(ctx, session, func(transaction pgx.Tx) error {
 		for _, statement := range []string{
 			"SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = 0",
 			fmt.Sprintf("SET LOCAL statement_timeout = %d", initTime.Milliseconds()),
@@ -202,8 +203,14 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 				return initError(i, statement, err)
 			}
 		}
+		isAtEnd = true
 		return nil
 	})
+	// A deferred constraint, say. It belongs to no item, and the text may be that of a Secret.
+	if said, isServers := errors.AsType[*pgconn.PgError](err); isServers && isAtEnd {
+		return &InitError{fmt.Sprintf("initSQL: the server refuses to commit it, with SQLSTATE %s; nothing of initSQL was done", said.Code)}
+	}
+	return err
 }
 
 // escaped makes a literal of SQL that means the same whatever standard_conforming_strings is.

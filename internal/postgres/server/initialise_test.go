@@ -13,6 +13,25 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
+// refusedSQL is what a server refuses of the first statements, and what is said then.
+var refusedSQL = []struct{ sql, want string }{
+	{"SELECT 1;\nSELECT hunter2", `initSQL[1], line 2: column "hunter2" does not exist (SQLSTATE 42703)`},
+	{"\nSELEC hunter2", `initSQL[1], line 2: syntax error at or near "SELEC" (SQLSTATE 42601)`},
+	{"COMMIT", "initSQL[1]: EXECUTE of transaction commands is not implemented (SQLSTATE 0A000)"},
+	{"ROLLBACK", "initSQL[1]: EXECUTE of transaction commands is not implemented"},
+	{"DO 'BEGIN COMMIT; END'", "initSQL[1]: invalid transaction termination"},
+	{"VACUUM", "initSQL[1]: VACUUM cannot run inside a transaction block"},
+	{"CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
+	{"SET ROLE postgres", `initSQL[1]: permission denied to set role "postgres"`},
+	{"SET SESSION AUTHORIZATION postgres", "initSQL[1]: permission denied to set session authorization"},
+	{"RESET SESSION AUTHORIZATION; CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
+	{"COPY evil TO PROGRAM 'id'", "initSQL[1]: "},
+	{"CREATE TABLE late (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO late VALUES ('hunter2'), ('hunter2')",
+		"initSQL: the server refuses to commit it, with SQLSTATE 23505"},
+	{"'; DROP TABLE one; --", "initSQL[1], line 1: unterminated quoted string"},
+	{`SET standard_conforming_strings = off; SELECT '\''; SELECT no_such`, "initSQL[1]"},
+}
+
 // TestInitSQL: the first statements are executed once, all or none, as the owner, in a database
 // that was made for them; what fails is named by its position, without the text of a Secret.
 func TestInitSQL(t *testing.T) {
@@ -29,21 +48,7 @@ func TestInitSQL(t *testing.T) {
 	// What an interrupted attempt has left is made anew.
 	_, err := a.session().Exec(t.Context(), "CREATE DATABASE "+initName)
 	check(t, err)
-	for _, test := range []struct{ sql, want string }{
-		{"SELECT 1;\nSELECT hunter2", `initSQL[1], line 2: column "hunter2" does not exist (SQLSTATE 42703)`},
-		{"\nSELEC hunter2", `initSQL[1], line 2: syntax error at or near "SELEC" (SQLSTATE 42601)`},
-		{"COMMIT", "initSQL[1]: EXECUTE of transaction commands is not implemented (SQLSTATE 0A000)"},
-		{"ROLLBACK", "initSQL[1]: EXECUTE of transaction commands is not implemented"},
-		{"DO 'BEGIN COMMIT; END'", "initSQL[1]: invalid transaction termination"},
-		{"VACUUM", "initSQL[1]: VACUUM cannot run inside a transaction block"},
-		{"CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
-		{"SET ROLE postgres", `initSQL[1]: permission denied to set role "postgres"`},
-		{"SET SESSION AUTHORIZATION postgres", "initSQL[1]: permission denied to set session authorization"},
-		{"RESET SESSION AUTHORIZATION; CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
-		{"COPY evil TO PROGRAM 'id'", "initSQL[1]: "},
-		{"'; DROP TABLE one; --", "initSQL[1], line 1: unterminated quoted string"},
-		{`SET standard_conforming_strings = off; SELECT '\''; SELECT no_such`, "initSQL[1]"},
-	} {
+	for _, test := range refusedSQL {
 		err := declare(contract.Statement{SQL: "CREATE TABLE one (name citext)"}, contract.Statement{SQL: test.sql})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.sql, err, test.want)
