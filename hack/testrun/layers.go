@@ -83,7 +83,8 @@ var layers = []layer{
 	{name: "installations", lane: secondLane, budget: 5 * time.Minute, prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
 		runs: commands(endToEnd("-run", "^TestInstallations$")...)},
 	// It compares the machine with what was recorded, without the second cluster.
-	{name: "testbed-down", lane: clusterLane, after: []string{"installations", "databases"}, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
+	{name: "testbed-down", lane: clusterLane, after: []string{"installations", "databases"}, budget: time.Minute, prepare: testbedDown,
+		runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},

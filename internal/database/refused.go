@@ -50,13 +50,13 @@ func (o State) RefusedSince(now time.Time) time.Time {
 // events about it since a time; "" if none says so.
 func RefusalIn(events []corev1.Event, since time.Time) string {
 	refusals := slices.DeleteFunc(slices.Clone(events), func(event corev1.Event) bool {
-		return event.Reason != EventFailedCreate || toldAt(event).Before(since)
+		return event.Reason != EventFailedCreate || lastTime(event).Before(since)
 	})
 	if len(refusals) == 0 {
 		return ""
 	}
 	last := slices.MaxFunc(refusals, func(a, b corev1.Event) int {
-		return cmp.Or(toldAt(a).Compare(toldAt(b)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(lastTime(a).Compare(lastTime(b)), strings.Compare(a.Name, b.Name))
 	})
 	// create Pod db-0 in StatefulSet db failed error: pods "db-0" is forbidden: ...
 	if _, words, found := strings.Cut(last.Message, " failed error: "); found {
@@ -65,8 +65,8 @@ func RefusalIn(events []corev1.Event, since time.Time) string {
 	return conditions.Truncate(last.Message)
 }
 
-// toldAt is when an event was told last.
-func toldAt(event corev1.Event) time.Time {
+// lastTime returns when an event happened last.
+func lastTime(event corev1.Event) time.Time {
 	if event.Series != nil {
 		return event.Series.LastObservedTime.Time
 	}
