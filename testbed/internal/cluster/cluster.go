@@ -30,6 +30,7 @@ type Cluster struct {
 	binaries  string            // folder of Kubernetes' programs; set by Build
 	programs  map[string]string // paths of the machine's programs; set by Build
 	images    map[string]string // tarballs by image name; set by Build
+	restarts  int               // kubelets that were started again
 }
 
 // New returns the cluster of a state directory, running or not.

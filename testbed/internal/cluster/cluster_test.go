@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,6 +33,44 @@ func TestNodeNumber(t *testing.T) {
 	for _, name := range []string{"", "node-", "node-0", "node--1", "node-01", "other-1", "1"} {
 		if got, err := NodeNumber(name); err == nil {
 			t.Errorf("NodeNumber(%q) = %d, want an error", name, got)
+		}
+	}
+}
+
+func TestKubeletNumber(t *testing.T) {
+	if got, err := kubeletNumber(kubeletName(NodeName(12))); got != 12 || err != nil {
+		t.Errorf("the kubelet of node-12 has the number %d, %v", got, err)
+	}
+	for _, name := range []string{etcdName, containerdName(NodeName(1)), "kubelet-", "kubelet-node-0"} {
+		if got, err := kubeletNumber(name); err == nil {
+			t.Errorf("kubeletNumber(%q) = %d, want an error", name, got)
+		}
+	}
+}
+
+// TestEndedProcess checks that an ended process is named with what it wrote last, and so is a
+// kubelet that was started again too often.
+func TestEndedProcess(t *testing.T) {
+	c := newTestCluster(t)
+	c.restarts = maxRestarts
+	ended := filepath.Join(string(c.dir), "ended.log")
+	if err := os.WriteFile(ended, []byte("the reason\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{etcdName, kubeletName(NodeName(1))} {
+		if err := os.MkdirAll(c.dir.Processes(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		record := fmt.Sprintf(`{"name": %q, "pid": 1, "startTime": 1, "log": %q}`, name, ended)
+		file := filepath.Join(c.dir.Processes(), name+".json")
+		if err := os.WriteFile(file, []byte(record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.endedProcess(); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "the reason") {
+			t.Errorf("%s has ended, and the error is %v", name, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/proc"
 )
@@ -20,6 +22,15 @@ const (
 func containerdName(node string) string { return "containerd-" + node }
 
 func kubeletName(node string) string { return "kubelet-" + node }
+
+// kubeletNumber returns the number of the node that the kubelet of this name is for.
+func kubeletNumber(name string) (int, error) {
+	node, found := strings.CutPrefix(name, kubeletName(""))
+	if !found {
+		return 0, fmt.Errorf("%s is no kubelet", name)
+	}
+	return NodeNumber(node)
+}
 
 func nodeProxyName(node string) string { return "kube-proxy-" + node }
 

@@ -14,6 +14,9 @@ import (
 // pollInterval is short: each poll is one request to our own machine.
 const pollInterval = 200 * time.Millisecond
 
+// maxRestarts is how often one command starts kubelets again that have ended.
+const maxRestarts = 5
+
 // poll asks until the check succeeds or the context ends; the last reason becomes the error.
 func poll(ctx context.Context, what string, check func() error) error {
 	for {
@@ -46,14 +49,29 @@ func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error
 	return errors.Join(err, ended)
 }
 
+// endedProcess returns an error if a process of the cluster has ended. A kubelet is started again
+// first, as a supervisor would: it ends itself when a part of it can't start, and relies on that.
+//
+// Source: https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubelet/kubelet.go,
+// initializeRuntimeDependentModules ("rely on the babysitter to retry starting kubelet").
 func (c *Cluster) endedProcess() error {
 	records, err := c.processes.List()
 	if err != nil {
 		return err
 	}
 	for _, record := range records {
-		if !record.Alive() {
-			return fmt.Errorf("%s (pid %d) has ended: see %s", record.Name, record.PID, record.Log)
+		if record.Alive() {
+			continue
+		}
+		ended := fmt.Errorf("%s (pid %d) has ended: see %s, which ends with\n%s", record.Name, record.PID, record.Log, record.LogTail())
+		number, err := kubeletNumber(record.Name)
+		if err != nil || c.restarts == maxRestarts {
+			return ended
+		}
+		c.restarts++
+		c.progress.Say("%v", ended)
+		if err := c.ensure(c.kubelet(number)); err != nil {
+			return errors.Join(ended, err)
 		}
 	}
 	return nil

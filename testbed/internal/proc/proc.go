@@ -5,6 +5,7 @@
 package proc
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +242,28 @@ func adopt(spec Spec) (Record, bool, error) {
 func (r Record) Alive() bool {
 	since, err := startTime(r.PID)
 	return err == nil && since == r.StartTime
+}
+
+// LogTail returns the last lines that the process has written, at most 2,000 bytes of them.
+func (r Record) LogTail() string {
+	const most = 2000
+	file, err := os.Open(r.Log)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = file.Close() }()
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, max(0, size-most), most))
+	if err != nil {
+		return err.Error()
+	}
+	if _, whole, found := bytes.Cut(content, []byte("\n")); found && size > most {
+		content = whole
+	}
+	return string(content)
 }
 
 // Stop sends SIGTERM, then SIGKILL after the grace period, and waits for the end. It does nothing

@@ -3,6 +3,8 @@ package proc
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -103,5 +105,24 @@ func TestTable(t *testing.T) {
 	}
 	if _, found, err := table.Get("torn"); found || err != nil {
 		t.Errorf("a torn record was read (%v)", err)
+	}
+}
+
+func TestLogTail(t *testing.T) {
+	record := Record{Log: filepath.Join(t.TempDir(), "log")}
+	if tail := record.LogTail(); !strings.Contains(tail, "no such file") {
+		t.Errorf("the tail of a missing log is %q", tail)
+	}
+	for written, want := range map[string]string{
+		"":           "",
+		"one\ntwo\n": "one\ntwo\n",
+		strings.Repeat("a", 3000) + "\nthe reason\n": "the reason\n",
+	} {
+		if err := os.WriteFile(record.Log, []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if tail := record.LogTail(); tail != want {
+			t.Errorf("the tail of %d bytes is %q, want %q", len(written), tail, want)
+		}
 	}
 }
