@@ -34,14 +34,17 @@ type goTest struct {
 // counts are the results and the duration of tests. Parents of subtests count too, as in `go test`.
 type counts struct {
 	passed, failed int
-	skipped        []string
-	tests          []timed
-	commands       []spent
+	// broken has what failed, with the end of its output.
+	broken   []string
+	skipped  []string
+	tests    []timed
+	commands []spent
 }
 
 func (c *counts) add(more counts) {
 	c.passed += more.passed
 	c.failed += more.failed
+	c.broken = append(c.broken, more.broken...)
 	c.skipped = append(c.skipped, more.skipped...)
 	c.tests = append(c.tests, more.tests...)
 	c.commands = append(c.commands, more.commands...)
@@ -175,7 +178,9 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 			log.Say("     %s", line.Value)
 		case "build-fail":
 			c.failed++
-			log.Say("BUILD FAILED %s\n%s", line.Package, output[key])
+			text := fmt.Sprintf("BUILD FAILED %s\n", line.Package)
+			c.broken = append(c.broken, text+end(output[key].String()))
+			log.Say("%s%s", text, output[key])
 		}
 	}
 	if err := scanner.Err(); err != nil {
@@ -193,7 +198,11 @@ func (c *counts) count(log *step.Log, line event, output string) {
 	}
 	switch {
 	case line.Test == "" && line.Action == "fail":
-		log.Say("FAIL %s (%s)\n%s", line.Package, took, output)
+		text := fmt.Sprintf("FAIL %s (%s)\n", line.Package, took)
+		if !slices.ContainsFunc(c.broken, func(earlier string) bool { return strings.HasPrefix(earlier, "FAIL "+line.Package+" Test") }) {
+			c.broken = append(c.broken, text+end(output)) // not a test of it, but its set-up, say
+		}
+		log.Say("%s%s", text, output)
 	case line.Test == "":
 		if line.Action == "pass" {
 			log.Say("  ok %s (%s)", line.Package, took)
@@ -202,13 +211,28 @@ func (c *counts) count(log *step.Log, line event, output string) {
 		c.skipped = append(c.skipped, line.Package+" "+line.Test)
 	case line.Action == "fail":
 		c.failed++
-		log.Say("FAIL %s %s (%s)\n%s", line.Package, line.Test, took, output)
+		text := fmt.Sprintf("FAIL %s %s (%s)\n", line.Package, line.Test, took)
+		c.broken = append(c.broken, text+end(output))
+		log.Say("%s%s", text, output)
 	default:
 		c.passed++
 		if took >= slow {
 			log.Say("  ok %s (%s)", line.Test, took)
 		}
 	}
+}
+
+// end returns the last lines of an output, at most 4,000 bytes of them.
+func end(output string) string {
+	const most = 4000
+	if len(output) <= most {
+		return output
+	}
+	output = output[len(output)-most:]
+	if _, whole, found := strings.Cut(output, "\n"); found {
+		output = whole
+	}
+	return "[...]\n" + output
 }
 
 // summarize writes what ran, and reports whether all of it passed.

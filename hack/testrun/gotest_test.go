@@ -28,6 +28,9 @@ func TestCountsReadTheStreamOfGoTest(t *testing.T) {
 	if c.passed != 1 || c.failed != 1 || len(c.skipped) != 1 || c.skipped[0] != "p TestC" {
 		t.Errorf("counted %+v", c)
 	}
+	if len(c.broken) != 1 || !strings.HasPrefix(c.broken[0], "FAIL p TestB (100ms)\n") || !strings.HasSuffix(c.broken[0], "broken here\n") {
+		t.Errorf("what failed is %q", c.broken)
+	}
 	for _, want := range []string{"broken here", "7 points"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not shown:\n%s", want, shown.String())
@@ -117,5 +120,15 @@ func TestFiguresOfEarlierRuns(t *testing.T) {
 	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}, {Name: "e2e", Wall: time.Second, Failed: true}}}.with(earlier)
 	if len(got.Layers) != 2 || got.Layers[0].Wall != time.Second || got.Layers[1].Wall != time.Hour {
 		t.Errorf("got %+v", got.Layers)
+	}
+}
+
+func TestEnd(t *testing.T) {
+	if got := end("short\n"); got != "short\n" {
+		t.Errorf("the end of a short output is %q", got)
+	}
+	got := end(strings.Repeat("a line\n", 1000) + "the reason\n")
+	if len(got) > 4010 || !strings.HasPrefix(got, "[...]\na line\n") || !strings.HasSuffix(got, "a line\nthe reason\n") {
+		t.Errorf("the end of a long output is %q", got)
 	}
 }

@@ -45,6 +45,10 @@ func main() {
 		good = false
 	}
 	total := sum(all)
+	// Once more, where a reader of a long output looks first.
+	for _, text := range total.broken {
+		fmt.Printf("\n%s", text)
+	}
 	// The last line has a format that test runners of many languages use.
 	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, failures(total, good), len(total.skipped))
 	if !good {
