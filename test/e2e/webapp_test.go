@@ -219,8 +219,8 @@ func suspendAndResume(t *testing.T, ns, minimum string) {
 // second or more, and the two cores must also start pods.
 const pace = 20 * time.Millisecond
 
-// steadily sends requests, each over its own connection, from the first answer on until the returned
-// function is called. That function returns the number of requests and the failures.
+// steadily sends requests, each over its own connection, from the first answer on, until the
+// returned function is called. That function returns the number of requests and the failures.
 func steadily(t *testing.T, url string) func() (int, []error) {
 	t.Helper()
 	awaitAnswer(t, url, "")
