@@ -38,8 +38,8 @@ func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolume
 
 // AddVolumes adds the claims of so many instances, and those that there are already of others: what
 // is no child would be deleted, and spec.deletionPolicy is about the deletion of the object. A
-// claim that no instance uses keeps its size.
-func (d *Database) AddVolumes(to *plan.Plan, observed State, used int) {
+// claim that no instance uses keeps its size; if unused ones are reclaimed, they are deleted.
+func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims bool) {
 	for ordinal := range MaxReplicas {
 		for _, volume := range d.Volumes {
 			claim := d.claimFor(volume, ordinal)
@@ -47,6 +47,10 @@ func (d *Database) AddVolumes(to *plan.Plan, observed State, used int) {
 				found := observed.Children[d.Ref("PersistentVolumeClaim", claim.Name)]
 				unused, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
 				if !isClaim || found.Ownership != plan.Ours || unused.DeletionTimestamp != nil {
+					continue
+				}
+				if reclaims {
+					to.Delete = append(to.Delete, d.Ref("PersistentVolumeClaim", claim.Name))
 					continue
 				}
 				claim.Spec.Resources.Requests = unused.Spec.Resources.Requests

@@ -35,6 +35,8 @@ type Database struct {
 	// AcceptLoss is the term in which a user accepts that writes are lost; 0 for none.
 	AcceptLoss     int64
 	DeletionPolicy databasev1.DeletionPolicy
+	// Reclaim is what becomes of the volumes of removed instances.
+	Reclaim databasev1.DeletionPolicy
 	// Volumes are those that each instance has; without any, the data go with the pods.
 	Volumes []Volume
 	// Ports are those of the server.

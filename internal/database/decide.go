@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
@@ -31,6 +32,8 @@ type Decision struct {
 	Switchover *Switchover
 	// Notice says what a handover on request waits for; "" if none waits.
 	Notice string
+	// Reclaims is true if the volumes of instances that the spec no longer wants are to be deleted.
+	Reclaims bool
 	// Waits says what keeps pods from being replaced or removed; "" if nothing does.
 	Waits string
 	// Window says for which window pods that could be replaced wait; "" if for none.
@@ -63,13 +66,15 @@ const LookAgain = 2 * time.Second
 //	fewer instances are wanted, and there is no primary     all of them elect one
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
-//	fewer are wanted                                        they are removed; their volumes stay
+//	fewer are wanted                                        they are removed; their volumes stay for now
 //	the StatefulSet has not been looked at yet              nothing
 //	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
 //	pods are of an earlier template, and the window closed  they wait
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
 //	a pod is of an earlier template                         it waits for those that are not ready
 //	spec.switchoverAt was not carried out yet               see switchover
+//
+// Beside the last rows, volumes of removed instances are deleted: see reclaims.
 func Decide(d *Database, observed State) Decision {
 	decided := Decision{Replicas: d.Replicas}
 	set := observed.StatefulSet(d)
@@ -90,7 +95,24 @@ func Decide(d *Database, observed State) Decision {
 	if *set.Spec.Replicas < d.Replicas || set.Status.ObservedGeneration < set.Generation || d.Image == "" {
 		return decided
 	}
-	return switchover(d, observed, instances, replace(d, set, instances, observed.Now))
+	decided = switchover(d, observed, instances, replace(d, set, instances, observed.Now))
+	decided.Reclaims = reclaims(d, observed, instances)
+	return decided
+}
+
+// reclaims reports whether the volumes of removed instances are to be deleted: the spec says so,
+// and nothing that was acknowledged can be only there. All that remain are ready, the primary leads
+// by the Lease, and that names none of the removed ones.
+func reclaims(d *Database, observed State, instances []Instance) bool {
+	record, known := observed.Record(d)
+	primary := PrimaryOf(instances)
+	if d.Reclaim != databasev1.DeletionDelete || !known || !record.Open || primary == nil || primary.Pod.Name != record.Holder.Member.Name {
+		return false
+	}
+	isRemoved := func(pod string) bool { return OrdinalOf(d.Name, pod) >= int(d.Replicas) }
+	isReady := func(instance Instance) bool { return instance.IsReady() && !isRemoved(instance.Pod.Name) }
+	ready := slices.DeleteFunc(slices.Clone(instances), func(instance Instance) bool { return !isReady(instance) })
+	return len(ready) == int(d.Replicas) && len(instances) == len(ready) && !slices.ContainsFunc(record.Pods(), isRemoved)
 }
 
 // begin decides how many pods are made where there are none: at first, and after hibernation. Of

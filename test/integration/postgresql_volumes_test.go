@@ -55,7 +55,8 @@ func ownersOf(db *databasev1.PostgreSQL, count int) func(context.Context) (strin
 }
 
 // TestVolumesStay: the volumes of instances that were scaled away stay, also where they belong to
-// the PostgreSQL, and follow its policy.
+// the PostgreSQL, and follow its policy. They are deleted once the spec says that they are not
+// needed.
 func TestVolumesStay(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -88,6 +89,9 @@ func TestVolumesStay(t *testing.T) {
 	for _, call := range recorded.Since(0, "DELETE ") {
 		g.Expect(call).NotTo(gomega.ContainSubstring("/persistentvolumeclaims/"))
 	}
+	observedRevision(t, db, "db-1")
+	change(func(spec *databasev1.PostgreSQLSpec) { spec.Reclaim = databasev1.DeletionDelete })
+	g.Eventually(ownersOf(db, 3)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 deleted 0 deleted 0 "))
 }
 
 // TestEarlierVolumes: a PostgreSQL of one instance that finds volumes of three lets all of them

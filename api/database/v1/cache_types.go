@@ -201,6 +201,14 @@ type CacheSpec struct {
 	// +kubebuilder:validation:Enum=Retain;Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
+	// Reclaim is what becomes of the volume of persistence of an instance that a lower spec.replicas
+	// removes. Retain (the default) keeps it: an instance that is added later takes it up. Delete
+	// deletes it, once all remaining instances are ready.
+	// +optional
+	// +default="Retain"
+	// +kubebuilder:validation:Enum=Retain;Delete
+	Reclaim DeletionPolicy `json:"reclaim,omitempty"`
+
 	// Rollout is when pods are replaced because their template has changed.
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`

@@ -231,6 +231,15 @@ type PostgreSQLSpec struct {
 	// +kubebuilder:validation:Enum=Retain;Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
+	// Reclaim is what becomes of the volumes of an instance that a lower spec.replicas removes.
+	// Retain (the default) keeps them: an instance that is added later takes them up. Delete
+	// deletes them, once all remaining instances are ready and no commit depends on the removed
+	// one.
+	// +optional
+	// +default="Retain"
+	// +kubebuilder:validation:Enum=Retain;Delete
+	Reclaim DeletionPolicy `json:"reclaim,omitempty"`
+
 	// Rollout is when pods are replaced because their template has changed.
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`

@@ -28,8 +28,8 @@ func Common(c *databasev1.Cache, observed Observed) *database.Database {
 		Kind: "Cache", Noun: "cache", Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Part: part(c),
 		Labels: spec.Labels, Annotations: spec.Annotations, Replicas: spec.Replicas, Hibernated: spec.Hibernated, Paused: spec.Paused,
 		Window: spec.Rollout.Window, TopologySpread: spec.TopologySpread, SwitchoverAt: spec.SwitchoverAt, DeletionPolicy: spec.DeletionPolicy,
-		AcceptLoss: spec.Failover.AcceptLoss,
-		Volumes:    volumesOf(c), Ports: ports(c), MetricsPort: metricsPort, Image: image(c, observed), ContainerName: ContainerName,
+		AcceptLoss: spec.Failover.AcceptLoss, Reclaim: spec.Reclaim,
+		Volumes: volumesOf(c), Ports: ports(c), MetricsPort: metricsPort, Image: image(c, observed), ContainerName: ContainerName,
 		Before: before(&c.Status),
 	}
 	d.Grow(observed.State)

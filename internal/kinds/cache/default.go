@@ -24,6 +24,7 @@ func Default(c *databasev1.Cache) {
 	spec.Failover.After = cmp.Or(spec.Failover.After, defaultAfter)
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, databasev1.SpreadPreferred)
 	spec.DeletionPolicy = cmp.Or(spec.DeletionPolicy, databasev1.DeletionRetain)
+	spec.Reclaim = cmp.Or(spec.Reclaim, databasev1.DeletionRetain)
 	if spec.TLS == nil {
 		spec.TLS = new(true)
 	}

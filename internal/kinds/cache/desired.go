@@ -39,12 +39,12 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 		add(plan.Child{Object: d.PodMonitor(observed.State)})
 	}
 	if d.Image == "" || problem != "" {
-		addVolumes(&wanted, c, observed, 0)
+		addVolumes(&wanted, c, observed, Decision{})
 		// There is nothing to run, or nothing to let clients in with; what runs goes on.
 		wanted.Keep = append(wanted.Keep, d.Ref("StatefulSet", c.Name), d.Ref("PodDisruptionBudget", c.Name))
 		return wanted
 	}
-	addVolumes(&wanted, c, observed, int(decided.Replicas))
+	addVolumes(&wanted, c, observed, decided)
 	set := d.StatefulSet(podTemplate(c, observed), observed.StatefulSet(d), decided.Replicas)
 	add(plan.Child{Object: set, DryRunFirst: true, Needs: d.NeededByPods(decided.Replicas)})
 	if decided.Replicas > 1 {
@@ -55,8 +55,8 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 
 // addVolumes adds the claims, and keeps those that an earlier Cache of the name left, if this one
 // has no persistence.
-func addVolumes(to *plan.Plan, c *databasev1.Cache, observed Observed, used int) {
-	Common(c, observed).AddVolumes(to, observed.State, used)
+func addVolumes(to *plan.Plan, c *databasev1.Cache, observed Observed, decided Decision) {
+	Common(c, observed).AddVolumes(to, observed.State, int(decided.Replicas), decided.Reclaims)
 	for ordinal := range database.MaxReplicas {
 		if c.Spec.Persistence == nil {
 			to.Keep = append(to.Keep, Ref(c, "PersistentVolumeClaim", database.VolumeName(c.Name, ordinal)))

@@ -113,6 +113,21 @@ func TestInitialise(t *testing.T) {
 	}
 }
 
+// TestReclaim: the volumes of removed instances stay, unless the spec says otherwise.
+func TestReclaim(t *testing.T) {
+	for _, reclaim := range []databasev1.DeletionPolicy{"", databasev1.DeletionDelete} {
+		c := newCache(stores, func(spec *databasev1.CacheSpec) { spec.Reclaim = reclaim })
+		observed := empty()
+		claim := Ref(c, "PersistentVolumeClaim", "data-sessions-1")
+		observed.Children[claim] = plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{}}
+		wants := Common(c, observed).Reclaim == databasev1.DeletionDelete
+		wanted := Desired(c, observed, Decision{Replicas: 1, Reclaims: wants})
+		if deletes := slices.Contains(wanted.Delete, claim); deletes != (reclaim == databasev1.DeletionDelete) {
+			t.Errorf("%q: the volume is deleted: %t", reclaim, deletes)
+		}
+	}
+}
+
 // TestMemory: the container gets what the program needs beside spec.memory, and maxmemory is a part
 // of that.
 func TestMemory(t *testing.T) {

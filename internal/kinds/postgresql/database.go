@@ -38,7 +38,8 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 		Window:         spec.Rollout.Window,
 		TopologySpread: spec.TopologySpread, PreferredPrimary: spec.PreferredPrimary, SwitchoverAt: spec.SwitchoverAt,
 		AcceptLoss:     spec.Failover.AcceptLoss,
-		DeletionPolicy: spec.DeletionPolicy, Volumes: volumesOf(db), Ports: []database.Port{{Name: contract.PortName, Number: serverPort}},
+		DeletionPolicy: spec.DeletionPolicy, Reclaim: spec.Reclaim, Volumes: volumesOf(db),
+		Ports:       []database.Port{{Name: contract.PortName, Number: serverPort}},
 		MetricsPort: metricsPort, Extras: extras(db), InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
 		Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
 	}

@@ -26,6 +26,7 @@ func Default(db *databasev1.PostgreSQL) {
 	spec.Failover.After = cmp.Or(spec.Failover.After, defaultAfter)
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, databasev1.SpreadPreferred)
 	spec.DeletionPolicy = cmp.Or(spec.DeletionPolicy, databasev1.DeletionRetain)
+	spec.Reclaim = cmp.Or(spec.Reclaim, databasev1.DeletionRetain)
 	defaultBackup(&spec.Backup)
 	defaultPooler(db)
 	if grow := spec.AutoGrow; grow != nil {

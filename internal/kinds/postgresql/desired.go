@@ -43,12 +43,12 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	}
 	addPooler(&wanted, db, observed)
 	if d.Image == "" {
-		addVolumes(&wanted, db, observed, 0)
+		addVolumes(&wanted, db, observed, Decision{})
 		// There is nothing to run; what runs goes on.
 		wanted.Keep = append(wanted.Keep, d.Ref("StatefulSet", db.Name), d.Ref("PodDisruptionBudget", db.Name))
 		return wanted
 	}
-	addVolumes(&wanted, db, observed, int(decided.Replicas))
+	addVolumes(&wanted, db, observed, decided)
 	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: d.NeededByPods(decided.Replicas)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: d.Budget()})
@@ -57,8 +57,8 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 }
 
 // addVolumes adds the claims, and keeps those for a log that the spec no longer has.
-func addVolumes(to *plan.Plan, db *databasev1.PostgreSQL, observed Observed, used int) {
-	Common(db, observed).AddVolumes(to, observed.State, used)
+func addVolumes(to *plan.Plan, db *databasev1.PostgreSQL, observed Observed, decided Decision) {
+	Common(db, observed).AddVolumes(to, observed.State, int(decided.Replicas), decided.Reclaims)
 	for ordinal := range database.MaxReplicas {
 		if db.Spec.WALStorage == nil {
 			to.Keep = append(to.Keep, Ref(db, "PersistentVolumeClaim", WALVolumeName(db.Name, ordinal)))
