@@ -129,7 +129,7 @@ func newCacheWriter(t *testing.T, d *database) *writer {
 	w.compare = func(ctx context.Context, mayLose bool) []string {
 		return compareList(ctx, d, &cacheSession{options: options}, w.Ledger, mayLose)
 	}
-	w.start((&cacheSession{options: options}).write)
+	w.start(through, (&cacheSession{options: options}).write)
 	return w
 }
 

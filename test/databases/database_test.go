@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	instances "github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
@@ -189,7 +191,7 @@ func (d *database) pods() []corev1.Pod {
 	d.t.Helper()
 	var found corev1.PodList
 	d.must(cluster.List(d.t.Context(), &found, client.InNamespace(d.namespace)))
-	return found.Items
+	return slices.DeleteFunc(found.Items, func(pod corev1.Pod) bool { return instances.OrdinalOf(name, pod.Name) < 0 })
 }
 
 // sql runs statements as the superuser, in a pod.

@@ -14,8 +14,13 @@ import (
 
 // TestFaults lets each fault happen to a database of three instances on three nodes: nothing that
 // was acknowledged is lost, never do two take writes, and the database is whole again by itself.
+// Where there is time for it, a second client writes through a pooler.
 func TestFaults(t *testing.T) {
-	d := newDatabase(t, "databases-faults", fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image))
+	spec := fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image)
+	if !*brief && !*alone {
+		spec += "  pooler: {}\n"
+	}
+	d := newDatabase(t, "databases-faults", spec)
 	happenAll(d, newWriter(t, d), faults)
 }
 
@@ -86,6 +91,9 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	eventually(t, f.name+": whole again", d.isWhole)
 	whole := time.Since(mended)
 	t.Logf("%s: no write for %s (limit %s); whole %s after it was mended", f.name, gap, f.limit, whole.Round(100*time.Millisecond))
+	if slices.Contains(w.clients, throughPooler) {
+		t.Logf("%s: no write through the pooler for %s", f.name, w.Ledger.LongestGapOf(throughPooler, s.begun).Round(10*time.Millisecond))
+	}
 	d.must(addRow(f.name, gap, whole))
 	if allowed := allowed(f.limit); gap > allowed {
 		t.Errorf("%s: no write for %s: more than %s", f.name, gap, allowed)

@@ -22,59 +22,76 @@ const (
 	statementLimit = time.Second
 )
 
-// through is the client that writes through the Service.
-const through = "client"
+// through is the client that writes through the Service of the database, and throughPooler the one
+// that writes through that of its pooler.
+const through, throughPooler = "client", "pooled client"
 
 // writer writes into a database all the time, as an application does: through the write Service,
 // with what the application's Secret says, and with one connection for as long as that works.
 type writer struct {
 	Ledger *ledger.Ledger
 	d      *database
+	// clients are the names of those that write.
+	clients []string
 	// compare compares what the client was told with what is there. mayLose is whether the last
 	// writes before the fault may be lost where no write waits for a replica.
 	compare func(ctx context.Context, mayLose bool) []string
 }
 
-// newWriter makes the table of a PostgreSQL and starts the client.
+// newWriter makes the table of a PostgreSQL and starts the client, and the one of the pooler if
+// there is a pooler.
 func newWriter(t *testing.T, d *database) *writer {
 	t.Helper()
+	config := d.connects(name+"-app", name+"-rw")
+	primary := d.postgreSQL().Status.Primary
+	d.sql(primary, "app", "GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO app")
+	d.sql(primary, "app", "SET ROLE app; CREATE TABLE ledger (client text, seq int)")
+	w := &writer{Ledger: ledger.New(), d: d}
+	w.compare = func(ctx context.Context, _ bool) []string { return compareRows(ctx, config, w.Ledger) }
+	w.start(through, (&connection{config: config}).write)
+	if d.postgreSQL().Spec.Pooler != nil {
+		w.start(throughPooler, (&connection{config: d.connects(name+"-pooler", name+"-pooler")}).write)
+	}
+	return w
+}
+
+// connects returns how a client connects to a Service with what a Secret says.
+func (d *database) connects(secretName, serviceName string) *pgx.ConnConfig {
+	d.t.Helper()
 	var secret corev1.Secret
-	d.get(name+"-app", &secret)
+	d.get(secretName, &secret)
 	var service corev1.Service
-	d.get(name+"-rw", &service)
+	d.get(serviceName, &service)
 	at := url.URL{Scheme: "postgresql", Host: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port),
 		User: url.UserPassword(string(secret.Data["username"]), string(secret.Data["password"])), Path: string(secret.Data["dbname"]),
 		RawQuery: "sslmode=require&connect_timeout=1"}
 	config, err := pgx.ParseConfig(at.String())
 	d.must(err)
 	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the name in it is not that of the address
-	primary := d.postgreSQL().Status.Primary
-	d.sql(primary, "app", "GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO app")
-	d.sql(primary, "app", "SET ROLE app; CREATE TABLE ledger (client text, seq int)")
-	w := &writer{Ledger: ledger.New(), d: d}
-	w.compare = func(ctx context.Context, _ bool) []string { return compareRows(ctx, config, w.Ledger) }
-	w.start((&connection{config: config}).write)
-	return w
+	return config
 }
 
-// start starts the client, which ends with the test.
-func (w *writer) start(write ledger.Write) {
+// start starts a client, which ends with the test.
+func (w *writer) start(client string, write ledger.Write) {
 	w.d.t.Helper()
+	w.clients = append(w.clients, client)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		w.Ledger.Client(ctx, through, writeEvery, statementLimit, write)
+		w.Ledger.Client(ctx, client, writeEvery, statementLimit, write)
 		close(done)
 	}()
 	w.d.t.Cleanup(func() { end(); <-done })
 	w.awaitMore("first acknowledged writes")
 }
 
-// awaitMore waits until some more writes were acknowledged.
+// awaitMore waits until some more writes of each client were acknowledged.
 func (w *writer) awaitMore(what string) {
 	w.d.t.Helper()
-	before := w.Ledger.AcknowledgedTo(through)
-	eventually(w.d.t, what, func() bool { return w.Ledger.AcknowledgedTo(through) > before+20 })
+	for _, client := range w.clients {
+		before := w.Ledger.AcknowledgedTo(client)
+		eventually(w.d.t, what+" to the "+client, func() bool { return w.Ledger.AcknowledgedTo(client) > before+20 })
+	}
 }
 
 // check returns what is wrong: what the client was told is not there, or two servers took writes at
