@@ -369,6 +369,9 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 		}
 		server.UnflushedSince = since.Sub(i.started)
 	}
+	if !seen.ReceiversAt.IsZero() {
+		server.ReceiversAt = seen.ReceiversAt.Sub(i.started)
+	}
 	return server
 }
 

@@ -51,7 +51,7 @@ type node struct {
 	// pending is what waits while the program is paused.
 	pending []func()
 	server  server
-	// hangsForEver is true if the disk takes nothing until the end. refuses is true if a disk that
+	// hangsForEver is true if the disk takes nothing, or the server is stopped, until the end. refuses is true if a disk that
 	// hangs says so.
 	hangsForEver, refuses bool
 	// isGhost is true for a pod that was deleted by force and runs on. isMute is true if it reaches
@@ -154,6 +154,9 @@ func (n *node) resume(life int, do func()) {
 func (n *node) wake() { n.resume(n.life, n.step) }
 
 func (n *node) observe() {
+	if n.server.serves() && !n.server.frozen {
+		n.server.receiversAt = n.local()
+	}
 	n.core.Heartbeat(n.server.observed())
 	if n.w.plan.ephemeral && n.server.state == election.NoData && n.core.Me.HasData() && !n.server.busy && !n.core.Leads() {
 		n.core.Became(election.Member{Name: n.name()}, "", 0)

@@ -25,7 +25,8 @@ type schedule struct {
 	// tampers is true if the record was changed by somebody, freezes if a process was stopped,
 	// wipes if a volume was lost.
 	tampers, freezes, wipes bool
-	// staysHung is true if a disk that hangs does so for ever: the others must go on without it.
+	// staysHung is true if a disk that hangs, or a server that is stopped while its program goes on,
+	// does so for ever: the others must go on without it.
 	staysHung bool
 	// decides is true if the user changes the durability and the patience meanwhile.
 	decides bool
@@ -159,10 +160,13 @@ func (w *world) pause(n *node) {
 	w.log("%s is stopped (%d)", n.name(), which)
 	n.paused = n.paused || n.alive && which != 0
 	n.server.frozen = n.server.frozen || which != 1 && n.server.state > election.Stopped
+	if which == 0 && n.server.frozen {
+		w.mayHangForEver(n)
+	}
 	run, life := n.server.run, n.life
 	w.after(w.between(500*time.Millisecond, 20*time.Second), func() {
 		w.check.disturb()
-		if n.server.run == run {
+		if n.server.run == run && !n.hangsForEver {
 			n.server.frozen = false
 		}
 		if n.life == life {
@@ -282,10 +286,16 @@ func (w *world) hang(n *node) {
 	w.plan.freezes = true
 	n.server.hung, n.refuses = true, w.chance(2)
 	w.log("the disk of %s hangs (for ever: %t, refuses: %t)", n.name(), w.plan.staysHung, n.refuses)
+	w.mayHangForEver(n)
+	w.after(w.between(time.Second, 25*time.Second), func() { w.unhang(n) })
+}
+
+// mayHangForEver lets what hangs on a node do so until the end, on one node at most.
+func (w *world) mayHangForEver(n *node) {
 	if w.plan.staysHung && !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.hangsForEver }) {
+		w.log("%s hangs for ever", n.name())
 		n.hangsForEver = true
 	}
-	w.after(w.between(time.Second, 25*time.Second), func() { w.unhang(n) })
 }
 
 func (w *world) unhang(n *node) {
@@ -362,7 +372,7 @@ func (w *world) heal() {
 	}
 	for i, n := range w.nodes {
 		clear(w.cut[i])
-		n.server.frozen = false
+		n.server.frozen = n.server.frozen && n.hangsForEver
 		w.unhang(n)
 		n.goOn()
 		if !n.alive {

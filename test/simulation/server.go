@@ -40,6 +40,8 @@ type server struct {
 	waiters   []waiter
 
 	unflushedSince time.Duration
+	// receiversAt is when it last said who receives: a frozen one does not.
+	receiversAt time.Duration
 }
 
 // link is the sender for one other instance.
@@ -69,7 +71,7 @@ func (s *server) kill() {
 	s.operation++
 	s.busy, s.killing, s.frozen = false, false, false
 	s.source, s.stream, s.final, s.clean = election.Source{}, 0, false, false
-	s.waiters, s.committed, s.switched, s.unflushedSince = nil, false, 0, 0
+	s.waiters, s.committed, s.switched, s.unflushedSince, s.receiversAt = nil, false, 0, 0, 0
 	if s.n.w.plan.ephemeral && !s.n.disk.fresh {
 		s.n.disk.member, s.n.disk.log, s.n.disk.system = election.Member{}, wal{}, ""
 	}
@@ -79,19 +81,29 @@ func (s *server) kill() {
 	}
 }
 
+// gracePeriod is for how many seconds the program waits for a frozen process. Then what it does has
+// failed, and the server is killed.
+const gracePeriod = 10
+
 // begin does something that takes time. A frozen process does it later, a killed one never.
 func (s *server) begin(from, to time.Duration, done func()) {
 	s.busy = true
 	s.operation++
-	s.finish(s.n.w.between(from, to), s.operation, done)
+	s.finish(s.n.w.between(from, to), s.operation, gracePeriod, done)
 }
 
-func (s *server) finish(wait time.Duration, operation int, done func()) {
+func (s *server) finish(wait time.Duration, operation, seconds int, done func()) {
 	s.n.w.after(wait, func() {
 		switch {
 		case s.operation != operation:
+		case s.frozen && (seconds > 0 || s.n.paused):
+			s.finish(time.Second, operation, max(0, seconds-1), done)
 		case s.frozen:
-			s.finish(time.Second, operation, done)
+			s.n.w.log("%s kills its server, which does not answer", s.n.name())
+			history := s.history
+			s.kill()
+			s.history = history
+			s.n.wake()
 		default:
 			s.busy = false
 			done()
@@ -358,6 +370,7 @@ func (s *server) observed() election.Server {
 	observed := election.Server{
 		State: s.state, Busy: s.busy, Source: s.source, Final: s.final, Clean: s.clean, Rule: s.rule,
 		History: s.history, Timeline: s.timeline, Settled: s.settled() && !s.frozen, Committed: s.committed, UnflushedSince: s.unflushedSince,
+		ReceiversAt: s.receiversAt,
 	}
 	if s.n.disk.member.HasData() {
 		observed.Position = s.n.disk.log.position()

@@ -61,3 +61,81 @@ func TestHungDiskKeepsOtherRules(t *testing.T) {
 		}
 	}
 }
+
+// silenceCase says until when, and from when again, a leader's server answers, until when it names
+// the members as its receivers, and until when they answer pings. beats is true if heartbeats are
+// completed.
+type silenceCase struct {
+	answersUntil, answersAgain, streamsUntil, pongsUntil time.Duration
+
+	beats bool
+}
+
+// TestSilence: what a leader's own server says of others decides who stays in the rule. While it
+// says nothing, it is no witness against them, and they go on without it.
+func TestSilence(t *testing.T) {
+	const always, again, sick = time.Hour, 8 * time.Second, 10500 * time.Millisecond
+	for name, test := range map[string]struct {
+		silenceCase
+		// shrinks is when the rule names them no more, and dies when the server is killed; 0 is never.
+		shrinks, dies time.Duration
+	}{
+		"all is well":                          {silenceCase{always, 0, always, always, true}, 0, 0},
+		"the server names no member":           {silenceCase{always, 0, 0, always, true}, degradeAfter, 0},
+		"the server answers nothing":           {silenceCase{0, always, 0, always, false}, 0, sick},
+		"it runs a script, and answers busy":   {silenceCase{0, always, 0, always, true}, 0, 0},
+		"its disk hangs, and it names them":    {silenceCase{always, 0, always, always, false}, 0, sick},
+		"its disk hangs, and it names nobody":  {silenceCase{always, 0, 0, always, false}, degradeAfter, 0},
+		"the members answer nothing, too":      {silenceCase{0, always, 0, 0, false}, degradeAfter, 0},
+		"it answers again, with the members":   {silenceCase{0, again, always, always, true}, 0, 0},
+		"it answers again, without any member": {silenceCase{0, again, 0, always, true}, again + degradeAfter, 0},
+	} {
+		for _, durability := range []Durability{Asynchronous, Preferred} {
+			shrinks, dies := test.try(durability)
+			if shrinks != test.shrinks || dies != test.dies {
+				t.Errorf("%s (%d): the rule shrinks after %s, and the server is killed after %s; want %s and %s",
+					name, durability, shrinks, dies, test.shrinks, test.dies)
+			}
+		}
+	}
+}
+
+// try returns after how long a leader of three drops both members, or kills its server; 0 if it
+// does not.
+func (c silenceCase) try(durability Durability) (shrinks, dies time.Duration) {
+	o := leading()
+	start := o.Now
+	o.Config.Durability = durability
+	o.Held.Record.Rules[0].Async = durability == Asynchronous
+	o.Record.Record.Rules, o.Server.Rule = o.Held.Record.Rules, o.Held.Record.Rules[0]
+	server := o.Server
+	for at := time.Duration(0); at <= 14*time.Second && shrinks+dies == 0; at += 100 * time.Millisecond {
+		o.Now = start + at
+		o.Held.RenewedAt, o.PingedAt = o.Now, o.Now
+		answers := at <= c.answersUntil || at >= c.answersAgain
+		if answers {
+			server.ReceiversAt = o.Now
+		}
+		if !c.beats {
+			server.UnflushedSince = start
+		}
+		o.Heartbeat(server)
+		for i := range o.Peers {
+			if answers && at <= c.streamsUntil {
+				o.Streams(o.Peers[i].Member, true)
+			}
+			if at <= c.pongsUntil {
+				o.Peers[i].PongSent = o.Now
+			}
+		}
+		switch action := Decide(o).(type) {
+		case WriteRecord:
+			if action.Record.newest().alone() {
+				shrinks = at
+			}
+		case Kill:
+			dies = at
+		}
+	}
+	return shrinks, dies
+}

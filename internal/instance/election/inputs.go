@@ -130,8 +130,14 @@ func (o *Observed) see(seen Seen) {
 }
 
 // Heartbeat notes what the loop measures of its own server. After a pause of the loop itself, the
-// measurements start again, because the pause says nothing about the server.
-func (o *Observed) Heartbeat(server Server) { o.Server = server }
+// measurements start again, because the pause says nothing about the server. So they do after the
+// server did not say who receives from it, because that says nothing about the members.
+func (o *Observed) Heartbeat(server Server) {
+	if server.ReceiversAt-o.Server.ReceiversAt >= degradeAfter {
+		o.WatchedSince = server.ReceiversAt
+	}
+	o.Server = server
+}
 
 // Streams notes that our server saw a member receive and flush. What an earlier member of the same
 // pod still receives says nothing about the current one.

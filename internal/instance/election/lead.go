@@ -299,12 +299,14 @@ func leave(o *Observed) Action {
 	return nil
 }
 
-// lastHeard is when the member last answered and was last seen to flush what we wrote; the claim
-// counts as that.
-func (o *Observed) lastHeard(member Member) time.Duration {
+// silence is for how long the member has not answered, or was not seen to flush what we wrote; the
+// claim counts as both. Only our server sees that a member flushes: while it says nothing, as one
+// that hangs, nothing is known about the member, and that is no silence.
+func (o *Observed) silence(member Member) time.Duration {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member != member {
-		return 0
+		return o.Now
 	}
-	return max(o.Held.Claimed, min(peer.PongSent, peer.StreamedAt))
+	unseen := o.Server.ReceiversAt - max(peer.StreamedAt, o.WatchedSince)
+	return min(o.Now-o.Held.Claimed, max(o.Now-peer.PongSent, unseen))
 }

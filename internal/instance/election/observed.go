@@ -144,6 +144,9 @@ type Server struct {
 	// UnflushedSince is when the oldest heartbeat that waits for the local disk was written; 0 if
 	// none waits.
 	UnflushedSince time.Duration
+	// ReceiversAt is when the server last said which members receive from it; 0 if it has not since
+	// it leads.
+	ReceiversAt time.Duration
 }
 
 // whole is the end of the last complete record.
@@ -260,6 +263,9 @@ type Observed struct {
 	Saving       bool
 	SaveFailedAt time.Duration
 	Server       Server
+	// WatchedSince is since when our server says, without a long gap, which members receive from it.
+	// What they received in a gap is unknown.
+	WatchedSince time.Duration
 	Record       View
 	Held         Held
 	Intent       Intent

@@ -123,14 +123,14 @@ func (o *Observed) isGone(member Member) bool {
 	if peer == nil || peer.Member.HasData() && peer.Member != member {
 		return true
 	}
-	return o.Now-o.lastHeard(member) >= leaveAfter || o.isDiverged(member)
+	return o.silence(member) >= leaveAfter || o.isDiverged(member)
 }
 
 // missing reports whether too few of the set have answered recently, so that commits wait.
 func (o *Observed) missing(set []Member, needed int) bool {
 	there := 0
 	for _, member := range set {
-		if o.Now-o.lastHeard(member) < degradeAfter {
+		if o.silence(member) < degradeAfter {
 			there++
 		}
 	}

@@ -113,13 +113,16 @@ type Data struct {
 
 // Observation is what a server does.
 type Observation struct {
-	// Server is what the election needs. The caller fills Busy and UnflushedSince.
+	// Server is what the election needs. The caller fills Busy, UnflushedSince and ReceiversAt.
 	Server election.Server
 	// UnflushedSince is since when the oldest heartbeat waits for the local disk; the zero time if
 	// none does.
 	UnflushedSince time.Time
-	// Receivers are those that receive from this server under the name of a member.
-	Receivers []Receiver
+	// Receivers are those that receive from this server under the name of a member, and ReceiversAt
+	// is when a server that leads last said so; the zero time if it has not. One that does not answer
+	// keeps both: whether a member still receives from it is unknown then.
+	Receivers   []Receiver
+	ReceiversAt time.Time
 	// Connected is true while a standby receives from its source.
 	Connected bool
 	// Lag is how far a standby's replay is behind, in time; 0 if it is not, or not known.

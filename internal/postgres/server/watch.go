@@ -283,7 +283,7 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 	e.note(l, func(o *engine.Observation) {
 		o.Server.Position = postgres.Position(timeline, end)
 		kept := o.Receivers
-		o.Receivers = nil
+		o.Receivers, o.ReceiversAt = nil, at
 		for _, s := range now {
 			if s.isMember && s.flushed != 0 {
 				o.Receivers = append(o.Receivers, receiver(s, kept, at, end))

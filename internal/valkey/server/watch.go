@@ -117,7 +117,7 @@ func (e *Engine) found(l *life, m measured) {
 		if m.isKnown {
 			o.Server.Position = m.position
 		}
-		o.Receivers = receivers(m.replication, m.at)
+		o.Receivers, o.ReceiversAt = receivers(m.replication, m.at), m.at
 		o.Unreplicated = e.unreplicated(l, m)
 		o.Refuses = m.replication.Refuses(stored, e.users["min-replicas-to-write"])
 	}

@@ -438,7 +438,7 @@ func (s *Server) Observe() engine.Observation {
 		seen.Server.History = s.data.history()
 	}
 	if s.state == election.Leading {
-		seen.Server.Settled = s.settled()
+		seen.Server.Settled, seen.ReceiversAt = s.settled(), time.Now()
 		for member, receiver := range s.receivers {
 			seen.Receivers = append(seen.Receivers, engine.Receiver{
 				Member: member, FlushedAt: receiver.at, Near: receiver.flushed+3 >= len(s.data.Writes),
