@@ -120,7 +120,7 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 	if s.optsOut(w) {
 		return statuses
 	}
-	retained = s.refit(w, retained)
+	retained = s.readaptAll(w, retained)
 	var effective []Injection
 	var by []int
 	taken := s.takenByRetained(w, retained)
@@ -184,8 +184,15 @@ func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containe
 	return "", ""
 }
 
-// choose returns what to inject for an agent: what its spec says, what was there before, or
-// nothing. before is the template that had is in.
+// choose returns what to inject for an agent, and why. wanted is what the agent's spec says. had is
+// what is injected now, in the template before; nil if nothing is. The first row that applies
+// decides:
+//
+//	the revision failed on its canaries        Failed     what preceded it
+//	a policy refuses the agent                 Violating  had
+//	the workload is not granted the revision   Waiting    had
+//	the agent can't be injected                Refused    nothing
+//	otherwise                                  In         wanted
 func (s *NamespaceContext) choose(
 	agent *Agent, w *Workload, before *corev1.PodTemplateSpec, wanted, had *Injection,
 ) (*Injection, AgentStatus) {
@@ -209,12 +216,12 @@ func (s *NamespaceContext) choose(
 			return s.keep(w, before, wanted, had), AgentStatus{State: Waiting}
 		}
 		// An agent that can't be injected never waits: it would be granted again and again.
-		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
+		if refusal := wanted.adaptTo(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
 			return nil, AgentStatus{State: Refused, Refusal: refusal}
 		}
 		return nil, AgentStatus{State: Waiting}
 	}
-	if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
+	if refusal := wanted.adaptTo(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
 		return nil, AgentStatus{State: Refused, Refusal: refusal}
 	}
 	return wanted, AgentStatus{State: In}
@@ -244,14 +251,14 @@ func (s *NamespaceContext) keep(w *Workload, before *corev1.PodTemplateSpec, wan
 	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
 	})
-	if !s.canReapply(w, &kept) {
+	if !s.readapt(w, &kept) {
 		return nil
 	}
 	return &kept
 }
 
-// canReapply reports whether a recorded injection can be put into a template that has none of it.
-// It drops parts whose containers no longer exist.
-func (s *NamespaceContext) canReapply(w *Workload, recorded *Injection) bool {
-	return recorded.isSound() && recorded.fit(w.Template, s.Keys, s.HasImageVolumes) == nil && len(recorded.Parts) > 0
+// readapt adapts a recorded Injection to a template from which it has been removed, and reports
+// whether it can be injected again.
+func (s *NamespaceContext) readapt(w *Workload, recorded *Injection) bool {
+	return recorded.isSound() && recorded.adaptTo(w.Template, s.Keys, s.HasImageVolumes) == nil && len(recorded.Parts) > 0
 }

@@ -47,13 +47,14 @@ func (s *NamespaceContext) takenByRetained(w *Workload, retained []Injection) ma
 	return taken
 }
 
-// refit returns the retained Injections that fit a template from which they have been removed. They
-// are injected again as they were, next to what the owner has written meanwhile: an edited copy of
-// them may be half the owner's and half ours. What no longer fits, or has no room, is removed.
-func (s *NamespaceContext) refit(w *Workload, retained []Injection) []Injection {
+// readaptAll returns the retained Injections that fit a template from which they have been removed.
+// They are injected again as they were, next to what the owner has written meanwhile: an edited
+// copy of them may be half the owner's and half ours. What no longer fits, or has no room, is
+// removed.
+func (s *NamespaceContext) readaptAll(w *Workload, retained []Injection) []Injection {
 	var kept []Injection
 	for _, one := range retained {
-		if s.canReapply(w, &one) {
+		if s.readapt(w, &one) {
 			kept = append(kept, one)
 		}
 	}

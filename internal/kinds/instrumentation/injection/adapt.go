@@ -36,10 +36,10 @@ func refuse(reason, format string, values ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// fit records in an Injection what the containers of a template have themselves; the template must
-// not contain the Injection. It drops parts whose containers do not exist. It returns why the
+// adaptTo adapts an Injection to a template that does not contain it: it records what the
+// containers have themselves, and drops parts whose containers do not exist. It returns why the
 // Injection can't be injected, or nil.
-func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasImageVolumes bool) *Refusal {
+func (i *Injection) adaptTo(template *corev1.PodTemplateSpec, keys KeyLookup, hasImageVolumes bool) *Refusal {
 	if isWindows(&template.Spec) {
 		return refuse(instrv1.WorkloadUnsupported, "its pods run Windows")
 	}
@@ -58,7 +58,7 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 			return refuse(instrv1.WorkloadMountPathTaken,
 				"container %s has a volume mounted at %s: spec.agent.mountPath %s must not overlap it", part.Name, taken, i.MountPath)
 		}
-		if refusal := part.fit(container, keys); refusal != nil {
+		if refusal := part.adaptTo(container, keys); refusal != nil {
 			return refusal
 		}
 		parts = append(parts, part)
@@ -104,8 +104,8 @@ func mountedAround(container *corev1.Container, wanted string) string {
 	return ""
 }
 
-// fit is Injection.fit for one container.
-func (p *Part) fit(container *corev1.Container, keys KeyLookup) *Refusal {
+// adaptTo is Injection.adaptTo for one container.
+func (p *Part) adaptTo(container *corev1.Container, keys KeyLookup) *Refusal {
 	p.Own = nil
 	for _, variable := range p.Env {
 		is := Present
