@@ -244,7 +244,7 @@ func decimal(number any) float64 {
 	return float64(reflect.ValueOf(number).Int())
 }
 
-// printed returns all arguments joined.
+// printed is the template function print: it joins its arguments.
 func printed(a *arguments) any {
 	size := 0
 	for at := range a.values {

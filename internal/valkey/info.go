@@ -106,7 +106,7 @@ const (
 	maxReplicas  = 64
 )
 
-// info splits the answer to INFO. What is no line of it is left out.
+// info returns the fields of the answer to INFO. It skips headings and lines without a value.
 func info(text string) map[string]string {
 	found, count := map[string]string{}, 0
 	for line := range strings.Lines(text) {

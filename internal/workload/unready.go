@@ -22,14 +22,14 @@ const (
 	// readyPatience is how long containers may run without being ready, beside the time that their
 	// probes allow. The default readiness probe fails for the third time after 15 s.
 	readyPatience = 30 * time.Second
-	// slowestPoll is the longest time between two looks at a problem that has lasted for long. What
-	// ends a problem is watched: only the words of an event may be older.
+	// slowestPoll is the longest time between two checks of a problem that has lasted for long. The
+	// end of a problem is watched; only the text of its event may be older.
 	slowestPoll = 10 * time.Minute
 )
 
-// Unexplained returns the oldest pod whose own status does not say why it is not ready, and has
-// not for longer than a start takes: the events about it do. It returns nil if there is none.
-// Always the oldest: otherwise the message would alternate between pods.
+// Unexplained returns the oldest pod that has not become ready in the time that a start takes, and
+// whose status does not say why, so that its events are needed; nil if there is none. It is always
+// the oldest, so that the message does not alternate between pods.
 func (e Evidence) Unexplained() *corev1.Pod {
 	var oldest *corev1.Pod
 	for i := range e.Pods {
@@ -46,11 +46,11 @@ func (e Evidence) Unexplained() *corev1.Pod {
 	return oldest
 }
 
-// RequeueAfter returns when to look at the pods again without an event: neither the end of a
-// container's patience nor an event about a pod is watched. 0 means never. A problem that has
-// lasted for a time is looked at again after the same time, so that the pauses double: each look
-// reads events from the API server. The end of the time after a change in which older pods do not
-// count is none, and not watched either.
+// RequeueAfter returns after which time the pods must be checked again although no watch reports a
+// change; 0 means never. Three things happen without a change of a watched object: older pods count
+// again some time after a change (see isSettling), a container exceeds its patience, and events
+// about a pod appear. Each check reads events from the API server, so a problem that has lasted for
+// some time is checked again after the same time, and the pauses double.
 func (e Evidence) RequeueAfter() time.Duration {
 	var wait time.Duration
 	for i := range e.Pods {
@@ -72,7 +72,7 @@ func (e Evidence) RequeueAfter() time.Duration {
 	return wait
 }
 
-// pause returns the time until the next look at a problem of an age.
+// pause returns the time until the next check of a problem that has lasted for age.
 func pause(age, least time.Duration) time.Duration { return min(max(age, least), slowestPoll) }
 
 // unreadyContainer is a container that runs and is not ready.
