@@ -155,7 +155,7 @@ func TestStoredQuantities(t *testing.T) {
 		if isCostly := costly.MatchString(`{"limits":{"cpu":"` + text + `"}}`); isCostly != want {
 			t.Errorf("%s is found: %t", text, isCostly)
 		}
-		if isRefused := bounded.Quantity(text) != ""; isRefused != want {
+		if isRefused := bounded.QuantityProblem(text) != ""; isRefused != want {
 			t.Errorf("%s is refused: %t", text, isRefused)
 		}
 	}

@@ -117,7 +117,7 @@ func (c compiler) storage() resource.Quantity {
 // formerStorage returns the size of the volumes of an existing AppStack; nil if it has none.
 func formerStorage(existing *platformv1.AppStack) *resource.Quantity {
 	text := formerly(existing, databaseName).Storage
-	if text == "" || bounded.Quantity(text) != "" {
+	if text == "" || bounded.QuantityProblem(text) != "" {
 		return nil
 	}
 	was, err := resource.ParseQuantity(text)

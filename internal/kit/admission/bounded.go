@@ -30,13 +30,14 @@ type boundedHandler struct {
 	mutating bool
 }
 
-// Handle answers a request itself, or passes it on.
+// Handle refuses an object that costs too much to parse, and lets the wrapped handler answer
+// everything else. A stored object that costs too much is replaced by one with only its name.
 func (h boundedHandler) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
-	if problem := checkSize(request.Object.Raw, h.object); problem != nil {
+	if problem := checkCost(request.Object.Raw, h.object); problem != nil {
 		return h.refusal(request.Name, problem)
 	}
-	if checkSize(request.OldObject.Raw, h.object) != nil {
-		request.OldObject.Raw = nameOf(request)
+	if checkCost(request.OldObject.Raw, h.object) != nil {
+		request.OldObject.Raw = onlyName(request)
 	}
 	response := h.Handler.Handle(ctx, request)
 	if response.Allowed || response.Result == nil || response.Result.Code != http.StatusBadRequest {
@@ -83,9 +84,9 @@ func (h boundedHandler) refusal(name string, problems ...*bounded.Error) ctrladm
 	return response
 }
 
-// checkSize returns what would cost too much; nil for an absent object, and for what is not JSON,
-// which parsing refuses at once.
-func checkSize(raw []byte, object reflect.Type) *bounded.Error {
+// checkCost returns why an object would cost too much to parse; nil for an absent object, and for
+// what is not JSON, which parsing refuses at once.
+func checkCost(raw []byte, object reflect.Type) *bounded.Error {
 	if len(raw) == 0 {
 		return nil
 	}
@@ -93,9 +94,9 @@ func checkSize(raw []byte, object reflect.Type) *bounded.Error {
 	return problem
 }
 
-// nameOf returns an object with nothing but its name, in place of a stored one that can't be
-// parsed: a change that corrects it is checked like a new object.
-func nameOf(request ctrladmission.Request) []byte {
+// onlyName returns an object with only its name, in place of a stored one that can't be parsed: a
+// change that corrects it is checked like a new object.
+func onlyName(request ctrladmission.Request) []byte {
 	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
 	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
 	object.SetGroupVersionKind(kind)

@@ -155,7 +155,7 @@ func (h composeHandler) read(request ctrladmission.Request) (object, old client.
 	}
 	object = h.composer.Objects[i].New()
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
-		if problem := checkSize(raw, reflect.TypeOf(object)); problem != nil {
+		if problem := checkCost(raw, reflect.TypeOf(object)); problem != nil {
 			return nil, nil, problem
 		}
 	}

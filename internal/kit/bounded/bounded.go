@@ -42,8 +42,9 @@ func Unmarshal(text []byte, maxBytes int, into any) error {
 
 // Check returns an error if parsing JSON into a value of a type would cost more than its length
 // justifies: if the text has more than maxBytes bytes, more than one object in 16 bytes (the first
-// 1,000 are free), more than MaxDepth levels, or, where the type has a quantity, one that Quantity
-// refuses. Such an error is an *Error. Check also returns an error for text that is not JSON.
+// 1,000 are free), more than MaxDepth levels, or, where the type has a quantity, a quantity with a
+// QuantityProblem. Such an error is an *Error. Check also returns an error for text that is not
+// JSON.
 func Check(text []byte, maxBytes int, of reflect.Type) error {
 	return NewBudget(len(text)).Check(text, maxBytes, of)
 }
@@ -110,6 +111,7 @@ type checker struct {
 	isPaid bool
 }
 
+// value reads one value, which would be parsed into the type of.
 func (c *checker) value(of reflect.Type, depth int) error {
 	isPaid := c.isPaid
 	c.isPaid = false
@@ -135,6 +137,7 @@ func (c *checker) value(of reflect.Type, depth int) error {
 	return nil
 }
 
+// list reads the elements of a list, after its opening bracket.
 func (c *checker) list(of reflect.Type, depth int) error {
 	var element reflect.Type
 	if of != nil && (of.Kind() == reflect.Slice || of.Kind() == reflect.Array) {

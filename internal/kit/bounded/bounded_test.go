@@ -63,12 +63,12 @@ func TestCheck(t *testing.T) {
 // TestQuantity: what is refused is nothing that anybody needs.
 func TestQuantity(t *testing.T) {
 	for _, text := range []string{"0", "1", "-1", "500m", "64Mi", "5E", "5e3", "1E30", "1e-30", "9223372036854775807", "0.000000001", "x", "1e", "1ee5"} {
-		if problem := Quantity(text); problem != "" {
+		if problem := QuantityProblem(text); problem != "" {
 			t.Errorf("%s: %s", text, problem)
 		}
 	}
 	for _, text := range []string{"1e31", "1e-31", "1E+100", "1e-999999999", "1e0000000000000000000000000000099999"} {
-		if Quantity(text) == "" {
+		if QuantityProblem(text) == "" {
 			t.Errorf("%s is accepted", text)
 		}
 	}

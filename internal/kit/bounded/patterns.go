@@ -40,6 +40,7 @@ var (
 	folding = regexp.MustCompile(`\(\?[A-Za-z]*i`)
 )
 
+// readingWork returns the work of parsing an expression.
 func readingWork(expression string) int {
 	switch isWide := wide.MatchString(expression); {
 	case isWide && folding.MatchString(expression):
@@ -146,6 +147,7 @@ func sizeOfPattern(parsed *syntax.Regexp) patternSize {
 	return sizeOfPart(parsed).plus(patternSize{instructions: ends})
 }
 
+// sizeOfPart is sizeOfPattern for a part of an expression.
 func sizeOfPart(part *syntax.Regexp) patternSize {
 	var parts patternSize
 	for _, sub := range part.Sub {

@@ -21,10 +21,10 @@ const (
 
 var quantity = reflect.TypeFor[resource.Quantity]()
 
-// Quantity returns what is wrong with a text that resource.ParseQuantity may take long to parse:
-// that has more than MaxQuantity bytes, or an exponent beyond MaxExponent; empty otherwise. It does
-// not say whether the text is a quantity.
-func Quantity(text string) string {
+// QuantityProblem returns what is wrong with a text that resource.ParseQuantity may take long to
+// parse: that has more than MaxQuantity bytes, or an exponent beyond MaxExponent; empty otherwise.
+// It does not say whether the text is a quantity.
+func QuantityProblem(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxQuantity {
 		return fmt.Sprintf("must be a quantity, for example 500m or 64Mi, written in at most %d characters", MaxQuantity)
@@ -43,12 +43,13 @@ func Quantity(text string) string {
 	return fmt.Sprintf("must be a quantity with an exponent between -%d and %d, for example 500m or 64Mi", MaxExponent, MaxExponent)
 }
 
-// checkQuantity applies Quantity where a type is one.
+// checkQuantity returns the problem with the text of a field, if the field's type is
+// resource.Quantity; nil for other types.
 func checkQuantity(of reflect.Type, text string) error {
 	if of != quantity {
 		return nil
 	}
-	if problem := Quantity(text); problem != "" {
+	if problem := QuantityProblem(text); problem != "" {
 		return &Error{Problem: fmt.Sprintf("Invalid value: %q: %s", text[:min(len(text), MaxQuantity)], problem)}
 	}
 	return nil

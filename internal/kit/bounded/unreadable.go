@@ -33,6 +33,7 @@ func Unreadable(text []byte, of reflect.Type) []*Error {
 // maxUnreadable limits what is found, because an object may have a hundred thousand such texts.
 const maxUnreadable = 10
 
+// unreadable is Unreadable for a value inside the object. Paths are relative to the value.
 func unreadable(value any, of reflect.Type) []*Error {
 	of = indirect(of)
 	var found []*Error
@@ -101,7 +102,7 @@ func likely(text string) string {
 		return "500m or 64Mi"
 	}
 	// Without the unit it may be a number that takes hours to parse: 1e-999999999 cores.
-	if Quantity(number+unit) != "" {
+	if QuantityProblem(number+unit) != "" {
 		return "500m or 64Mi"
 	}
 	if _, err := resource.ParseQuantity(number + unit); err != nil {
