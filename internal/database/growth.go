@@ -41,6 +41,8 @@ func (d *Database) Grow(observed State) {
 	}
 }
 
+// grow is Grow for one of the volumes that each instance has. full returns how full that of an
+// instance is, in percent.
 func (d *Database) grow(observed State, volume *Volume, full func(Instance) int) {
 	isResizing := false
 	for ordinal := range int(d.Replicas) {

@@ -345,6 +345,7 @@ type looseField struct {
 	part string
 }
 
+// looseFields returns the fields in which a container's security is looser than what is enforced.
 func looseFields(security Security, enforced mspolicyv1.SecurityContext) []looseField {
 	var loose []looseField
 	forbid := func(rule, field string, isLoose, accepted bool) {

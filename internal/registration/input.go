@@ -113,6 +113,8 @@ type ObjectKind struct {
 // Definition returns the name of the kind's CustomResourceDefinition.
 func (k ObjectKind) Definition() string { return k.Resource + "." + k.Group }
 
+// component returns the kind as a component of stacks. Its objects are not reviewed: what admission
+// says to objects of another project is known only when they are written.
 func (k ObjectKind) component(manager ctrl.Manager) Component {
 	kind := component.NewExternal(k.GroupVersionKind, func() string { return k.missing(manager.GetRESTMapper()) })
 	return Component{

@@ -142,6 +142,7 @@ type firstProblems struct {
 	problems field.ErrorList
 }
 
+// add keeps a problem if it is new and among the first maxProblems.
 func (f *firstProblems) add(problem *field.Error) {
 	text := problem.Error()
 	at, isKnown := slices.BinarySearch(f.texts, text)

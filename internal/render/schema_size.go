@@ -90,6 +90,8 @@ type schemaSizes struct {
 // beforehand.
 var refused = []string{"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"}
 
+// of returns the size of a part of the schema, and refuses keywords that can't be measured. Each
+// value counts once, except the values of keywords that a validator evaluates for each key.
 func (s *schemaSizes) of(value any) schemaSize {
 	size := schemaSize{once: 1}
 	switch value := value.(type) {

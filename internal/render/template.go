@@ -173,6 +173,8 @@ func (i *inspection) list(list *parse.ListNode, isRoot bool) int {
 	return nodes
 }
 
+// node inspects one node, inserts the calls of guard and scribe, and returns how many nodes it has.
+// isRoot reports that the dot is the root of the values.
 func (i *inspection) node(node parse.Node, isRoot bool) int {
 	switch node := node.(type) {
 	case *parse.ActionNode:
@@ -295,6 +297,7 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 	return 1
 }
 
+// use records that the template uses a key of the values.
 func (i *inspection) use(key string, at parse.Pos) {
 	if i.template.hasUse(key) {
 		return

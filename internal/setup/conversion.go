@@ -69,6 +69,7 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 	b.Handler.ServeHTTP(response, request)
 }
 
+// check returns why a request would cost too much to convert; length is that of its body in bytes.
 func (b boundedConversion) check(request *apiextensionsv1.ConversionRequest, length int) error {
 	if most := freeConversions + length/bytesPerConversion; len(request.Objects) > most {
 		return fmt.Errorf("objects: Too many: %d: must have at most %d items in %d bytes", len(request.Objects), most, length)

@@ -236,6 +236,7 @@ func (m *Memory) at(name types.NamespacedName, resourceVersion string) (Object, 
 	return former, nil
 }
 
+// put stores or deletes an object under the next version, and tells the watches. It returns a copy.
 func (m *Memory) put(event watch.EventType, object Object) Object {
 	object = copyOf(object)
 	m.version++

@@ -78,6 +78,7 @@ type reference struct {
 	uid  types.UID
 }
 
+// controllerOf returns the controller of an object; zero if it has none.
 func controllerOf(object metav1.Object) reference {
 	found := metav1.GetControllerOfNoCopy(object)
 	if found == nil {

@@ -95,6 +95,7 @@ func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime
 	return made, nil
 }
 
+// cells returns the row of an object. Times are shown as ages.
 func (c *Convertor[T]) cells(object *T, now time.Time) []any {
 	cells := make([]any, len(c.columns))
 	for i := range c.columns {

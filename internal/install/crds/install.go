@@ -77,6 +77,7 @@ func usesWebhook(live *apiextensionsv1.CustomResourceDefinition) bool {
 	return live.Spec.Conversion != nil && live.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
+// waitEstablished waits until the API server serves the definition.
 func waitEstablished(ctx context.Context, c client.Client, name string) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, establishTimeout, true, func(ctx context.Context) (bool, error) {
 		var definition apiextensionsv1.CustomResourceDefinition

@@ -65,6 +65,8 @@ func Migrate(ctx context.Context, c client.Client, names []string) error {
 	return nil
 }
 
+// migrate rewrites all objects in the storage version, and then removes the other versions from
+// status.storedVersions.
 func (d definition) migrate(ctx context.Context, c client.Client) error {
 	before, err := d.read(ctx, c)
 	if err != nil || before == nil {

@@ -85,6 +85,8 @@ func Release(ctx context.Context, c client.Client) error {
 	return errors.Join(problems...)
 }
 
+// release makes the definition serve only its storage version, so that it needs no conversion
+// webhook. releaseLater does so for a definition of a later release.
 func (d definition) release(ctx context.Context, c client.Client) error {
 	live, err := d.read(ctx, c)
 	if err != nil || live == nil || isWithdrawn(live) {

@@ -190,6 +190,8 @@ func (l *Loop) watch(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
+// run calls Pass at each change, and at the time that Pass asked for. After an error it also
+// retries with backoff; that a pass waits for something is not an error.
 func (l *Loop) run(ctx context.Context) {
 	retry := l.options.Retry
 	for ctx.Err() == nil {

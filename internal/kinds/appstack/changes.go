@@ -54,6 +54,7 @@ func changes(before, after component.Object, isExact bool) string {
 	return conditions.First(maxFields, fields, ", ")
 }
 
+// differs reports whether before lacks an entry of after; with isExact also whether it has others.
 func differs(before, after map[string]string, isExact bool) bool {
 	for key, value := range after {
 		if before[key] != value {

@@ -148,6 +148,8 @@ func (v validator[T]) ValidateDelete(context.Context, T) (ctrladmission.Warnings
 	return nil, nil
 }
 
+// check validates an object that is created (before is nil) or updated. An update that leaves the
+// spec unchanged is not reviewed, only checked against the policies.
 func (k Kind[T]) check(ctx context.Context, object T, before *T) (ctrladmission.Warnings, error) {
 	isSame := before != nil && k.IsSameSpec(object, *before)
 	object = object.DeepCopyObject().(T)

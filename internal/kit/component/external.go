@@ -43,6 +43,8 @@ func ConditionsOf(object Object) []metav1.Condition {
 	}
 }
 
+// computed returns the conditions Ready and Degraded of an object of another project, as kstatus
+// computes its state.
 func computed(object *unstructured.Unstructured) []metav1.Condition {
 	result, err := status.Compute(object)
 	if err != nil {

@@ -135,6 +135,8 @@ func (a *API) notify(signal chan<- struct{}) func(any) {
 	}
 }
 
+// appear starts to use the API once the API server serves it. It returns an error, which restarts
+// the process, if an API that is in use has been removed.
 func (a *API) appear(ctx context.Context) error {
 	if a.Available() {
 		if served, err := a.isServed(); err == nil && !served {

@@ -123,6 +123,7 @@ func (p *stats) end(ctx context.Context) {
 	p.span.End(p.failure)
 }
 
+// result returns the label result of a finished reconcile. The first case that applies counts.
 func (p *stats) result() metrics.Result {
 	switch class := errclass.Of(p.failure); {
 	case !p.ended:

@@ -78,6 +78,8 @@ func Unite(needs map[string][]Need) (map[client.Object]cache.ByObject, error) {
 	return options, nil
 }
 
+// unite returns the need of two users of one cache: what one of them uses is kept. It returns an
+// error if they select by different labels.
 func unite(a, b Need) (Need, error) {
 	switch {
 	case b.Select.Empty():

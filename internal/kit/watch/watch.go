@@ -98,6 +98,7 @@ func SpecChanged() predicate.Predicate {
 // LabelsChanged passes updates that change labels.
 func LabelsChanged() predicate.Predicate { return predicate.LabelChangedPredicate{} }
 
+// content returns a copy of an object without its version and the times of its managed fields.
 func content(object client.Object) client.Object {
 	object = object.DeepCopyObject().(client.Object)
 	object.SetResourceVersion("")

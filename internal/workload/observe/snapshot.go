@@ -194,6 +194,8 @@ func (r Reader) Source(ctx context.Context, namespace string, ref workload.Sourc
 	return found.source, nil
 }
 
+// readSource reads a source from the cache, which holds only hashes. A source that does not exist
+// or may not be read has a State that says so, not an error.
 func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*read, error) {
 	found := &read{source: workload.Source{Ref: ref}}
 	if ref.Kind == workload.Secret {

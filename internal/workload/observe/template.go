@@ -117,6 +117,8 @@ type newest struct {
 	created  time.Time
 }
 
+// consider takes the object if the workload controls it and its revision is higher than the one so
+// far; of equal revisions, the younger object.
 func (n *newest) consider(target *workload.Target, object metav1.Object, revision int64) {
 	controller := metav1.GetControllerOf(object)
 	if controller == nil || controller.UID != target.UID {

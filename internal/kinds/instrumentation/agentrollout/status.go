@@ -67,6 +67,7 @@ func (f *StatusInput) News(before []instrv1.WorkloadStatus) []Listed {
 	})
 }
 
+// add returns the counts of the workloads by their state, and the list of those to report, sorted.
 func (f *StatusInput) add() counts {
 	s := counts{matched: len(f.Decision.Workloads)}
 	for _, reported := range f.Decision.Workloads {

@@ -98,6 +98,7 @@ func (g *Guard) Transport(next http.RoundTripper) http.RoundTripper {
 // Leads reports whether this process certainly leads: whether Transport lets writes pass.
 func (g *Guard) Leads() bool { return g.check() == nil }
 
+// check returns why a write must not be sent; nil if this process certainly leads.
 func (g *Guard) check() error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

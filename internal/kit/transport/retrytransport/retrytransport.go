@@ -89,6 +89,7 @@ type outage struct {
 	waiting       int
 }
 
+// do sends a request until the API server responds or the request's context ends.
 func (o *outage) do(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	waited := false
 	defer func() {
@@ -126,6 +127,8 @@ func isFromProxy(response *http.Response) bool {
 	return err != nil || !strings.HasPrefix(kind, "application/")
 }
 
+// logWaiting records that a request waits, and logs it now and then. first reports that the
+// request has not waited before.
 func (o *outage) logWaiting(err error, first bool) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -142,6 +145,7 @@ func (o *outage) logWaiting(err error, first bool) {
 	}
 }
 
+// end records that a request no longer waits. The last one ends the outage.
 func (o *outage) end(answered bool) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -166,6 +170,8 @@ type listener struct {
 	close  sync.Once
 }
 
+// newListener returns the body of a watch, with a goroutine that cancels it after a silence. Close
+// ends the goroutine.
 func newListener(body io.ReadCloser, clock clock.WithTicker, cancel context.CancelCauseFunc) *listener {
 	l := &listener{ReadCloser: body, cancel: cancel, timer: clock.NewTimer(silence), closed: make(chan struct{})}
 	go func() {
