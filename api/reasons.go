@@ -62,7 +62,7 @@ const (
 	// ReasonReverted (event): someone else changed a child, and the change is undone. The message
 	// names the fields, the values unless they might be secret, and the field manager.
 	ReasonReverted = "Reverted"
-	// ReasonRecreated (event): someone else deleted a child, and it is made again.
+	// ReasonRecreated (event): someone else deleted a child, and it is created again.
 	ReasonRecreated = "Recreated"
 	// ReasonPodsNotReady: the containers of a pod run, but it was ready and no longer is, or has
 	// not become ready in the time that its probes allow and 30 s. The message has the kubelet's

@@ -454,7 +454,7 @@ func (s *governed) testConfigurations(t *testing.T) {
 		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
 		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
 	}
-	// While the configuration is made again, an edit may be overwritten before it is seen. So it is
+	// While the configuration is created again, an edit may be overwritten before it is seen. So it is
 	// made until it is reported.
 	g.Eventually(func() ([]string, error) {
 		if err := edit(); err != nil {
@@ -470,7 +470,7 @@ func (s *governed) testConfigurations(t *testing.T) {
 		}
 		return notes, err
 	}).WithPolling(time.Second).Should(gomega.ContainElements(
-		gomega.HavePrefix("ValidatingWebhookConfiguration mainstay was deleted, and is made again"),
+		gomega.HavePrefix("ValidatingWebhookConfiguration mainstay was deleted, and is created again"),
 		gomega.ContainSubstring("failurePolicy was changed from Fail to Ignore by kubectl-edit")))
 	g.Eventually(func() (admissionregistrationv1.FailurePolicyType, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)

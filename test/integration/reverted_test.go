@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRevertsAreReported: a change of a child that is undone, and a child that is made again, are
-// events of the owner. A first creation and a new spec are not.
+// TestRevertsAreReported: a change of a child that is undone, and a child that is created again,
+// are events of the owner. A first creation and a new spec are not.
 func TestRevertsAreReported(t *testing.T) {
 	t.Parallel()
 	g, space := gomega.NewWithT(t), namespace(t)
@@ -38,7 +38,7 @@ func TestRevertsAreReported(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
 	g.Eventually(notesOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HavePrefix("Service " + space +
-		"/shop was deleted, and is made again")))
+		"/shop was deleted, and is created again")))
 
 	manager.Settle(t)
 	notes, err := notesOn(app)(t.Context())

@@ -19,8 +19,8 @@ const (
 	// ReasonMonitoringAPIMissing (MonitoringHealthy): the cluster lacks kinds of the Prometheus
 	// Operator. Without PrometheusRule there are no alerts.
 	ReasonMonitoringAPIMissing = "MonitoringAPIMissing"
-	// ReasonMonitoringWaits (MonitoringHealthy): the alerts and the dashboard are made once all parts
-	// have been ready.
+	// ReasonMonitoringWaits (MonitoringHealthy): the alerts and the dashboard are created once all
+	// parts have been ready.
 	ReasonMonitoringWaits = "MonitoringWaits"
 	// ReasonStackNotReported (Ready): the AppStack's status does not describe its present spec yet.
 	ReasonStackNotReported = "StackNotReported"

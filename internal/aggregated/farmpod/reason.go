@@ -59,7 +59,7 @@ type subject struct {
 var disruptions = map[string]string{
 	"PreemptionByScheduler":  "preempted for a pod of higher priority",
 	"DeletionByTaintManager": "its node has a taint that it does not tolerate",
-	"EvictionByEvictionAPI":  "evicted by request",
+	"EvictionByEvictionAPI":  "evicted through the Eviction API",
 	"DeletionByPodGC":        "its node is gone",
 	"TerminationByKubelet":   "terminated by its node",
 }
@@ -434,6 +434,8 @@ func (s *subject) repeatsTermination(message string) bool {
 	return false
 }
 
+// repeats reports whether a message contains a line of said, as it is or quoted. Lines shorter than
+// minSecret do not count.
 func repeats(message, said string) bool {
 	for line := range strings.Lines(said) {
 		line = strings.TrimSpace(line)

@@ -207,7 +207,7 @@ func foreignInTheWay(s *subject) string {
 }
 
 func notReported(s *subject) string {
-	return summary.If(!s.isCurrent(), "the parts are being made: the AppStack %s has not reported on this spec yet", s.platform.Name)
+	return summary.If(!s.isCurrent(), "the parts are being created: the AppStack %s has not reported on this spec yet", s.platform.Name)
 }
 
 // progressing returns the condition Progressing.
@@ -221,7 +221,7 @@ func (s *subject) progressing(one summary.Summary) metav1.Condition {
 		}
 	}
 	if len(under) == 0 {
-		return conditions.False(conditions.Progressing, one.Reason, "no part is being made, changed or deleted")
+		return conditions.False(conditions.Progressing, one.Reason, "no part is being created, changed or deleted")
 	}
 	return conditions.True(conditions.Progressing, one.Reason, "under way: "+conditions.FirstFew(under, ", "))
 }
@@ -259,11 +259,11 @@ func (s *subject) monitoring() []metav1.Condition {
 		return []metav1.Condition{conditions.False(kind, s.result.Failure.Reason, conditions.Truncate(monitoringFailed+s.result.Failure.Message))}
 	case len(missing) > 0:
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringAPIMissing, fmt.Sprintf(
-			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are made. Until then %s",
+			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are created. Until then %s",
 			strings.Join(missing, ", no "), withoutAPIs(missing)))}
 	case !s.observed.has(ruleRef(s.platform)), !s.observed.has(dashboardRef(s.platform)):
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringWaits,
-			"the alerts and the dashboard are made once all parts have been ready")}
+			"the alerts and the dashboard are created once all parts have been ready")}
 	}
 	return []metav1.Condition{conditions.True(kind, platformv1.ReasonMonitored, fmt.Sprintf(
 		"the PrometheusRule %s has the alerts, and the ConfigMap %s the dashboard", s.platform.Name, DashboardName(s.platform.Name)))}

@@ -58,7 +58,7 @@ func statuses() map[string]situation {
 	observes := func(stack *platformv1.AppStack) Observed { return with(platform, stack, plan.Ours) }
 	return map[string]situation{
 		"new": {platform, with(platform, nil, plan.Absent), plan.Result{}, "Pending",
-			"False StackNotReported: the parts are being made", false},
+			"False StackNotReported: the parts are being created", false},
 		"stale":   {platform, observes(stale), plan.Result{}, "Deploying", "False StackNotReported", false},
 		"changed": {platform, observes(reporting(platform, "Running", working)), plan.Result{Changes: []plan.Change{{Ref: Ref(platform)}}}, "Deploying", "False StackNotReported", false},
 		"running": {platform, observes(reporting(platform, "Running", working)), plan.Result{}, "Running", "True Available: 4 of 4", false},

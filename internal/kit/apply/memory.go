@@ -21,7 +21,7 @@ const (
 )
 
 // memory is what the events about reverts need: which children have existed, so that a child that
-// is made again differs from a new one, and which reverts were reported. It is lost with the
+// is created again differs from a new one, and which reverts were reported. It is lost with the
 // process, which costs at most an event, and no decision depends on it.
 type memory struct {
 	clock clock.PassiveClock

@@ -141,8 +141,8 @@ func TestRevertsOfData(t *testing.T) {
 	}
 }
 
-// TestMemory: only a child that has existed, and is still desired, is made again. A difference is
-// new once, until nobody makes it for five minutes.
+// TestMemory: only a child that has existed, and is still desired, is created again. A difference
+// is new once, until nobody makes it for five minutes.
 func TestMemory(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
 	memory := newMemory(clock)

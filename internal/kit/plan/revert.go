@@ -19,7 +19,7 @@ type Revert struct {
 	// version is known.
 	UID     types.UID
 	Version string
-	// Fields that were changed, in a stable order; none if the object was deleted, and made again.
+	// Fields that were changed, in a stable order; none if the object was deleted, and created again.
 	Fields []RevertedField
 }
 
@@ -62,14 +62,14 @@ func (f RevertedField) String() string {
 	return fmt.Sprintf("%s was %s%s by %s", path, f.Change, values, conditions.Short(cmp.Or(f.By, "an unknown field manager")))
 }
 
-// IsDeletion reports whether the object was deleted, and made again.
+// IsDeletion reports whether the object was deleted, and created again.
 func (r Revert) IsDeletion() bool { return len(r.Fields) == 0 }
 
 // Message says what was undone. It names at most three fields, and is at most as long as an event
 // may be. remedy says how to change the object for good.
 func (r Revert) Message(remedy string) string {
 	if r.IsDeletion() {
-		return message("%s was deleted, and is made again; the audit log says who deleted it. %s", r.Ref, remedy)
+		return message("%s was deleted, and is created again; the audit log says who deleted it. %s", r.Ref, remedy)
 	}
 	fields := make([]string, len(r.Fields))
 	for i, field := range r.Fields {

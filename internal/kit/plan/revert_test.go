@@ -21,7 +21,7 @@ func TestRevertMessage(t *testing.T) {
 		"many fields": {[]RevertedField{removed, field, removed, field, field}, "a change of Deployment web/shop is undone: " +
 			"metadata.labels.app was removed by an unknown field manager, spec.replicas was changed from 3 to 5 by kubectl, " +
 			"metadata.labels.app was removed by an unknown field manager and 2 more. " + remedy},
-		"a deletion": {nil, "Deployment web/shop was deleted, and is made again; the audit log says who deleted it. " + remedy},
+		"a deletion": {nil, "Deployment web/shop was deleted, and is created again; the audit log says who deleted it. " + remedy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (Revert{Ref: ref, Fields: test.fields}).Message(remedy); got != test.want {

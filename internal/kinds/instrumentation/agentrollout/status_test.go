@@ -66,7 +66,7 @@ func TestStatus(t *testing.T) {
 	}{
 		{"all", agentrollout.StatusInput{Decision: reported(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
 		{"none", agentrollout.StatusInput{}, "Ready=False:NothingMatched " + still + healthy,
-			"no workload is matched: spec.matchers fits none of the workloads of this namespace, or they opt out: " +
+			"no workload is matched: spec.matchers matches none of the workloads of this namespace, or they opt out: " +
 				"Deployment/a, Deployment/b, Deployment/c and 3 more"},
 		{"an image can't be pulled", agentrollout.StatusInput{Decision: reported(done, unpulled)},
 			"Ready=False:ImagePullFailed " + rolling + "Degraded=True:ImagePullFailed ",

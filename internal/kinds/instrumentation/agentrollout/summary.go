@@ -97,7 +97,7 @@ func nothingMatched(s *subject) string {
 	case s.matched > 0:
 		return ""
 	case s.Identity.Kind == injection.KindCluster:
-		return "no workload is matched: spec.namespaceSelector and spec.matchers fit none of the cluster that does not opt out"
+		return "no workload is matched: spec.namespaceSelector and spec.matchers match no workload of the cluster, or those that match opt out"
 	case len(s.Seen) == 0:
 		return "no workload is matched: this namespace has no Deployment, StatefulSet or DaemonSet"
 	}
@@ -106,7 +106,7 @@ func nothingMatched(s *subject) string {
 		names = append(names, s.Seen[i].String())
 	}
 	slices.Sort(names)
-	return "no workload is matched: spec.matchers fits none of the workloads of this namespace, or they opt out: " +
+	return "no workload is matched: spec.matchers matches none of the workloads of this namespace, or they opt out: " +
 		conditions.FirstFew(names, ", ")
 }
 
