@@ -42,14 +42,14 @@ Served at the same address, by controller-runtime and the Go runtime. These are 
 const served = `
 # Of our own API server
 
-Served by each replica of [mainstay-apiserver](served-api.md) at its port 6443, by k8s.io/apiserver, to who may read the manager's. These are used by our alerts
+Served by each replica of [mainstay-apiserver](served-api.md) at its port 6443, by k8s.io/apiserver, to all who may read the manager's metrics. These are used by our alerts
 and our dashboard; there are more, and they have more labels. Its process has those that begin with ` + "`process_` and `go_`" + ` too.
 `
 
 const instances = `
 # Of the instances of databases
 
-Served by each instance of a PostgreSQL at its port 9187, and of a Cache at its port 9121, to who has the password of the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
+Served by each instance of a PostgreSQL at its port 9187, and of a Cache at its port 9121, to all who have the password in the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
 Unlike the others, they have the name of an object, that of the PostgreSQL or the Cache; the scrape adds the namespace and the pod.
 `
 
