@@ -43,6 +43,6 @@ func TestRevertsAreReported(t *testing.T) {
 	manager.Settle(t)
 	notes, err := notesOn(app)(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(notes).To(gomega.HaveEach(gomega.Not(gomega.MatchRegexp("undone: .*from 2|(ServiceAccount|Deployment) .* made again"))), "nothing else was undone")
+	g.Expect(notes).To(gomega.HaveEach(gomega.Not(gomega.MatchRegexp("undone: .*from 2|(ServiceAccount|Deployment) .* created again"))), "nothing else was undone")
 	manager.Settle(t)
 }
