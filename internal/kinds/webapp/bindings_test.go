@@ -214,49 +214,37 @@ func TestBindingsPassPodSecurity(t *testing.T) {
 	}
 }
 
-var bindingCases = map[string]formCase{
-	"a binding without a kind":   {bound("", "db", ""), bound("Store", "db", ""), "spec.bindings[0].kind"},
-	"a kind of another form":     {bound("store", "db", ""), bound("Store2", "db", ""), "spec.bindings[0].kind"},
-	"a long kind":                {bound("S"+strings.Repeat("a", 63), "db", ""), bound("Store", "db", ""), "spec.bindings[0].kind"},
-	"a name that is no label":    {bound("Store", "a/b", ""), bound("Store", "a-b", ""), "spec.bindings[0].name"},
-	"a binding without a name":   {bound("Store", "", ""), bound("Store", "a", ""), "spec.bindings[0].name"},
-	"a prefix that is none":      {bound("Store", "db", "1_"), bound("Store", "db", "_1"), "spec.bindings[0].prefix"},
-	"a prefix with a line break": {bound("Store", "db", "A\n"), bound("Store", "db", "A"), "spec.bindings[0].prefix"},
-	"a user that is none":        {boundAs("or ders"), boundAs("or-ders"), "spec.bindings[0].user"},
-	"a long user":                {boundAs(strings.Repeat("a", 64)), boundAs(strings.Repeat("a", 63)), "spec.bindings[0].user"},
-	"the volume of the bindings": {volumeNamed("bindings"), volumeNamed("binding"), "spec.volumes[0].name"},
-	"a mount at their path":      {mountAt("/etc/mainstay/bindings/"), mountAt("/etc/mainstay/bindings2"), "spec.volumeMounts[0].mountPath"},
-	"a mount above it":           {mountAt("/etc"), mountAt("/etc/app"), "spec.volumeMounts[0].mountPath"},
-	"a mount below it":           {mountAt("/etc/mainstay/bindings/a"), mountAt("/etc/mainstay/a"), "spec.volumeMounts[0].mountPath"},
-	"seventeen bindings":         {many(17), many(16), "spec.bindings"},
+var bindingRules = map[string]rule{
+	"a binding without a kind": {`bindings: [{name: db}]`, `bindings: [{kind: Store, name: db}]`, "spec.bindings[0].kind"},
+	"a kind of another form": {`bindings: [{kind: store, name: db}]`,
+		`bindings: [{kind: Store2, name: db}]`, "spec.bindings[0].kind"},
+	"a long kind": {`bindings: [{kind: S` + strings.Repeat("a", 63) + `, name: db}]`,
+		`bindings: [{kind: Store, name: db}]`, "spec.bindings[0].kind"},
+	"a name that is no label": {`bindings: [{kind: Store, name: a/b}]`,
+		`bindings: [{kind: Store, name: a-b}]`, "spec.bindings[0].name"},
+	"a binding without a name": {`bindings: [{kind: Store}]`, `bindings: [{kind: Store, name: a}]`, "spec.bindings[0].name"},
+	"a prefix that is none": {`bindings: [{kind: Store, name: db, prefix: '1_'}]`,
+		`bindings: [{kind: Store, name: db, prefix: '_1'}]`, "spec.bindings[0].prefix"},
+	"a prefix with a line break": {`bindings: [{kind: Store, name: db, prefix: "A\n"}]`,
+		`bindings: [{kind: Store, name: db, prefix: A}]`, "spec.bindings[0].prefix"},
+	"a user that is none": {`bindings: [{kind: Store, name: db, user: or ders}]`,
+		`bindings: [{kind: Store, name: db, user: or-ders}]`, "spec.bindings[0].user"},
+	"a long user": {`bindings: [{kind: Store, name: db, user: ` + strings.Repeat("a", 64) + `}]`,
+		`bindings: [{kind: Store, name: db, user: ` + strings.Repeat("a", 63) + `}]`, "spec.bindings[0].user"},
+	"the volume of the bindings": {withFiles("bindings", "/a"), withFiles("binding", "/a"), "spec.volumes[0].name"},
+	"a mount at their path": {withFiles("files", "/etc/mainstay/bindings/"), withFiles("files", "/etc/mainstay/bindings2"),
+		"spec.volumeMounts[0].mountPath"},
+	"a mount above it": {withFiles("files", "/etc"), withFiles("files", "/etc/app"), "spec.volumeMounts[0].mountPath"},
+	"a mount below it": {withFiles("files", "/etc/mainstay/bindings/a"), withFiles("files", "/etc/mainstay/a"),
+		"spec.volumeMounts[0].mountPath"},
+	"seventeen bindings": {"bindings: [" + strings.Repeat("{kind: Store, name: main}, ", 17) + "]",
+		"bindings: [" + strings.Repeat("{kind: Store, name: main}, ", 16) + "]", "spec.bindings"},
 }
 
-func bound(kind, name, prefix string) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) {
-		s.Bindings = []msappsv1.Binding{{Kind: kind, Name: name, Prefix: prefix}}
-	}
-}
-
-func boundAs(user string) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) { s.Bindings = []msappsv1.Binding{{Kind: "Store", Name: "db", User: user}} }
-}
-
-func many(count int) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) { s.Bindings = slices.Repeat([]msappsv1.Binding{oneBinding}, count) }
-}
-
-func volumeNamed(name string) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) {
-		s.Bindings = []msappsv1.Binding{oneBinding}
-		s.Volumes = []msappsv1.Volume{{Name: name, EmptyDir: &corev1.EmptyDirVolumeSource{}}}
-	}
-}
-
-func mountAt(path string) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) {
-		volumeNamed("files")(s)
-		s.VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: path}}
-	}
+// withFiles returns the fields of an app with a binding that mounts a volume.
+func withFiles(volume, path string) string {
+	return "bindings: [{kind: Store, name: main}]\nvolumes: [{name: " + volume + ", emptyDir: {}}]\nvolumeMounts: [{name: " + volume +
+		", mountPath: " + path + "}]"
 }
 
 // TestValidateBindings: what depends on the kinds that are on.

@@ -46,15 +46,15 @@ func cpus(amount string) corev1.ResourceList {
 // TestGovernTakesOutWhatContradictsRestricted: what the profile refuses is removed if it is
 // enforced, except for a probe's host, which is refused; and the pods meet the standard.
 func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
-	for name, test := range restrictedCases {
-		for which, change := range map[string]func(*msappsv1.WebAppSpec){"refused": test.refused, "allowed": test.allowed} {
+	for name, test := range restrictedRules {
+		for which, fields := range map[string]string{"refused": test.refused, "allowed": test.accepted} {
 			t.Run(name+" "+which, func(t *testing.T) {
-				app := newApp(helpers, spec(change)).DeepCopy() // for the cases are shared
+				app := newApp(helpers, withFields(fields))
 				replaced := Govern(app, nil, ruled(profile))
 				Default(app)
 				problems := Validate(app)
 				if isProbe := len(replaced) == 0 && which == "refused"; isProbe {
-					if len(problems) != 1 || problems[0].Field != test.field ||
+					if len(problems) != 1 || problems[0].Field != test.want ||
 						problems[0].Detail != "not allowed by securityProfile Restricted: leave it out to probe the pod itself" {
 						t.Errorf("nothing is replaced, and refused is %v", problems)
 					}
@@ -64,7 +64,7 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 					t.Errorf("refused: %v", problems)
 				}
 				if which == "refused" && (len(replaced) != 1 ||
-					replaced[0] != test.field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it") {
+					replaced[0] != test.want+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it") {
 					t.Errorf("replaced: %q", replaced)
 				}
 				if which == "allowed" && len(replaced) > 0 {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	psaapi "k8s.io/pod-security-admission/api"
 	psapolicy "k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
@@ -51,7 +50,7 @@ func helpers(app *msappsv1.WebApp) {
 }
 
 func TestPodsPassPodSecurityAdmission(t *testing.T) {
-	restricted := spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
+	restricted := withFields("securityProfile: Restricted")
 	if found := violations(t, admitted(restricted, helpers), psaapi.LevelRestricted); len(found) > 0 {
 		t.Errorf("Restricted does not pass restricted: %q", found)
 	}
@@ -63,165 +62,77 @@ func TestPodsPassPodSecurityAdmission(t *testing.T) {
 	}
 }
 
-// inContainer, inPod and adding set a security context.
-func inContainer(context corev1.SecurityContext) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) { s.SecurityContext = &context }
-}
-
-func inPod(context corev1.PodSecurityContext) func(*msappsv1.WebAppSpec) {
-	return func(s *msappsv1.WebAppSpec) { s.PodSecurityContext = &context }
-}
-
-func adding(capability corev1.Capability) func(*msappsv1.WebAppSpec) {
-	return inContainer(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{capability}}})
-}
-
-func httpGet(host string) *corev1.Probe {
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: host, Port: intstr.FromInt32(80)}}}
-}
-
-func tcpSocket(host string) *corev1.Probe {
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}}
-}
-
-// restrictedCases has each setting that the standard forbids, and a similar one that it allows.
-var restrictedCases = map[string]struct {
-	field            string
-	refused, allowed func(*msappsv1.WebAppSpec)
-}{
-	"root": {
-		"spec.securityContext.runAsUser",
-		inContainer(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), inContainer(corev1.SecurityContext{RunAsUser: ptr.To[int64](1)}),
-	},
-	"root of the pod": {
-		"spec.podSecurityContext.runAsUser",
-		inPod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0)}), inPod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1)}),
-	},
-	"permission to be root": {
-		"spec.securityContext.runAsNonRoot",
-		inContainer(corev1.SecurityContext{RunAsNonRoot: new(false)}), inContainer(corev1.SecurityContext{RunAsNonRoot: new(true)}),
-	},
-	"permission to be root for the pod": {
-		"spec.podSecurityContext.runAsNonRoot",
-		inPod(corev1.PodSecurityContext{RunAsNonRoot: new(false)}), inPod(corev1.PodSecurityContext{RunAsNonRoot: new(true)}),
-	},
-	"no seccomp": {
-		"spec.securityContext.seccompProfile.type",
-		inContainer(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
-		inContainer(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}),
-	},
-	"no seccomp for the pod": {
-		"spec.podSecurityContext.seccompProfile.type",
-		inPod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
-		inPod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: new("mine.json")}}),
-	},
-	"privileged": {
-		"spec.securityContext.privileged",
-		inContainer(corev1.SecurityContext{Privileged: new(true)}), inContainer(corev1.SecurityContext{Privileged: new(false)}),
-	},
-	"escalation": {
-		"spec.securityContext.allowPrivilegeEscalation",
-		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}),
-		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
-	},
-	"a capability": {"spec.securityContext.capabilities.add[0]", adding("NET_RAW"), adding("NET_BIND_SERVICE")},
-	"an open /proc": {
-		"spec.securityContext.procMount",
-		inContainer(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}),
-		inContainer(corev1.SecurityContext{ProcMount: new(corev1.DefaultProcMount)}),
-	},
-	"no AppArmor": {
-		"spec.securityContext.appArmorProfile.type",
-		inContainer(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
-		inContainer(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"}}),
-	},
-	"no AppArmor for the pod": {
-		"spec.podSecurityContext.appArmorProfile.type",
-		inPod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
-		inPod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: new("mine")}}),
-	},
-	"an SELinux type": {
-		"spec.securityContext.seLinuxOptions.type",
-		inContainer(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}),
-		inContainer(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "container_t"}}),
-	},
-	"an SELinux user": {
-		"spec.podSecurityContext.seLinuxOptions.user",
-		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{User: "system_u"}}),
-		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}),
-	},
-	"an SELinux role": {
-		"spec.podSecurityContext.seLinuxOptions.role",
-		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Role: "system_r"}}),
-		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}}),
-	},
-	"a process of the host": {
-		"spec.podSecurityContext.windowsOptions.hostProcess",
-		inPod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)}}),
-		inPod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(false)}}),
-	},
-	"a setting of the kernel": {
-		"spec.podSecurityContext.sysctls[0].name",
-		inPod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}),
-		inPod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}}}),
-	},
-	"a readiness probe of another host": {
-		"spec.probes.readiness.httpGet.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") },
-		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
-	},
-	"a liveness probe of another host": {
-		"spec.probes.liveness.tcpSocket.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") },
-		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
-	},
-	"a startup probe of another host": {
-		"spec.probes.startup.tcpSocket.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") },
-		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
-	},
-	"an init container's": {
-		"spec.initContainers[0].securityContext.privileged",
-		func(s *msappsv1.WebAppSpec) {
-			s.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-		},
-		func(s *msappsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
-	},
-	"a side-car's": {
-		"spec.sidecars[0].securityContext.runAsUser",
-		func(s *msappsv1.WebAppSpec) {
-			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
-		},
-		func(s *msappsv1.WebAppSpec) {
-			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](9)}
-		},
-	},
-	"a side-car's probe of another host": {
-		"spec.sidecars[0].startupProbe.httpGet.host",
-		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") },
-		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
-	},
+// restrictedRules has each setting that the standard forbids, and a similar one that it allows.
+var restrictedRules = map[string]rule{
+	"root": {`securityContext: {runAsUser: 0}`, `securityContext: {runAsUser: 1}`, "spec.securityContext.runAsUser"},
+	"root of the pod": {`podSecurityContext: {runAsUser: 0}`,
+		`podSecurityContext: {runAsUser: 1}`, "spec.podSecurityContext.runAsUser"},
+	"permission to be root": {`securityContext: {runAsNonRoot: false}`,
+		`securityContext: {runAsNonRoot: true}`, "spec.securityContext.runAsNonRoot"},
+	"permission to be root for the pod": {`podSecurityContext: {runAsNonRoot: false}`,
+		`podSecurityContext: {runAsNonRoot: true}`, "spec.podSecurityContext.runAsNonRoot"},
+	"no seccomp": {`securityContext: {seccompProfile: {type: Unconfined}}`,
+		`securityContext: {seccompProfile: {type: RuntimeDefault}}`, "spec.securityContext.seccompProfile.type"},
+	"no seccomp for the pod": {`podSecurityContext: {seccompProfile: {type: Unconfined}}`,
+		`podSecurityContext: {seccompProfile: {type: Localhost, localhostProfile: mine.json}}`,
+		"spec.podSecurityContext.seccompProfile.type"},
+	"privileged": {`securityContext: {privileged: true}`, `securityContext: {privileged: false}`, "spec.securityContext.privileged"},
+	"escalation": {`securityContext: {allowPrivilegeEscalation: true}`,
+		`securityContext: {allowPrivilegeEscalation: false}`, "spec.securityContext.allowPrivilegeEscalation"},
+	"a capability": {`securityContext: {capabilities: {add: [NET_RAW]}}`,
+		`securityContext: {capabilities: {add: [NET_BIND_SERVICE]}}`, "spec.securityContext.capabilities.add[0]"},
+	"an open /proc": {`securityContext: {procMount: Unmasked}`,
+		`securityContext: {procMount: Default}`, "spec.securityContext.procMount"},
+	"no AppArmor": {`securityContext: {appArmorProfile: {type: Unconfined}}`,
+		`securityContext: {appArmorProfile: {type: RuntimeDefault}}`, "spec.securityContext.appArmorProfile.type"},
+	"no AppArmor for the pod": {`podSecurityContext: {appArmorProfile: {type: Unconfined}}`,
+		`podSecurityContext: {appArmorProfile: {type: Localhost, localhostProfile: mine}}`,
+		"spec.podSecurityContext.appArmorProfile.type"},
+	"an SELinux type": {`securityContext: {seLinuxOptions: {type: spc_t}}`,
+		`securityContext: {seLinuxOptions: {type: container_t}}`, "spec.securityContext.seLinuxOptions.type"},
+	"an SELinux user": {`podSecurityContext: {seLinuxOptions: {user: system_u}}`,
+		`podSecurityContext: {seLinuxOptions: {level: 's0:c1,c2'}}`, "spec.podSecurityContext.seLinuxOptions.user"},
+	"an SELinux role": {`podSecurityContext: {seLinuxOptions: {role: system_r}}`,
+		`podSecurityContext: {seLinuxOptions: {level: s0}}`, "spec.podSecurityContext.seLinuxOptions.role"},
+	"a process of the host": {`podSecurityContext: {windowsOptions: {hostProcess: true}}`,
+		`podSecurityContext: {windowsOptions: {hostProcess: false}}`, "spec.podSecurityContext.windowsOptions.hostProcess"},
+	"a setting of the kernel": {`podSecurityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}`,
+		`podSecurityContext: {sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}`, "spec.podSecurityContext.sysctls[0].name"},
+	"a readiness probe of another host": {`probes: {readiness: {httpGet: {port: 80, host: 10.0.0.1}}}`,
+		`probes: {readiness: {httpGet: {port: 80}}}`, "spec.probes.readiness.httpGet.host"},
+	"a liveness probe of another host": {`probes: {liveness: {tcpSocket: {port: 80, host: 10.0.0.1}}}`,
+		`probes: {liveness: {tcpSocket: {port: 80}}}`, "spec.probes.liveness.tcpSocket.host"},
+	"a startup probe of another host": {`probes: {startup: {tcpSocket: {port: 80, host: 10.0.0.1}}}`,
+		`probes: {startup: {tcpSocket: {port: 80}}}`, "spec.probes.startup.tcpSocket.host"},
+	"an init container's": {`initContainers: [{name: migrate, image: 'migrate:1', securityContext: {privileged: true}}]`,
+		`initContainers: [{name: migrate, image: 'migrate:1', securityContext: {}}]`,
+		"spec.initContainers[0].securityContext.privileged"},
+	"a side-car's": {`sidecars: [{name: proxy, image: 'proxy:2', securityContext: {runAsUser: 0}}]`,
+		`sidecars: [{name: proxy, image: 'proxy:2', securityContext: {runAsUser: 9}}]`, "spec.sidecars[0].securityContext.runAsUser"},
+	"a side-car's probe of another host": {`sidecars: [{name: proxy, image: 'proxy:2', startupProbe: {httpGet: {port: 80, host: 10.0.0.1}}}]`,
+		`sidecars: [{name: proxy, image: 'proxy:2', startupProbe: {httpGet: {port: 80}}}]`,
+		"spec.sidecars[0].startupProbe.httpGet.host"},
 }
 
 // TestRestrictedRefusesWhatPodSecurityAdmissionWould compares with Kubernetes' own check.
 func TestRestrictedRefusesWhatPodSecurityAdmissionWould(t *testing.T) {
-	for name, test := range restrictedCases {
-		t.Run(name, func(t *testing.T) { checkRestricted(t, test.field, test.refused, test.allowed) })
+	for name, rule := range restrictedRules {
+		t.Run(name, func(t *testing.T) { checkRestricted(t, rule) })
 	}
 }
 
-func checkRestricted(t *testing.T, field string, refused, allowed func(*msappsv1.WebAppSpec)) {
+func checkRestricted(t *testing.T, rule rule) {
 	t.Helper()
-	restricted := spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
-	bad := admitted(restricted, helpers, spec(refused))
+	restricted := withFields("securityProfile: Restricted")
+	bad := admitted(restricted, helpers, withFields(rule.refused))
 	problems := Validate(bad)
-	if len(problems) != 1 || problems[0].Field != field {
-		t.Errorf("want one problem with %s, got %v", field, problems)
+	if len(problems) != 1 || problems[0].Field != rule.want {
+		t.Errorf("want one problem with %s, got %v", rule.want, problems)
 	}
 	if len(violations(t, bad, psaapi.LevelRestricted)) == 0 {
 		t.Error("Pod Security admission would let this pass: the rule is ours alone")
 	}
-	good := admitted(restricted, helpers, spec(allowed))
+	good := admitted(restricted, helpers, withFields(rule.accepted))
 	if problems := Validate(good); len(problems) > 0 {
 		t.Errorf("the neighbour is refused: %v", problems)
 	}
@@ -229,17 +140,13 @@ func checkRestricted(t *testing.T, field string, refused, allowed func(*msappsv1
 		t.Errorf("Pod Security admission would refuse the neighbour: %q", found)
 	}
 	// Under the default profile the user may set all of it.
-	if problems := Validate(admitted(helpers, spec(refused))); len(problems) > 0 {
+	if problems := Validate(admitted(helpers, withFields(rule.refused))); len(problems) > 0 {
 		t.Errorf("refused under Baseline: %v", problems)
 	}
 }
 
 func TestRestrictedKeepsTheRootReadOnly(t *testing.T) {
-	writable := spec(func(s *msappsv1.WebAppSpec) {
-		s.SecurityProfile = "Restricted"
-		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(false)}
-	})
-	problems := Validate(admitted(writable))
+	problems := Validate(admitted(withFields("securityProfile: Restricted\nsecurityContext: {readOnlyRootFilesystem: false}")))
 	if len(problems) != 1 || problems[0].Field != "spec.securityContext.readOnlyRootFilesystem" {
 		t.Errorf("got %v", problems)
 	}
