@@ -142,9 +142,7 @@ func TestAppConfigSample(t *testing.T) {
 }
 
 func TestAppConfigRolls(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	config, deployment := shop(t, space)
 	manager.Settle(t)
 	before := manager.Requests.Count()
@@ -156,8 +154,7 @@ func TestAppConfigRolls(t *testing.T) {
 	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
 	reportRollout(t, deployment, true)
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
-	var seen configv1.AppConfig
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), &seen)).To(gomega.Succeed())
+	seen := read(t, config, &configv1.AppConfig{})
 	g.Expect(seen.Status.Phase).To(gomega.Equal(api.PhaseActive))
 	manager.Settle(t)
 	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
@@ -186,10 +183,7 @@ func TestAppConfigRolls(t *testing.T) {
 }
 
 func TestAppConfigHealsHandEdits(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, deployment := shop(t, space)
 	change(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}}, func(edited *corev1.ConfigMap) {
 		edited.Annotations["example.com/note"] = "theirs"
@@ -227,10 +221,7 @@ func TestAppConfigThatDoesNotRenderKeepsItsConfigMap(t *testing.T) {
 }
 
 func TestAppConfigEnvironment(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
 		spec.Config["MESSAGE"] = "{{ .Environment }} {{ .Values.HOST }}"
 		spec.Config["HOST"] = "db"
@@ -246,14 +237,10 @@ func TestAppConfigEnvironment(t *testing.T) {
 }
 
 func TestAppConfigConflict(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	first, second := newConfig(space), newConfig(space)
 	second.Name, second.Spec.Config = "zweite", hello("second")
-	create(t, first)
-	create(t, second)
+	create(t, first, second)
 	g.Eventually(statusOf(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	g.Eventually(statusOf(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
@@ -271,10 +258,7 @@ func TestAppConfigConflict(t *testing.T) {
 // TestAppConfigOfOneSecond checks that the AppConfig that created the ConfigMap keeps it, although
 // another of the same second has the smaller name.
 func TestAppConfigOfOneSecond(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	first, second := newConfig(space), newConfig(space)
 	first.Name, second.Name, second.Spec.Config = "b", "a", hello("second")
 	create(t, first)
@@ -290,10 +274,7 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 }
 
 func TestAppConfigPin(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, deployment := shop(t, space)
 	change(t, config, withMessage("bye"))
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
@@ -310,10 +291,7 @@ func TestAppConfigPin(t *testing.T) {
 }
 
 func TestAppConfigManual(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, _ := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode = configv1.RolloutManual })
 	change(t, config, withMessage("bye"))
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(
@@ -349,10 +327,7 @@ func TestAppConfigWindow(t *testing.T) {
 }
 
 func TestAppConfigRollsBack(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
 	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
@@ -391,10 +366,7 @@ func TestAppConfigRollsBackOutsideItsWindow(t *testing.T) {
 }
 
 func TestAppConfigStopsWhereItFails(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.MaxParallel = new(int32(1)) })
 	other := user(space, "worker", "shop-config", nil)
 	create(t, other)
@@ -409,10 +381,7 @@ func TestAppConfigStopsWhereItFails(t *testing.T) {
 }
 
 func TestAppConfigPrunesRevisions(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = new(int32(1)) })
 	create(t, config)
 	for revision := 1; revision <= 4; revision++ {
@@ -467,9 +436,7 @@ func (s *governed) testAppConfig(t *testing.T) {
 // TestAppConfigWithASecret checks that the status reports a Secret that may not be read, and that
 // the AppConfig is ready nevertheless.
 func TestAppConfigWithASecret(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	manager := startManager(t, ns)
+	_, ns, manager := managed(t)
 	space, g := ns, gomega.NewWithT(t)
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
 		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
@@ -483,19 +450,14 @@ func TestAppConfigWithASecret(t *testing.T) {
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Expect(asked(manager, "secrets")).To(gomega.BeFalse())
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.SecretRefs = nil })
-	g.Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
-		return config.Status.Conditions, err
-	}).WithContext(t.Context()).ShouldNot(gomega.ContainElement(gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted)))
+	g.Eventually(reading(config, func() []metav1.Condition { return config.Status.Conditions })).WithContext(t.Context()).ShouldNot(
+		gomega.ContainElement(gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted)))
 }
 
 // TestAppConfigInOrder checks that a workload waits for those before it in the order, and that the
 // status says so.
 func TestAppConfigInOrder(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Order = []string{"worker"} })
 	worker := user(space, "worker", "shop-config", nil)
 	create(t, worker)
@@ -504,10 +466,8 @@ func TestAppConfigInOrder(t *testing.T) {
 	change(t, config, withMessage("bye"))
 	bye := content("shop-config", "MESSAGE", "bye")
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
-	g.Eventually(func(ctx context.Context) ([]configv1.WorkloadStatus, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
-		return config.Status.Workloads, err
-	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
+	g.Eventually(reading(config, func() []configv1.WorkloadStatus { return config.Status.Workloads })).WithContext(
+		t.Context()).Should(gomega.HaveExactElements(
 		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1,
 			Message: "waiting for the workloads before it in the order: Deployment/worker"},
 		gomega.HaveField("State", "Rolling")))
@@ -545,10 +505,7 @@ func TestAppConfigCanary(t *testing.T) {
 // TestAppConfigDeletedByHand checks that a deletion of the ConfigMap neither approves a revision
 // nor retries a failed one.
 func TestAppConfigDeletedByHand(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
-
+	g, space, _ := managed(t)
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
 	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))

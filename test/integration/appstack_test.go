@@ -117,9 +117,7 @@ func of(status platformv1.AppStackStatus, name string) platformv1.ComponentStatu
 // TestStackOrder: components are created in order, become Ready, and are deleted in reverse order.
 // The second reconcile writes nothing.
 func TestStackOrder(t *testing.T) {
-	t.Parallel()
-	space := namespace(t)
-	manager := startManager(t, space)
+	_, space, manager := managed(t)
 	stack := newStack(space, webPart("front", "back"), webPart("back", "db", "cache"), webPart("cache"), webPart("db"))
 	stack.Labels, stack.Spec.Labels = map[string]string{"cost": "1"}, msappsv1.Labels{"team": "a"}
 	s := stacking(t, stack)
@@ -455,9 +453,7 @@ func TestStackConnects(t *testing.T) {
 
 // TestStackKindOff: what is of a kind that is off stays, and is not known.
 func TestStackKindOff(t *testing.T) {
-	t.Parallel()
-	space := namespace(t)
-	manager := startManager(t, space)
+	_, space, manager := managed(t)
 	monitor := platformv1.Component{Name: "watch", Type: "configMonitor", Spec: runtime.RawExtension{
 		Raw: []byte(`{"configMap":"flags","podSelector":{"app":"web"}}`)}}
 	s := stacking(t, newStack(space, webPart("web"), monitor))

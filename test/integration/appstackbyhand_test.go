@@ -42,9 +42,7 @@ func appliedTo(manager *testenv.Manager, n int, name string) []string {
 // is not made again, whether the stack is being deleted or only a part of it; otherwise it is,
 // after what it depends on.
 func TestStackDeletedByHand(t *testing.T) {
-	t.Parallel()
-	space := namespace(t)
-	manager := startManager(t, space)
+	_, space, manager := managed(t)
 	s := stacking(t, newStack(space, webPart("db"), webPart("back", "db"), webPart("front", "back"), webPart("stays")))
 	s.awaits("db", "stays")
 	s.ready("db")

@@ -99,10 +99,7 @@ func TestBindingWaits(t *testing.T) {
 
 // TestBindingRefused: by the schema, and by what the installation has.
 func TestBindingRefused(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	for want, binding := range map[string]msappsv1.Binding{
 		`spec.bindings[0].kind: Invalid value: "postgresql": must be the name of a kind, for example PostgreSQL`: {Kind: "postgresql", Name: "db"},
 		`spec.bindings[0].name: Invalid value: "a.b": must be a DNS label`:                                       {Kind: "PostgreSQL", Name: "a.b"},

@@ -92,10 +92,7 @@ func TestHandEditsAreUndone(t *testing.T) {
 			c.object.SetNamespace(app.Namespace)
 			c.object.SetName(app.Name)
 			change(t, c.object, c.edit)
-			g.Eventually(func() (bool, error) {
-				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), c.object)
-				return err == nil && c.healed(c.object), err
-			}).Should(gomega.BeTrue())
+			g.Eventually(reading(c.object, func() bool { return c.healed(c.object) })).WithContext(t.Context()).Should(gomega.BeTrue())
 		})
 	}
 }
@@ -122,27 +119,20 @@ func TestDeletedChildrenComeBack(t *testing.T) {
 			g.Eventually(get(app, object)).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 			uid := object.GetUID()
 			g.Expect(cluster.Client.Delete(t.Context(), object)).To(gomega.Succeed())
-			g.Eventually(func() (types.UID, error) {
-				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
-				return object.GetUID(), err
-			}).ShouldNot(gomega.Equal(uid))
+			g.Eventually(reading(object, object.GetUID)).WithContext(t.Context()).ShouldNot(gomega.Equal(uid))
 		})
 	}
 }
 
 func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Ingress = &msappsv1.Ingress{Host: "shop.example.com"}
 		spec.NetworkPolicy = &msappsv1.NetworkPolicy{}
 	})
 	create(t, app)
 	g.Eventually(get(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
-	policy, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	policy := read(t, app, &networkingv1.NetworkPolicy{})
 	foreign := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "by-hand",
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "mainstay"}},
@@ -153,8 +143,7 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Ingress = nil })
 	g.Eventually(gone(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Succeed())
-	after, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := read(t, app, &networkingv1.NetworkPolicy{})
 	g.Expect(after.UID).To(gomega.Equal(policy.UID))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
 }
@@ -178,23 +167,17 @@ func foreignDeployment(namespace string) *appsv1.Deployment {
 }
 
 func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	foreign := foreignDeployment(app.Namespace)
-	create(t, foreign)
-	create(t, app)
+	create(t, foreign, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	message := seen.Status.Conditions[0].Message
 	g.Expect(message).To(gomega.ContainSubstring("Deployment " + app.Namespace + "/shop exists"))
 	g.Expect(message).To(gomega.ContainSubstring("mainstay.dev/adopt=WebApp/shop"))
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
-	after, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := read(t, app, &appsv1.Deployment{})
 	g.Expect(after.ResourceVersion).To(gomega.Equal(foreign.ResourceVersion))
 
 	t.Run("deleting the WebApp's own does not touch it either", func(t *testing.T) {
@@ -208,10 +191,7 @@ func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
 // TestACreationReadsNothing: each child is one request, and the first Deployment another one, its
 // dry run. See docs/decisions/20261125-create-by-apply.md.
 func TestACreationReadsNothing(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	create(t, newApp(space))
 	g.Eventually(func() []string {
 		made := manager.Requests.Since(0, "/shop")
@@ -228,10 +208,7 @@ func TestACreationReadsNothing(t *testing.T) {
 }
 
 func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.Replicas = nil })
 	foreign := foreignDeployment(app.Namespace)
 	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
@@ -242,12 +219,10 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"run": "legacy"},
 			Ports: []corev1.ServicePort{{Port: 8080}}},
 	}
-	create(t, service)
-	create(t, app)
+	create(t, service, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
-	adopted, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	adopted := read(t, app, &appsv1.Deployment{})
 	g.Expect(adopted.UID).To(gomega.Equal(foreign.UID))
 	g.Expect(*adopted.Spec.Replicas).To(gomega.BeEquivalentTo(3), "replicas that the spec leaves out are kept")
 	g.Expect(adopted.Spec.Selector.MatchLabels).To(gomega.Equal(map[string]string{"run": "legacy"}))
@@ -262,8 +237,7 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	g.Expect(metav1.GetControllerOf(adopted).Name).To(gomega.Equal("shop"))
 	g.Expect(adopted.Generation).To(gomega.BeEquivalentTo(2), "one change of the spec, so one rollout at most")
 
-	after, err := get(app, &corev1.Service{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := read(t, app, &corev1.Service{})
 	g.Expect(after.UID).To(gomega.Equal(service.UID))
 	g.Expect(after.Spec.Selector).To(gomega.Equal(map[string]string{"run": "legacy"}), "old and new pods have these labels")
 	g.Expect(after.Spec.ClusterIP).To(gomega.Equal(service.Spec.ClusterIP))
@@ -300,10 +274,7 @@ func replicasSeen(t *testing.T, app *msappsv1.WebApp) func() []int32 {
 }
 
 func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Replicas = ptr.To[int32](4)
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
@@ -318,8 +289,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	})
 	g.Eventually(get(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 	owners := func() string {
-		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		deployment := read(t, app, &appsv1.Deployment{})
 		var owners []string
 		for _, entry := range deployment.ManagedFields {
 			if strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas"`) && entry.Subresource != "status" {
@@ -331,8 +301,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	g.Eventually(owners).Should(gomega.Equal("[mainstay/handover]"))
 
 	// The autoscaler scales to 5, and nothing reverts that.
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
 	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), deployment, scale,
 		client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
@@ -350,17 +319,13 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 		return *deployment.Spec.Replicas, err
 	}).Should(gomega.BeEquivalentTo(3))
 
-	deployment, err = get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment = read(t, app, &appsv1.Deployment{})
 	change(t, deployment, func(d *appsv1.Deployment) { d.Annotations["test/end"] = "1" })
 	g.Expect(unique(seen())).To(gomega.Equal([]int32{4, 5, 3}))
 }
 
 func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Replicas = nil
 		spec.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 6}
@@ -374,8 +339,7 @@ func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
 		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return len(deployment.Spec.Template.Spec.Containers[0].Env), err
 	}).Should(gomega.Equal(1))
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	change(t, deployment, func(d *appsv1.Deployment) { d.Annotations["test/end"] = "1" })
 	g.Expect(unique(seen())).To(gomega.Equal([]int32{3}))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,10 +101,7 @@ func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 	g := gomega.NewWithT(t)
 	create(t, monitor)
 	for _, deployment := range w {
-		g.Eventually(func(ctx context.Context) (string, error) {
-			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
-			return deployment.Annotations[configv1.AnnotationObserved], err
-		}).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+		g.Eventually(observedOn(deployment)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
 		rollOut(t, deployment)
 	}
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
@@ -209,10 +205,7 @@ func TestConfigMonitorAdmission(t *testing.T) {
 // TestConfigMonitorSpecThatBypassedAdmission checks that an invalid spec that bypassed admission is
 // reported and restarts nothing.
 func TestConfigMonitorSpecThatBypassedAdmission(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	monitor := newMonitor(space, func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a/b"} })
 	create(t, monitor)
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
@@ -266,18 +259,12 @@ func TestConfigMonitorFlaps(t *testing.T) {
 	g.Eventually(func(ctx context.Context) (string, error) {
 		return conditionOf(ctx, monitor, configv1.ConditionFlapping)
 	}).WithContext(t.Context()).Should(gomega.Equal("True Flapping"))
-	g.Eventually(func(ctx context.Context) ([]string, error) {
-		var events eventsv1.EventList
-		err := cluster.Client.List(ctx, &events, client.InNamespace(in))
-		var found []string
-		for _, event := range events.Items {
-			if event.Regarding.Name == monitor.Name && event.Type == corev1.EventTypeWarning {
-				found = append(found, event.Reason+": "+event.Note)
-			}
-		}
-		return found, err
-	}).WithContext(t.Context()).Should(gomega.ConsistOf(gomega.And(
-		gomega.HavePrefix("Flapping: ConfigMap/flags changes again and again"), gomega.ContainSubstring("tock"))))
+	warnings := func(ctx context.Context) ([]string, error) {
+		events, err := eventsOn(monitor)(ctx)
+		return slices.DeleteFunc(events, func(event string) bool { return !strings.HasPrefix(event, "Warning ") }), err
+	}
+	g.Eventually(warnings).WithContext(t.Context()).Should(gomega.ConsistOf(gomega.And(
+		gomega.HavePrefix("Warning Flapping: ConfigMap/flags changes again and again"), gomega.ContainSubstring("tock"))))
 	leaping.Leap(time.Hour)
 	setFlag(t, in, "COLOUR", "at last")
 	g.Eventually(func(ctx context.Context) (string, error) {
@@ -288,10 +275,7 @@ func TestConfigMonitorFlaps(t *testing.T) {
 // TestConfigMonitorRestartsOnce checks that a change restarts the selected workloads once and no
 // others, and that the second pass writes nothing.
 func TestConfigMonitorRestartsOnce(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	manager := startManager(t, in)
+	g, in, manager := managed(t)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web, other := newDeployment(in, "web"), newDeployment(in, "other")
 	other.Spec.Template.Labels["app"] = "other"
@@ -333,10 +317,7 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 // TestConfigMonitorSources checks the other spelling, keys, and a source that is deleted and
 // recreated.
 func TestConfigMonitorSources(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	startManager(t, in)
+	g, in, _ := managed(t)
 	flags := newFlags(in, map[string]string{"COLOUR": "red", "NOISE": "1"})
 	create(t, flags)
 	web := newDeployment(in, "web")
@@ -375,10 +356,7 @@ func TestConfigMonitorSources(t *testing.T) {
 // TestConfigMonitorsTogether checks that one change of a ConfigMap with two monitors restarts a
 // workload once.
 func TestConfigMonitorsTogether(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	startManager(t, in)
+	g, in, _ := managed(t)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web := newDeployment(in, "web")
 	create(t, web)
@@ -475,10 +453,7 @@ func TestConfigMonitorDelays(t *testing.T) {
 // TestConfigMonitorOutsideItsWindow checks that nothing restarts, not even by the baseline, and
 // that the status reports the reason.
 func TestConfigMonitorOutsideItsWindow(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	startManager(t, in)
+	g, in, _ := managed(t)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web := newDeployment(in, "web")
 	create(t, web)

@@ -15,37 +15,20 @@ import (
 // TestContestedChildren checks that a controller that changes a child after each of our writes does
 // not make us write for ever: the writes are slowed, and an event names the other field manager.
 func TestContestedChildren(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	before := manager.Settle(t)
 
-	// The other controller acts as fast as it can, until it is over.
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			deployment, err := get(app, &appsv1.Deployment{})(ctx)
-			if err != nil || deployment.Spec.MinReadySeconds == 7 {
-				continue
-			}
-			deployment.Spec.MinReadySeconds = 7
-			err = cluster.Client.Update(ctx, deployment, client.FieldOwner("fighter"))
-			if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
-				t.Error(err)
-			}
-		}
-	}()
-	g.Eventually(notesOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
+	stop := fight(t, app, func(live *appsv1.Deployment) bool {
+		changes := live.Spec.MinReadySeconds != 7
+		live.Spec.MinReadySeconds = 7
+		return changes
+	})
+	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
 		"Deployment " + space + "/shop is changed again and again by fighter")))
 	stop()
-	<-done
 	// Ten at once, and one or two after pauses of 1 and 2 s, until the event is seen.
 	g.Expect(len(manager.Requests.Since(before, space+"/deployments/shop"))).To(gomega.BeNumerically("<", 30))
 	manager.Settle(t)
@@ -54,40 +37,47 @@ func TestContestedChildren(t *testing.T) {
 // TestContestedPatches checks the same of what we write on objects of other owners: a controller
 // that replaces our annotation on a workload each time is not followed for ever.
 func TestContestedPatches(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	setData(t, space, "flags", "a", "1")
 	web := user(space, "web", "flags", auto())
 	create(t, web)
 	g.Eventually(observedOn(web)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
 	before := manager.Settle(t)
 
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	stop := fight(t, web, func(live *appsv1.Deployment) bool {
+		changes := live.Annotations[configv1.AnnotationObserved] != "mine"
+		live.Annotations[configv1.AnnotationObserved] = "mine"
+		return changes
+	})
+	g.Eventually(eventsOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HaveSuffix(
+		": " + configv1.AnnotationObserved + " is put back at most once a minute: it is changed again and again by fighter")))
+	stop()
+	g.Expect(len(manager.Requests.Since(before, space+"/deployments/web"))).To(gomega.BeNumerically("<", 30))
+	manager.Settle(t)
+}
+
+// fight runs another controller, which edits the Deployment of an object's name as fast as it can,
+// whenever edit reports a change. It returns a function that stops it.
+func fight(t *testing.T, object client.Object, edit func(*appsv1.Deployment) bool) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			live := &appsv1.Deployment{}
-			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(web), live)
-			if err != nil || live.Annotations[configv1.AnnotationObserved] == "mine" {
+			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil || !edit(live) {
 				continue
 			}
-			live.Annotations[configv1.AnnotationObserved] = "mine"
-			err = cluster.Client.Update(ctx, live, client.FieldOwner("fighter"))
+			err := cluster.Client.Update(ctx, live, client.FieldOwner("fighter"))
 			if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
 	}()
-	g.Eventually(notesOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(
-		configv1.AnnotationObserved + " is put back at most once a minute: it is changed again and again by fighter"))
-	stop()
-	<-done
-	g.Expect(len(manager.Requests.Since(before, space+"/deployments/web"))).To(gomega.BeNumerically("<", 30))
-	manager.Settle(t)
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // observedOn returns our annotation on a workload.

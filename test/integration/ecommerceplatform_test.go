@@ -90,10 +90,8 @@ func TestPlatformLives(t *testing.T) {
 	g.Expect(testenv.In(space, again.Requests.Since(0, "PATCH ", "DELETE "))).To(gomega.BeEmpty(), "a restart writes something")
 
 	change(t, platform, func(platform *platformv1.EcommercePlatform) { platform.Spec.Backend.Image = "r.io/back:2" })
-	g.Eventually(func(ctx context.Context) (string, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(&backend), &backend)
-		return backend.Spec.Image, err
-	}).WithContext(t.Context()).Should(gomega.Equal("r.io/back:2"))
+	g.Eventually(reading(&backend, func() string { return backend.Spec.Image })).WithContext(t.Context()).Should(
+		gomega.Equal("r.io/back:2"))
 	change(t, s.stack, func(stack *platformv1.AppStack) { stack.Spec.Components = stack.Spec.Components[:2] })
 	s.Eventually(func(ctx context.Context) (int, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(s.stack), s.stack)

@@ -55,10 +55,8 @@ func testRuleIsKept(t *testing.T, rule *monitoring.PrometheusRule) {
 	g.Expect(isThere(rule)(t.Context())).To(gomega.BeTrue())
 	first := rule.Spec.Groups[0].Rules[0].Expr
 	change(t, rule, func(r *monitoring.PrometheusRule) { r.Spec.Groups[0].Rules[0].Expr = "vector(1)" })
-	g.Eventually(func(ctx context.Context) (string, error) {
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(rule), rule)
-		return rule.Spec.Groups[0].Rules[0].Expr, err
-	}).WithContext(t.Context()).Should(gomega.Equal(first))
+	g.Eventually(reading(rule, func() string { return rule.Spec.Groups[0].Rules[0].Expr })).WithContext(t.Context()).Should(
+		gomega.Equal(first))
 }
 
 // withoutAPIs makes a platform with a route whose pods all work, in a cluster that has neither the
@@ -125,8 +123,7 @@ func testRouteAppears(t *testing.T, platform *platformv1.EcommercePlatform) *api
 		return frontendSays(status, "Ingress setup failed: Gateway public has not accepted the HTTPRoute")
 	})
 	frontend := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: platform.Namespace, Name: "shop-frontend"}}
-	route, err := get(frontend, &gatewayv1.HTTPRoute{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	route := read(t, frontend, &gatewayv1.HTTPRoute{})
 	g.Expect(route.Spec.Hostnames).To(gomega.Equal([]gatewayv1.Hostname{"shop.example.com"}))
 	accepted := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue, Reason: "Accepted",
 		ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}

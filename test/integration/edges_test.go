@@ -65,14 +65,12 @@ func TestEdges(t *testing.T) {
 	touch("b")
 	g.Eventually(degraded(app)).WithContext(t.Context()).Should(gomega.Equal("Degraded IngressWithoutAddress"))
 
-	ingress, err := get(app, &networkingv1.Ingress{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	ingress := read(t, app, &networkingv1.Ingress{})
 	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.1"}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), ingress)).To(gomega.Succeed())
 	g.Eventually(degraded(app)).WithContext(t.Context()).Should(gomega.Equal("Running Healthy"))
 
-	autoscaler, err := get(app, &autoscalingv2.HorizontalPodAutoscaler{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	autoscaler := read(t, app, &autoscalingv2.HorizontalPodAutoscaler{})
 	autoscaler.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive,
 		Status: corev1.ConditionFalse, Reason: "FailedGetResourceMetric", LastTransitionTime: metav1.Now()}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), autoscaler)).To(gomega.Succeed())

@@ -58,10 +58,7 @@ func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvi
 // TestConfigMonitorEvicts checks that pods are evicted one at a time, only if they are older than
 // the change and their controller recreates them, and not twice, even by another manager.
 func TestConfigMonitorEvicts(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	manager := startManager(t, in)
+	g, in, manager := managed(t)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	first, second := newPod(in, "web-0", "CloneSet"), newPod(in, "web-1", "CloneSet")
 	runPod(t, first)
@@ -101,10 +98,7 @@ func TestConfigMonitorEvicts(t *testing.T) {
 
 // TestConfigMonitorSparesPods checks budgets, pods without an owner, and static pods.
 func TestConfigMonitorSparesPods(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	in := namespace(t)
-	startManager(t, in)
+	g, in, _ := managed(t)
 	guarded := newPod(in, "guarded", "CloneSet")
 	guarded.Labels["guarded"] = "true"
 	budget := &policyv1.PodDisruptionBudget{

@@ -74,10 +74,8 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 		"spec": map[string]any{"initContainers": made[2].Spec.Template.Spec.InitContainers},
 	}}})
 	g.Expect(cluster.Client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(broken)))).To(gomega.Succeed())
-	g.Eventually(func() (int, error) {
-		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(edited), edited)
-		return len(edited.Spec.Template.Spec.InitContainers), err
-	}).Should(gomega.Equal(2), "hand edits are healed")
+	g.Eventually(reading(edited, func() int { return len(edited.Spec.Template.Spec.InitContainers) })).WithContext(t.Context()).Should(
+		gomega.Equal(2), "hand edits are healed")
 	g.Expect(cluster.Client.Delete(t.Context(), agent)).To(gomega.Succeed())
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))

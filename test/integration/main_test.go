@@ -112,6 +112,14 @@ func startManagerWith(t *testing.T, namespace string, recorded *testenv.Requests
 	return testenv.StartManager(t, cluster.Config, testenv.ManagerOptions{Namespace: namespace, Requests: recorded, Settings: change})
 }
 
+// managed starts a manager of a new namespace, for a test that runs in parallel with others.
+func managed(t *testing.T) (g *gomega.WithT, namespace string, manager *testenv.Manager) {
+	t.Helper()
+	t.Parallel()
+	namespace = cluster.Namespace(t)
+	return gomega.NewWithT(t), namespace, startManager(t, namespace)
+}
+
 // namespace creates a namespace for one test. There is no garbage collector, so its objects remain;
 // names are unique.
 func namespace(t *testing.T) string {

@@ -334,8 +334,7 @@ func TestMetricsOfRestarts(t *testing.T) {
 	g := gomega.NewWithT(t)
 	in := namespace(t)
 	deployment := newDeployment(in, "web")
-	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
-	create(t, deployment)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}), deployment)
 	watched{deployment}.by(t, newMonitor(in))
 	of := `namespace="` + in + `"`
 	g.Expect(scraper.sum("mainstay_config_restarts_total", of)(t.Context())).To(gomega.BeZero())

@@ -100,8 +100,7 @@ func TestServiceMonitors(t *testing.T) {
 	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
 	g.Eventually(scraped(app)).WithContext(t.Context()).Should(gomega.Equal("annotation , monitor stack /metrics"))
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	g.Expect(deployment.Generation).To(gomega.BeEquivalentTo(1))
 
 	testMonitorIsKept(t, manager, app)

@@ -15,14 +15,11 @@ import (
 // TestNothingMatched: what matches nothing is not Ready and names what there is, also what is
 // created and deleted later.
 func TestNothingMatched(t *testing.T) {
-	t.Parallel()
-	space, g := namespace(t), gomega.NewWithT(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	create(t, newFlags(space, map[string]string{"color": "blue"}))
 	monitor, agent := newMonitor(space, func(spec *configv1.ConfigMonitorSpec) { spec.PodSelector = map[string]string{"app": "fronnt"} }),
 		javaAgent(space, "fronnt")
-	create(t, monitor)
-	create(t, agent)
+	create(t, monitor, agent)
 	says := func(object reconciler.Object) func() (string, error) {
 		return func() (string, error) {
 			err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)

@@ -178,8 +178,7 @@ func TestPolicyStatus(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManager(t, everywhere)
 	good, bad := newApp(staging(t)), newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
-	create(t, good)
-	create(t, bad)
+	create(t, good, bad)
 	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3)})
 	seen := func(ctx context.Context) (mspolicyv1.PlatformPolicyStatus, error) {
 		var stored mspolicyv1.PlatformPolicy

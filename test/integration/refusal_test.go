@@ -44,8 +44,7 @@ func denyDeployments(t *testing.T, namespace string) {
 			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{"Deny"},
 		},
 	}
-	create(t, policy)
-	create(t, binding)
+	create(t, policy, binding)
 	gomega.NewWithT(t).Eventually(func() error {
 		probe := foreignDeployment(namespace)
 		probe.Name, probe.Spec.Template.Spec.Containers[0].Image = "probe", "x:denied"
@@ -54,10 +53,7 @@ func denyDeployments(t *testing.T, namespace string) {
 }
 
 func TestADenialByAPolicyDoesNotStall(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	denyDeployments(t, app.Namespace)
 	create(t, app)
@@ -65,8 +61,7 @@ func TestADenialByAPolicyDoesNotStall(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:denied" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	for _, condition := range seen.Status.Conditions {
 		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be removed")
 	}
@@ -74,18 +69,14 @@ func TestADenialByAPolicyDoesNotStall(t *testing.T) {
 
 	t.Run("other children are healed", func(t *testing.T) {
 		g := gomega.NewWithT(t)
-		service, err := get(app, &corev1.Service{})(t.Context())
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		service := read(t, app, &corev1.Service{})
 		g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
 		g.Eventually(get(app, &corev1.Service{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 	})
 }
 
 func TestARefusedDeploymentCreatesNoOtherChild(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
 	denyDeployments(t, app.Namespace)
 	create(t, app)
@@ -96,15 +87,11 @@ func TestARefusedDeploymentCreatesNoOtherChild(t *testing.T) {
 }
 
 func TestASpecThatTheAPIRefusesDoesNotBlockOthers(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/owner"] = "team-a" })
 
 	change(t, app, func(app *msappsv1.WebApp) {
@@ -113,8 +100,7 @@ func TestASpecThatTheAPIRefusesDoesNotBlockOthers(t *testing.T) {
 		}}
 	})
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
-	var refused msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &refused)).To(gomega.Succeed())
+	refused := read(t, app, &msappsv1.WebApp{})
 	g.Expect(refused.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		gomega.HavePrefix("spec.probes.readiness.periodSeconds: Invalid value: -1"))), "in the words of the WebApp")
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Probes.Readiness = nil })
@@ -126,10 +112,7 @@ func TestASpecThatTheAPIRefusesDoesNotBlockOthers(t *testing.T) {
 }
 
 func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Replicas, spec.Autoscaling = nil, &msappsv1.Autoscaling{Min: 5, Max: 9}
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
@@ -152,22 +135,17 @@ func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) 
 }
 
 func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop"}}
-	create(t, account)
-	create(t, app)
+	create(t, account, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
 	g.Expect(gone(app, &appsv1.Deployment{})(t.Context())).To(gomega.Succeed(), "pods would run with a foreign identity")
 	change(t, account, func(a *corev1.ServiceAccount) {
 		a.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop", "example.com/note": "kept?"}
 	})
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	adopted, err := get(app, &corev1.ServiceAccount{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	adopted := read(t, app, &corev1.ServiceAccount{})
 	g.Expect(adopted.UID).To(gomega.Equal(account.UID))
 	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "the consent is removed")
 	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("example.com/note"), "annotations that are not desired are removed at adoption")

@@ -14,9 +14,7 @@ import (
 // TestRevertsAreReported: a change of a child that is undone, and a child that is created again,
 // are events of the owner. A first creation and a new spec are not.
 func TestRevertsAreReported(t *testing.T) {
-	t.Parallel()
-	g, space := gomega.NewWithT(t), namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
@@ -27,21 +25,19 @@ func TestRevertsAreReported(t *testing.T) {
 	manager.Settle(t)
 
 	const remedy = ". To change it for good: kubectl -n "
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	deployment.Spec.Replicas = ptr.To[int32](7)
 	g.Expect(cluster.Client.Update(t.Context(), deployment, client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
-	g.Eventually(notesOn(app)).WithContext(t.Context()).Should(gomega.ContainElement("a change of Deployment " + space +
-		"/shop is undone: spec.replicas was changed from 3 to 7 by kubectl-edit" + remedy + space + " edit webapp shop"))
+	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HaveSuffix(": a change of Deployment " +
+		space + "/shop is undone: spec.replicas was changed from 3 to 7 by kubectl-edit" + remedy + space + " edit webapp shop")))
 
-	service, err := get(app, &corev1.Service{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	service := read(t, app, &corev1.Service{})
 	g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
-	g.Eventually(notesOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.HavePrefix("Service " + space +
+	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(": Service " + space +
 		"/shop was deleted, and is created again")))
 
 	manager.Settle(t)
-	notes, err := notesOn(app)(t.Context())
+	notes, err := eventsOn(app)(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(notes).To(gomega.HaveEach(gomega.Not(gomega.MatchRegexp("undone: .*from 2|(ServiceAccount|Deployment) .* created again"))), "nothing else was undone")
 	manager.Settle(t)

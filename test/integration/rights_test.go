@@ -57,10 +57,9 @@ func TestKindsOff(t *testing.T) {
 		"pods": false} {
 		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
-	seen, err := get(app, &msappsv1.WebApp{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(app.ResourceVersion), "its object is unchanged")
-	_, err = get(app, &appsv1.Deployment{})(t.Context())
+	_, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 
 	version := policy.ResourceVersion
@@ -102,8 +101,7 @@ func TestWatchNamespaces(t *testing.T) {
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may be created later")
 	manager.Stop()
-	seen, err := get(outside, &msappsv1.WebApp{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	seen := read(t, outside, &msappsv1.WebApp{})
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(outside.ResourceVersion))
 	for _, path := range manager.Requests.Watched() {
 		everywhere := []string{

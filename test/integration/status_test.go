@@ -13,11 +13,9 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,10 +60,7 @@ func setDeployment(t *testing.T, app *msappsv1.WebApp, edit func(*appsv1.Deploym
 }
 
 func TestStatusFollowsTheRollout(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
@@ -74,8 +69,7 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.CurrentStatus))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseRunning))
 	g.Expect(seen.Status.ReplicaSummary).To(gomega.Equal("2/2"))
 	g.Expect(seen.Status.URL).To(gomega.Equal("http://shop." + app.Namespace + ".svc:8080"))
@@ -94,41 +88,36 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.FailedStatus))
 
-	g.Eventually(func() ([]string, error) {
-		var events eventsv1.EventList
-		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
-		var found []string
-		for _, event := range events.Items {
-			found = append(found, event.Type+" "+event.Reason)
-		}
-		return found, err
-	}).Should(gomega.ContainElements("Normal Deploying", "Normal Available", "Warning RolloutFailed"))
+	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElements(gomega.HavePrefix("Normal Deploying: "),
+		gomega.HavePrefix("Normal Available: "), gomega.HavePrefix("Warning RolloutFailed: ")))
 }
 
-func TestPodProblemReachesStatus(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
-	app := newApp(space)
+// startPod creates an app, and then a pod of its Deployment.
+func startPod(t *testing.T, app *msappsv1.WebApp, image string) *corev1.Pod {
+	t.Helper()
 	create(t, app)
-	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.NewWithT(t).Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	deployment := read(t, app, &appsv1.Deployment{})
 	setDeployment(t, app, func(*appsv1.Deployment) {})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop-1", Labels: deployment.Spec.Template.Labels},
-		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: "nowhere/none:1"}}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: image}}},
 	}
 	create(t, pod)
+	return pod
+}
+
+func TestPodProblemReachesStatus(t *testing.T) {
+	g, space, _ := managed(t)
+	app := newApp(space)
+	pod := startPod(t, app, "nowhere/none:1")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "webapp", Image: "nowhere/none:1",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: `Back-off pulling image "nowhere/none:1": ErrImagePull: not found`}},
 	}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ImagePullFailed"))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.Status.Conditions[0].Type).To(gomega.Equal("Degraded"))
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal("1 of 1 pods: image nowhere/none:1 of container webapp can't be pulled: not found"))
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
@@ -137,21 +126,9 @@ func TestPodProblemReachesStatus(t *testing.T) {
 // TestThePodsEventsReachStatus checks that the events of a pod that does not become ready are read,
 // of all that there are.
 func TestThePodsEventsReachStatus(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
-	create(t, app)
-	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	setDeployment(t, app, func(*appsv1.Deployment) {})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop-1", Labels: deployment.Spec.Template.Labels},
-		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: "shop:1"}}},
-	}
-	create(t, pod)
+	pod := startPod(t, app, "shop:1")
 	for name, message := range map[string]string{"Unhealthy": "Readiness probe failed: connection refused", "Pulled": "Readiness probe failed: no"} {
 		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, GenerateName: "shop-"}, Reason: name, Message: message,
 			Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now()}
@@ -163,17 +140,13 @@ func TestThePodsEventsReachStatus(t *testing.T) {
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PodsNotReady"))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal(
 		"1 of 1 pods: container webapp does not pass its readiness probe: connection refused"))
 }
 
 func TestAMissingServiceAccountIsRetried(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ServiceAccountNotFound"))
@@ -183,52 +156,35 @@ func TestAMissingServiceAccountIsRetried(t *testing.T) {
 }
 
 func TestQuotaRefusalIsReportedInTheAPIsWords(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
-	hard := corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "none"},
-		Spec: corev1.ResourceQuotaSpec{Hard: hard}}
-	create(t, quota)
-	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}}
-	g.Expect(cluster.Client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
+	forbid(t, space, "count/deployments.apps")
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("exceeded quota: none"))
 }
 
 func TestPausedChangesNothingAndSaysWhatWaits(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Paused = true })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	before, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := read(t, app, &appsv1.Deployment{})
 	before = before.DeepCopy()
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PausedByUser"))
-	after, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := read(t, app, &appsv1.Deployment{})
 	g.Expect(after.Generation).To(gomega.Equal(before.Generation))
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Paused = false })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 }
 
 func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.SecurityProfile = msappsv1.SecurityRestricted
 		spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
@@ -246,10 +202,7 @@ func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
 }
 
 func TestScaleSubresourceAndFieldSelector(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	startManager(t, space)
+	g, space, _ := managed(t)
 	app := newApp(space)
 	create(t, app)
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
@@ -304,8 +257,7 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RouteNotAccepted"))
 
-	route, err := get(app, &gatewayv1.HTTPRoute{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	route := read(t, app, &gatewayv1.HTTPRoute{})
 	accepted := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: route.Generation,
 		LastTransitionTime: metav1.Now()}
 	parent := gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "public"}, ControllerName: "example.com/gateway"}
@@ -341,31 +293,18 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 }
 
 func TestReadinessIsUnknownWhileAWriteFails(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space)
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	manager.Requests.Break("PATCH /api/v1/namespaces/" + app.Namespace + "/services")
-	service, err := get(app, &corev1.Service{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	service := read(t, app, &corev1.Service{})
 	g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("Unknown ReconcileFailed"))
-	g.Eventually(func() ([]string, error) {
-		var events eventsv1.EventList
-		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
-		var found []string
-		for _, event := range events.Items {
-			if event.Type == corev1.EventTypeWarning {
-				found = append(found, event.Reason+": "+event.Note)
-			}
-		}
-		return found, err
-	}).Should(gomega.ContainElement(gomega.And(
-		gomega.HavePrefix("ReconcileFailed: applying Service "+app.Namespace+"/shop:"), gomega.ContainSubstring("the network is broken"))))
+	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.And(
+		gomega.HavePrefix("Warning ReconcileFailed: applying Service "+app.Namespace+"/shop:"),
+		gomega.ContainSubstring("the network is broken"))))
 	manager.Requests.Break("")
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Expect(get(app, &corev1.Service{})(t.Context())).NotTo(gomega.BeNil())

@@ -34,10 +34,7 @@ func TestSuspend(t *testing.T) {
 		"only its Deployment has it": {func(spec *msappsv1.WebAppSpec) { spec.Replicas = nil }, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := gomega.NewWithT(t)
-			space := namespace(t)
-			manager := startManager(t, space)
+			g, space, manager := managed(t)
 			app := newApp(space, test.change, func(spec *msappsv1.WebAppSpec) {
 				spec.Ingress = &msappsv1.Ingress{Host: "shop.example.com"}
 				spec.Disruption = &msappsv1.Disruption{}
@@ -69,8 +66,7 @@ func suspend(t *testing.T, app *msappsv1.WebApp) {
 	g.Expect(before).NotTo(gomega.BeZero())
 	g.Expect(replicasOf(t, app)).To(gomega.BeZero())
 	await(t, app, "False Suspended")
-	var seen msappsv1.WebApp
-	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	seen := read(t, app, &msappsv1.WebApp{})
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseSuspended))
 	g.Expect(meta.IsStatusConditionTrue(seen.Status.Conditions, msappsv1.ConditionSuspended)).To(gomega.BeTrue())
 	for _, kind := range []string{msappsv1.ConditionProgressing, msappsv1.ConditionDegraded, msappsv1.ConditionStalled} {

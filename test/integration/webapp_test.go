@@ -26,10 +26,13 @@ func newApp(namespace string, change ...func(*msappsv1.WebAppSpec)) *msappsv1.We
 	return app
 }
 
-func create(t *testing.T, object client.Object) {
+// create creates objects, in this order.
+func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	if err := cluster.Client.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
+	for _, object := range objects {
+		if err := cluster.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -50,6 +53,23 @@ func get[T client.Object](app *msappsv1.WebApp, into T) func(context.Context) (T
 	return func(ctx context.Context) (T, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), into)
 		return into, err
+	}
+}
+
+// read reads the object of into's kind with the name of another one. It must exist.
+func read[T client.Object](t *testing.T, named client.Object, into T) T {
+	t.Helper()
+	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(named), into); err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
+// reading returns a function for Eventually that reads an object, and then returns the result of.
+func reading[T any](object client.Object, of func() T) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		return of(), err
 	}
 }
 
@@ -81,10 +101,7 @@ func ready(app *msappsv1.WebApp) func(context.Context) (string, error) {
 }
 
 func TestAnUnchangedWebAppCausesNoCall(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	space := namespace(t)
-	manager := startManager(t, space)
+	g, space, manager := managed(t)
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
@@ -94,8 +111,7 @@ func TestAnUnchangedWebAppCausesNoCall(t *testing.T) {
 	before := manager.Settle(t)
 	// A foreign label on a child triggers a reconcile and changes nothing of ours. (An annotation
 	// would do more: the API server increases the generation of a Deployment for it.)
-	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	deployment := read(t, app, &appsv1.Deployment{})
 	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/note"] = "1" })
 	// A second app goes through the same queue after it. When the second is done, so is the first.
 	other := newApp(app.Namespace)

@@ -249,38 +249,34 @@ func TestBaseline(t *testing.T) {
 // TestPodSelectorAnnotation checks that a ConfigMap restarts the workloads that its own annotation
 // selects, whether or not they use it.
 func TestPodSelectorAnnotation(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	ns := namespace(t)
-	startManager(t, ns)
+	g, ns, _ := managed(t)
 	annotated := setData(t, ns, "flags", "a", "1")
 	change(t, annotated, func(c *corev1.ConfigMap) {
 		c.Annotations = map[string]string{configv1.AnnotationPodSelector: "app=frontend"}
 	})
 	frontend, backend := user(ns, "frontend", "none", nil), user(ns, "backend", "none", nil)
-	create(t, frontend)
-	create(t, backend)
+	create(t, frontend, backend)
 	g.Eventually(startedFor(frontend)).WithContext(t.Context()).Should(gomega.Equal("first"))
 	change(t, annotated, func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": "2"} })
 	g.Eventually(startedFor(frontend)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
 	g.Expect(startedFor(backend)(t.Context())).To(gomega.Equal("not seen"))
 
 	change(t, annotated, func(c *corev1.ConfigMap) { c.Annotations[configv1.AnnotationPodSelector] = "app=(" })
-	g.Eventually(notesOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`Invalid value: "app=("`)))
+	g.Eventually(eventsOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`Invalid value: "app=("`)))
 }
 
-// notesOn returns the notes of the events about an object.
-func notesOn(object client.Object) func(context.Context) ([]string, error) {
+// eventsOn returns the events about an object, for example "Warning Refused: exceeded quota".
+func eventsOn(object client.Object) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		var all eventsv1.EventList
 		err := cluster.Client.List(ctx, &all, client.InNamespace(object.GetNamespace()))
-		var notes []string
+		var found []string
 		for _, event := range all.Items {
 			if event.Regarding.Name == object.GetName() {
-				notes = append(notes, event.Note)
+				found = append(found, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Note))
 			}
 		}
-		return notes, err
+		return found, err
 	}
 }
 
@@ -294,8 +290,7 @@ func TestStakaterAnnotations(t *testing.T) {
 			startManagerWith(t, ns, nil, func(settings *setup.Settings) { settings.StakaterAnnotations = isOn })
 			setData(t, ns, "flags", "a", "1")
 			web, ours := user(ns, "web", "flags", map[string]string{"reloader.stakater.com/auto": "true"}), user(ns, "ours", "flags", auto())
-			create(t, web)
-			create(t, ours)
+			create(t, web, ours)
 			g.Eventually(startedFor(ours)).WithContext(t.Context()).Should(gomega.Equal("first"))
 			setData(t, ns, "flags", "a", "2")
 			g.Eventually(startedFor(ours)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
@@ -317,12 +312,11 @@ func TestRestartRefused(t *testing.T) {
 	setData(t, ns, "flags", "a", "1")
 	web, other := user(ns, "web", "flags", auto()), user(ns, "other", "flags", auto())
 	web.Spec.Template.Spec.Containers[0].Image = "web:denied"
-	create(t, web)
-	create(t, other)
+	create(t, web, other)
 	denyDeployments(t, ns)
 	startManager(t, ns)
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	g.Eventually(notesOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring("the tag denied is denied")))
+	g.Eventually(eventsOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring("the tag denied is denied")))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("not seen"))
 	setData(t, ns, "flags", "a", "2")
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
@@ -335,8 +329,7 @@ func TestRestartThatFails(t *testing.T) {
 	ns := namespace(t)
 	setData(t, ns, "flags", "a", "1")
 	web, other := user(ns, "web", "flags", auto()), user(ns, "other", "flags", auto())
-	create(t, web)
-	create(t, other)
+	create(t, web, other)
 	recorded := &testenv.Requests{}
 	recorded.Break("/deployments/web")
 	startManagerWith(t, ns, recorded, nil)
