@@ -15,51 +15,23 @@ func TestDefault(t *testing.T) {
 		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: msappsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2,
 			ProgressDeadlineSeconds: 600},
 	}
-	changed := func(change func(*msappsv1.WebAppSpec)) msappsv1.WebAppSpec {
-		other := *least.DeepCopy()
-		change(&other)
-		return other
-	}
-	for name, test := range map[string]struct {
-		given func(*msappsv1.WebAppSpec)
-		want  msappsv1.WebAppSpec
-	}{
-		"the least spec is completed, replicas are not": {func(*msappsv1.WebAppSpec) {}, least},
-		"the Service's port follows the port": {
-			func(s *msappsv1.WebAppSpec) { s.Port = 3000 },
-			changed(func(s *msappsv1.WebAppSpec) { s.Port, s.ServicePort = 3000, 3000 }),
-		},
-		"no grace period is a choice": {
-			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) },
-			changed(func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) }),
-		},
-		"an Ingress takes all paths": {
-			func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com"} },
-			changed(func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com", Path: "/"} }),
-		},
-		"metrics are those of the application": {
-			func(s *msappsv1.WebAppSpec) { s.Port, s.Metrics = 3000, &msappsv1.Metrics{} },
-			changed(func(s *msappsv1.WebAppSpec) {
-				s.Port, s.ServicePort, s.Metrics = 3000, 3000, &msappsv1.Metrics{Port: 3000, Path: "/metrics"}
-			}),
-		},
-		"autoscaling goes by CPU, from one pod on": {
-			func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 4} },
-			changed(func(s *msappsv1.WebAppSpec) {
-				s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: 4, CPU: ptr.To[int32](80)}
-			}),
-		},
-		"autoscaling by memory alone is no autoscaling by CPU": {
-			func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 4, Memory: ptr.To[int32](50)} },
-			changed(func(s *msappsv1.WebAppSpec) {
-				s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: 4, Memory: ptr.To[int32](50)}
-			}),
-		},
+	// want is how the least spec, completed, differs.
+	for name, test := range map[string]struct{ given, want string }{
+		"the least spec is completed, replicas are not": {`{}`, `{}`},
+		"the Service's port follows the port":           {`port: 3000`, `{port: 3000, servicePort: 3000}`},
+		"no grace period is a choice":                   {`terminationGracePeriodSeconds: 0`, `terminationGracePeriodSeconds: 0`},
+		"an Ingress takes all paths":                    {`ingress: {host: a.example.com}`, `ingress: {host: a.example.com, path: /}`},
+		"metrics are those of the application": {`{port: 3000, metrics: {}}`,
+			`{port: 3000, servicePort: 3000, metrics: {port: 3000, path: /metrics}}`},
+		"autoscaling goes by CPU, from one pod on": {`autoscaling: {max: 4}`, `autoscaling: {min: 1, max: 4, cpu: 80}`},
+		"autoscaling by memory alone is no autoscaling by CPU": {`autoscaling: {max: 4, memory: 50}`,
+			`autoscaling: {min: 1, max: 4, memory: 50}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			app := newApp(spec(test.given))
+			app, want := newApp(withFields(test.given)), &msappsv1.WebApp{Spec: *least.DeepCopy()}
 			Default(app)
-			if diff := cmp.Diff(test.want, app.Spec); diff != "" {
+			withFields(test.want)(want)
+			if diff := cmp.Diff(want.Spec, app.Spec); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

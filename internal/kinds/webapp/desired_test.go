@@ -286,29 +286,21 @@ func TestStopPause(t *testing.T) {
 }
 
 func TestNeedsTmp(t *testing.T) {
-	readOnly := func(s *msappsv1.WebAppSpec) {
-		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true)}
-	}
-	mountAt := func(path string) func(*msappsv1.WebAppSpec) {
-		return func(s *msappsv1.WebAppSpec) {
-			readOnly(s)
-			s.Volumes = []msappsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
-			s.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: path}}
-		}
-	}
+	const readOnly = "securityContext: {readOnlyRootFilesystem: true}\n"
+	const mount = readOnly + "volumes: [{name: scratch, emptyDir: {}}]\nvolumeMounts: [{name: scratch, mountPath: "
 	for name, test := range map[string]struct {
-		change func(*msappsv1.WebAppSpec)
+		fields string
 		want   bool
 	}{
-		"a writable root needs none":                        {func(*msappsv1.WebAppSpec) {}, false},
+		"a writable root needs none":                        {`{}`, false},
 		"a read-only root needs one":                        {readOnly, true},
-		"the Restricted profile makes the root read-only":   {func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, true},
-		"what the user mounts at /tmp wins":                 {mountAt("/tmp"), false},
-		"what the user mounts at /tmp/ wins as well":        {mountAt("/tmp/"), false},
-		"what the user mounts below /tmp is no replacement": {mountAt("/tmp/cache"), true},
+		"the Restricted profile makes the root read-only":   {`securityProfile: Restricted`, true},
+		"what the user mounts at /tmp wins":                 {mount + "/tmp}]", false},
+		"what the user mounts at /tmp/ wins as well":        {mount + "/tmp/}]", false},
+		"what the user mounts below /tmp is no replacement": {mount + "/tmp/cache}]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := needsTmp(&admitted(spec(test.change)).Spec); got != test.want {
+			if got := needsTmp(&admitted(withFields(test.fields)).Spec); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -316,33 +308,22 @@ func TestNeedsTmp(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	ingress := msappsv1.Ingress{Host: "shop.example.com", Path: "/eu"}
-	wildcard := msappsv1.Ingress{Host: "*.example.com", Path: "/"}
-	route := msappsv1.Route{Hostnames: []msappsv1.Hostname{"*.example.com", "www.example.com"}}
+	const ingress, route = `ingress: {host: shop.example.com, path: /eu}`, `route: {hostnames: ['*.example.com', www.example.com]}`
 	for name, test := range map[string]struct {
-		change  func(*msappsv1.WebAppSpec)
-		want    string
-		missing bool
+		fields, want string
+		missing      bool
 	}{
-		"the Service":                 {change: func(s *msappsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
-		"the Ingress":                 {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
-		"a wildcard is no address":    {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
-		"a host beside a wildcard is": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
-		"no route without its API, yet": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, missing: true,
-			want: "http://shop.web.svc:8080"},
-		"the Ingress with TLS": {change: func(s *msappsv1.WebAppSpec) {
-			secured := ingress
-			secured.TLSSecretName = "tls"
-			s.Ingress = &secured
-		}, want: "https://shop.example.com/eu"},
-		"the route comes before the Ingress": {change: func(s *msappsv1.WebAppSpec) {
-			s.Ingress, s.Route = &ingress, &msappsv1.Route{Hostnames: []msappsv1.Hostname{"www.example.com"}}
-		}, want: "http://www.example.com/"},
-		"a route for any host has no address of its own": {change: func(s *msappsv1.WebAppSpec) { s.Route = &msappsv1.Route{} },
-			want: "http://shop.web.svc:8080"},
+		"the Service":                                    {fields: `servicePort: 80`, want: "http://shop.web.svc:80"},
+		"the Ingress":                                    {fields: ingress, want: "http://shop.example.com/eu"},
+		"a wildcard is no address":                       {fields: `ingress: {host: '*.example.com', path: /}`, want: "http://shop.web.svc:8080"},
+		"a host beside a wildcard is":                    {fields: route, want: "http://www.example.com/"},
+		"no route without its API, yet":                  {fields: route, missing: true, want: "http://shop.web.svc:8080"},
+		"the Ingress with TLS":                           {fields: `ingress: {host: shop.example.com, path: /eu, tlsSecretName: tls}`, want: "https://shop.example.com/eu"},
+		"the route comes before the Ingress":             {fields: ingress + "\nroute: {hostnames: [www.example.com]}", want: "http://www.example.com/"},
+		"a route for any host has no address of its own": {fields: `route: {}`, want: "http://shop.web.svc:8080"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := address(admitted(spec(test.change)), Observed{HasRouteAPI: !test.missing}); got != test.want {
+			if got := address(admitted(withFields(test.fields)), Observed{HasRouteAPI: !test.missing}); got != test.want {
 				t.Errorf("got %s", got)
 			}
 		})

@@ -46,8 +46,8 @@ func withFields(fields string) func(*msappsv1.WebApp) {
 	})
 }
 
-// rule is a rule for specs, with a spec that it refuses and the nearest one that it accepts. Without
-// a refused one it is a spec that no rule may refuse.
+// rule is a rule for specs, with a spec that it refuses and the nearest one that it accepts.
+// Without a refused one it is a spec that no rule may refuse.
 type rule struct {
 	refused, accepted string
 	// want is the field of the only problem, and a part of its text.
