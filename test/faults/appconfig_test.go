@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"maps"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
@@ -26,10 +24,10 @@ func appConfig() campaign.Scenario {
 		Owner:    configv1.GroupVersion.WithKind("AppConfig"),
 		Children: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createConfig, Settled: configIs("one", 1, 1)},
+			{Name: "create", Do: create(newConfig()), Settled: configIs("one", 1, 1)},
 			{Name: "update", Do: patchConfig(`{"config": {"MESSAGE": "two {{ .Application }}"}}`), Settled: configIs("two shop", 2, 1, 2)},
 			{Name: "update again", Do: patchConfig(`{"config": {"MESSAGE": "three"}}`), Settled: configIs("three", 3, 2, 3)},
-			{Name: "edit by hand", Do: editConfigMap, Settled: func(world campaign.World) error {
+			{Name: "edit by hand", Do: editConfigMap(), Settled: func(world campaign.World) error {
 				var configMap corev1.ConfigMap
 				if err := world.Read("ConfigMap", "shop-config", &configMap); err != nil {
 					return err
@@ -40,37 +38,23 @@ func appConfig() campaign.Scenario {
 				return configIs("three", 3, 2, 3)(world)
 			}},
 			{Name: "go back", Do: patchConfig(`{"revision": 2}`), Settled: configIs("two shop", 2, 2, 3)},
-			{Name: "delete", Do: deleteConfig, Settled: campaign.IsEmpty},
+			{Name: "delete", Do: remove(newConfig()), Settled: campaign.IsEmpty},
 		},
 		IsReady: configIsReady,
 	}
 }
 
-func createConfig(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, &configv1.AppConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: configv1.AppConfigSpec{
-			Application: appName, Config: map[string]string{"MESSAGE": "one"}, RevisionHistoryLimit: new(int32(1)),
-		},
-	})
+func newConfig() *configv1.AppConfig {
+	return &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: configv1.AppConfigSpec{
+		Application: appName, Config: map[string]string{"MESSAGE": "one"}, RevisionHistoryLimit: new(int32(1)),
+	}}
 }
 
-func patchConfig(spec string) func(context.Context, client.Client, string) error {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
-		return c.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(`{"spec": `+spec+`}`)))
-	}
-}
+func patchConfig(spec string) action { return merge(newConfig(), `{"spec": `+spec+`}`) }
 
-func editConfigMap(ctx context.Context, c client.Client, namespace string) error {
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-config"}}
-	patch := `{"metadata": {"annotations": {"example.com/edited": "yes"}}, "data": {"MESSAGE": "oops", "MORE": "x"}}`
-	return c.Patch(ctx, configMap, client.RawPatch("application/merge-patch+json", []byte(patch)))
-}
-
-func deleteConfig(ctx context.Context, c client.Client, namespace string) error {
-	config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
-	return c.Delete(ctx, config, client.PropagationPolicy(metav1.DeletePropagationBackground))
+func editConfigMap() action {
+	return merge(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shop-config"}},
+		`{"metadata": {"annotations": {"example.com/edited": "yes"}}, "data": {"MESSAGE": "oops", "MORE": "x"}}`)
 }
 
 // configIs returns a check that the ConfigMap has a message, that of a revision, and that the

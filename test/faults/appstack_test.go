@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -28,9 +26,9 @@ func appStack() campaign.Scenario {
 			configv1.GroupVersion.WithKind("AppConfig"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createStack, Settled: stackIs("one", "base", "more")},
+			{Name: "create", Do: create(newStack()), Settled: stackIs("one", "base", "more")},
 			{Name: "update", Do: patchStack("two", "base", "more"), Settled: stackIs("two", "base", "more")},
-			{Name: "edit by hand", Do: editComponent, Settled: func(world campaign.World) error {
+			{Name: "edit by hand", Do: editComponent(), Settled: func(world campaign.World) error {
 				var config configv1.AppConfig
 				if err := world.Read("AppConfig", "shop-more", &config); err != nil {
 					return err
@@ -41,7 +39,7 @@ func appStack() campaign.Scenario {
 				return stackIs("two", "base", "more")(world)
 			}},
 			{Name: "rename", Do: patchStack("three", "base", "other"), Settled: stackIs("three", "base", "other")},
-			{Name: "delete", Do: deleteStack, Settled: campaign.IsEmpty},
+			{Name: "delete", Do: remove(newStack()), Settled: campaign.IsEmpty},
 		},
 		Finalizes: true,
 		IsReady:   stackIsReady,
@@ -65,35 +63,25 @@ func stackSpec(content string, names ...string) string {
 	return `{"spec": {"updates": "Ordered", "components": [` + strings.Join(components, ", ") + `]}}`
 }
 
-func createStack(ctx context.Context, c client.Client, namespace string) error {
+func newStack() *unstructured.Unstructured {
 	stack := &unstructured.Unstructured{}
 	text := strings.Replace(stackSpec("one", "base", "more"), "{", `{"apiVersion": "platform.mainstay.dev/v1", "kind": "AppStack", `, 1)
 	if err := stack.UnmarshalJSON([]byte(text)); err != nil {
-		return err
+		panic(err)
 	}
-	stack.SetNamespace(namespace)
 	stack.SetName(appName)
-	return c.Create(ctx, stack)
+	return stack
 }
 
-func patchStack(content string, names ...string) func(context.Context, client.Client, string) error {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		stack := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
-		return c.Patch(ctx, stack, client.RawPatch("application/merge-patch+json", []byte(stackSpec(content, names...))))
-	}
+func patchStack(content string, names ...string) action {
+	return merge(newStack(), stackSpec(content, names...))
 }
 
 // editComponent edits what the component's own controller does not react to: it may see an edit of
 // the spec, or not, before that is put back.
-func editComponent(ctx context.Context, c client.Client, namespace string) error {
-	config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-more"}}
-	patch := `{"metadata": {"annotations": {"example.com/edited": "yes", "platform.mainstay.dev/depends-on": "nothing"}}}`
-	return c.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(patch)))
-}
-
-func deleteStack(ctx context.Context, c client.Client, namespace string) error {
-	stack := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
-	return c.Delete(ctx, stack, client.PropagationPolicy(metav1.DeletePropagationBackground))
+func editComponent() action {
+	return merge(&configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Name: "shop-more"}},
+		`{"metadata": {"annotations": {"example.com/edited": "yes", "platform.mainstay.dev/depends-on": "nothing"}}}`)
 }
 
 // stackIs returns a check that exactly these components exist, with a content, and that the status

@@ -23,14 +23,14 @@ import (
 func cacheOfTwo() campaign.Scenario {
 	const claims = "1Gi/1 1Gi/1 "
 	scenario := ofDatabases(campaign.Scenario{Name: "cache", Steps: []campaign.Step{
-		{Name: "create", Do: newCache, Settled: cacheIs("Pending Creating  0/2 2 0> 201326592 " + claims)},
+		{Name: "create", Do: create(newCache()), Settled: cacheIs("Pending Creating  0/2 2 0> 201326592 " + claims)},
 		{
 			Name: "start", Do: inTurn(bind(appName, 0), bind(appName, 1), observe(appName, "1"), lead(appName, 1, 0),
 				startCachePod(0, primary(1, "")), startCachePod(1, replica(1))),
 			Settled: cacheIs("Running Available shop-0 2/2 2 0> 201326592 " + claims),
 		},
 		{
-			Name: "switch over", Do: merge(cacheNamed(), `{"spec": {"switchoverAt": "2026-11-25T12:00:00Z", "maxMemoryPercent": 50}}`),
+			Name: "switch over", Do: merge(newCache(), `{"spec": {"switchoverAt": "2026-11-25T12:00:00Z", "maxMemoryPercent": 50}}`),
 			Settled: cacheIs("SwitchingOver SwitchingOver shop-0 2/2 2 1>shop-1 134217728 " + claims),
 		},
 		{
@@ -38,27 +38,20 @@ func cacheOfTwo() campaign.Scenario {
 			Settled: cacheIs("Running Available shop-1 2/2 2 0> 134217728 " + claims),
 		},
 		{
-			Name: "hibernate", Do: inTurn(merge(cacheNamed(), `{"spec": {"hibernated": true}}`), remove(pod(appName, 0)), remove(pod(appName, 1))),
+			Name: "hibernate", Do: inTurn(merge(newCache(), `{"spec": {"hibernated": true}}`), remove(pod(appName, 0)), remove(pod(appName, 1))),
 			Settled: cacheIs("Hibernated Hibernated  0/0 0 0> 134217728 " + claims),
 		},
-		{Name: "delete", Do: remove(cacheNamed()), Settled: campaign.IsEmpty},
+		{Name: "delete", Do: remove(newCache()), Settled: campaign.IsEmpty},
 	}})
 	scenario.Owner, scenario.IsReady = databasev1.GroupVersion.WithKind("Cache"), cacheIsReady
 	return scenario
 }
 
-func cacheNamed() *databasev1.Cache {
-	return &databasev1.Cache{ObjectMeta: metav1.ObjectMeta{Name: appName}}
-}
-
-func newCache(ctx context.Context, c client.Client, namespace string) error {
-	made := cacheNamed()
-	made.Namespace = namespace
-	made.Spec = databasev1.CacheSpec{
+func newCache() *databasev1.Cache {
+	return &databasev1.Cache{ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: databasev1.CacheSpec{
 		Version: "9", Memory: resource.MustParse("256Mi"), Replicas: 2, DeletionPolicy: databasev1.DeletionDelete,
 		Persistence: &databasev1.CachePersistence{Storage: resource.MustParse("1Gi")},
-	}
-	return c.Create(ctx, made)
+	}}
 }
 
 // startCachePod creates the pod of an instance, which takes connections and says what it is.

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
@@ -29,13 +27,13 @@ func configMonitor() campaign.Scenario {
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createMonitor, Settled: monitorIs("False NothingMatched", "", false)},
-			{Name: "match", Do: matchMonitor, Settled: monitorIs("False Starting", "red", false)},
+			{Name: "create", Do: create(flags(), newMonitor()), Settled: monitorIs("False NothingMatched", "", false)},
+			{Name: "match", Do: create(deployment()), Settled: monitorIs("False Starting", "red", false)},
 			{Name: "roll out", Do: makeAvailable, Settled: monitorIs("True UpToDate", "red", false)},
-			{Name: "change", Do: changeFlags, Settled: monitorIs("False Restarting", "blue", true)},
+			{Name: "change", Do: merge(flags(), `{"data": {"COLOUR": "blue"}}`), Settled: monitorIs("False Restarting", "blue", true)},
 			{Name: "roll out the change", Do: makeAvailable, Settled: monitorIs("True UpToDate", "blue", true)},
-			{Name: "retire", Do: retire, Settled: monitorIs("False NothingMatched", "", false)},
-			{Name: "delete", Do: deleteMonitor, Settled: campaign.IsEmpty},
+			{Name: "retire", Do: remove(deployment()), Settled: monitorIs("False NothingMatched", "", false)},
+			{Name: "delete", Do: inTurn(remove(newMonitor()), remove(flags())), Settled: campaign.IsEmpty},
 		},
 		MoreStatuses: betweenControllers,
 		IsReady:      monitorIsReady,
@@ -45,38 +43,14 @@ func configMonitor() campaign.Scenario {
 
 const flagsName = "flags"
 
-func createMonitor(ctx context.Context, c client.Client, namespace string) error {
-	if err := c.Create(ctx, flags(namespace, "red")); err != nil {
-		return err
-	}
-	return c.Create(ctx, namedMonitor(namespace))
+func flags() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: flagsName}, Data: map[string]string{colour: "red"}}
 }
 
-func matchMonitor(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, newDeployment(namespace, appName))
-}
-
-func flags(namespace, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: flagsName}, Data: map[string]string{colour: value}}
-}
-
-func namedMonitor(namespace string) *configv1.ConfigMonitor {
-	return &configv1.ConfigMonitor{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: configv1.ConfigMonitorSpec{ConfigMap: flagsName, PodSelector: map[string]string{"app": appName},
-			Cooldown: &metav1.Duration{}},
-	}
-}
-
-func changeFlags(ctx context.Context, c client.Client, namespace string) error {
-	return c.Update(ctx, flags(namespace, "blue"))
-}
-
-func deleteMonitor(ctx context.Context, c client.Client, namespace string) error {
-	if err := c.Delete(ctx, namedMonitor(namespace)); err != nil {
-		return err
-	}
-	return c.Delete(ctx, flags(namespace, ""))
+func newMonitor() *configv1.ConfigMonitor {
+	return &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: configv1.ConfigMonitorSpec{
+		ConfigMap: flagsName, PodSelector: map[string]string{"app": appName}, Cooldown: &metav1.Duration{},
+	}}
 }
 
 // monitorIs returns a check of the monitor's condition Ready, and of the colour that the Deployment

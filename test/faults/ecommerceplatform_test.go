@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -31,14 +29,14 @@ func platform() campaign.Scenario {
 			msappsv1.GroupVersion.WithKind("WebApp"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: newPlatform, Settled: platformIs("Deploying 0/3 1", "back:1", false)},
+			{Name: "create", Do: create(newPlatform()), Settled: platformIs("Deploying 0/3 1", "back:1", false)},
 			{Name: "start the database", Do: inTurn(bind("shop-db", 0), observe("shop-db", "1"), lead("shop-db", 1, 0),
 				startPod("shop-db", 0, "1", primary(1, ""))), Settled: platformIs("Deploying 1/3 2", "back:1", false), IsOfOthers: true},
 			{Name: "start the backend", Do: available("shop-backend"), Settled: platformIs("Deploying 2/3 3", "back:1", false), IsOfOthers: true},
 			{Name: "start the frontend", Do: available("shop-frontend"), Settled: platformIs("Running 3/3 3", "back:1", true), IsOfOthers: true},
-			{Name: "update", Do: merge(platformNamed(), `{"spec": {"backend": {"image": "back:2"}, "monitoring": {"enabled": false}}}`),
+			{Name: "update", Do: merge(newPlatform(), `{"spec": {"backend": {"image": "back:2"}, "monitoring": {"enabled": false}}}`),
 				Settled: platformIs("Deploying 2/3 3", "back:2", false)},
-			{Name: "delete", Do: inTurn(remove(platformNamed()), remove(pod("shop-db", 0))), Settled: campaign.IsEmpty},
+			{Name: "delete", Do: inTurn(remove(newPlatform()), remove(pod("shop-db", 0))), Settled: campaign.IsEmpty},
 		},
 		Finalizes: true,
 		IsReady:   platformIsReady, Mask: hideRandom,
@@ -51,18 +49,11 @@ func platform() campaign.Scenario {
 	}
 }
 
-func platformNamed() *platformv1.EcommercePlatform {
-	return &platformv1.EcommercePlatform{ObjectMeta: metav1.ObjectMeta{Name: appName}}
-}
-
-func newPlatform(ctx context.Context, c client.Client, namespace string) error {
-	made := platformNamed()
-	made.Namespace = namespace
-	made.Spec = platformv1.EcommercePlatformSpec{
+func newPlatform() *platformv1.EcommercePlatform {
+	return &platformv1.EcommercePlatform{ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: platformv1.EcommercePlatformSpec{
 		Frontend: platformv1.PlatformWeb{Image: "front:1"}, Backend: platformv1.PlatformWeb{Image: "back:1"},
 		Cache: platformv1.PlatformCache{Enabled: new(false)},
-	}
-	return c.Create(ctx, made)
+	}}
 }
 
 // platformIs returns a check of phase and ready parts of the status, and of the number of parts

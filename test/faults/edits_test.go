@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -25,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/test/cases"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
@@ -36,21 +35,6 @@ const (
 	// editLimit is how long one edit may take to reach all workloads. Only failures take that long.
 	editLimit = 30 * time.Second
 )
-
-// leapingClock moves forward by an hour with each edit, so that the workloads' last restart is
-// always long ago. Other tests check cooldowns.
-type leapingClock struct {
-	clock.PassiveClock
-	hours atomic.Int64
-}
-
-// Now returns the real time plus the hours.
-func (c *leapingClock) Now() time.Time {
-	return c.PassiveClock.Now().Add(time.Duration(c.hours.Load()) * time.Hour)
-}
-
-// Since returns the time between then and now.
-func (c *leapingClock) Since(then time.Time) time.Duration { return c.Now().Sub(then) }
 
 // TestEdits edits, deletes and recreates ConfigMaps at random, while the manager is killed now and
 // then, sometimes stays away, and some of its requests fail. Each workload restarts exactly as
@@ -90,7 +74,7 @@ func TestEdits(t *testing.T) {
 		e.settle(i)
 	}
 	// A superfluous restart may come late. After this, every workload has been reconciled once more.
-	e.clock.hours.Add(1)
+	e.clock.Leap(time.Hour)
 	for _, name := range sources {
 		e.write(name, "end")
 		e.settle(edits)
@@ -111,8 +95,10 @@ type editing struct {
 	random    *rand.Rand
 	namespace string
 	proxy     *proxy.Proxy
-	clock     *leapingClock
-	stop      func()
+	// clock leaps an hour with each edit, so that the workloads' last restart is always long ago.
+	// Other tests check cooldowns.
+	clock *testenv.Clock
+	stop  func()
 	// contents are the values of the existing ConfigMaps.
 	contents map[string]string
 	// reads maps each Deployment to the ConfigMaps that its monitors watch.
@@ -137,7 +123,7 @@ type seenDeployment struct {
 func newEditing(t *testing.T, seed uint64) *editing {
 	t.Helper()
 	e := &editing{
-		t: t, random: rand.New(rand.NewPCG(seed, 1)), clock: &leapingClock{PassiveClock: clock.RealClock{}}, //nolint:gosec // a test
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), clock: testenv.NewClock(), //nolint:gosec // a test
 		contents: map[string]string{}, runs: map[string]map[string]string{}, restarts: map[string]int{}, seen: map[string]*seenDeployment{},
 		reads: map[string][]string{"a": {"one"}, "b": {"one", "two"}, "c": {"one", "two", "three"}, "d": {"three"}},
 	}
@@ -158,7 +144,7 @@ func newEditing(t *testing.T, seed uint64) *editing {
 	}
 	for deployment, sources := range e.reads {
 		e.runs[deployment] = map[string]string{}
-		e.must(cluster.Client.Create(t.Context(), newDeployment(e.namespace, deployment)))
+		e.must(cluster.Client.Create(t.Context(), testenv.Deployment(e.namespace, deployment)))
 		for _, source := range sources {
 			e.runs[deployment][source] = "begin"
 			e.must(cluster.Client.Create(t.Context(), &configv1.ConfigMonitor{
@@ -176,21 +162,6 @@ func (e *editing) must(err error) {
 	e.t.Helper()
 	if err != nil {
 		e.t.Fatal(err)
-	}
-}
-
-// newDeployment returns a Deployment whose pods have its name as the label app.
-func newDeployment(namespace, name string) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
-			},
-		},
 	}
 }
 
@@ -258,7 +229,7 @@ func (e *editing) edit() {
 
 func (e *editing) editOf(source string) {
 	e.t.Helper()
-	e.clock.hours.Add(1)
+	e.clock.Leap(time.Hour)
 	_, there := e.contents[source]
 	if there && e.random.IntN(5) == 0 {
 		e.must(cluster.Client.Delete(e.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: source}}))

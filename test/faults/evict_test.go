@@ -81,12 +81,10 @@ func evictOldPods(ctx context.Context, c client.Client, namespace string) error 
 	// Times have a resolution of one second.
 	for begun := time.Now(); time.Since(begun) < 1100*time.Millisecond; time.Sleep(50 * time.Millisecond) {
 	}
-	if err := c.Create(ctx, flags(namespace, "red")); err != nil {
-		return err
-	}
-	monitor := namedMonitor(namespace)
+	monitor := newMonitor()
+	monitor.Namespace = namespace
 	monitor.Spec.Strategy, monitor.Spec.MaxParallel = configv1.StrategyEvict, ptr.To[int32](2)
-	if err := c.Create(ctx, monitor); err != nil {
+	if err := create(flags(), monitor)(ctx, c, namespace); err != nil {
 		return err
 	}
 	ended := make(chan struct{})
@@ -157,7 +155,7 @@ func podsAreReplaced(world campaign.World) error {
 }
 
 func deleteEvicting(ctx context.Context, c client.Client, namespace string) error {
-	if err := deleteMonitor(ctx, c, namespace); err != nil {
+	if err := inTurn(remove(newMonitor()), remove(flags()))(ctx, c, namespace); err != nil {
 		return err
 	}
 	if ended, ok := replacing.Load(namespace); ok {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -22,39 +21,6 @@ import (
 
 // What the scenarios of databases do as others would: the controllers of StatefulSets and volumes,
 // and the program in each pod.
-
-// action is what one of the others does in a step.
-type action func(ctx context.Context, c client.Client, namespace string) error
-
-// inTurn returns a step's Do that does one thing after the other.
-func inTurn(actions ...action) action {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		for _, act := range actions {
-			if err := act(ctx, c, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// merge patches an object.
-func merge(object client.Object, patch string) action {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		object := object.DeepCopyObject().(client.Object)
-		object.SetNamespace(namespace)
-		return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
-	}
-}
-
-// remove deletes an object, and lets the garbage collector delete what it owns.
-func remove(object client.Object) action {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		object := object.DeepCopyObject().(client.Object)
-		object.SetNamespace(namespace)
-		return c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	}
-}
 
 func pod(database string, ordinal int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", database, ordinal)}}
@@ -237,12 +203,7 @@ func claimsIn(world campaign.World, database string) string {
 
 // newDatabase returns an action that creates a database.
 func newDatabase(name string, replicas int32, policy databasev1.DeletionPolicy, class *string) action {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		return c.Create(ctx, &databasev1.PostgreSQL{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Spec: databasev1.PostgreSQLSpec{
-				Version: "17", Storage: resource.MustParse("1Gi"), Replicas: replicas, DeletionPolicy: policy, StorageClassName: class,
-			},
-		})
-	}
+	return create(&databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: databasev1.PostgreSQLSpec{
+		Version: "17", Storage: resource.MustParse("1Gi"), Replicas: replicas, DeletionPolicy: policy, StorageClassName: class,
+	}})
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
@@ -30,17 +28,18 @@ func instrumentation() campaign.Scenario {
 		Owner:    instrv1.GroupVersion.WithKind("Instrumentation"),
 		Children: []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("False NothingMatched", noAgent)},
-			{Name: "match", Do: matchMonitor, Settled: instrumentationIs("False Injecting", "agent.jar")},
+			{Name: "create", Do: create(newInstrumentation()), Settled: instrumentationIs("False NothingMatched", noAgent)},
+			{Name: "match", Do: create(deployment()), Settled: instrumentationIs("False Injecting", "agent.jar")},
 			{Name: "roll out", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar")},
-			{Name: "change", Do: changeAgent, Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
+			{Name: "change", Do: merge(newInstrumentation(), `{"spec": {"agent": {"options": "debug"}}}`),
+				Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
 			{Name: "roll out the change", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar=debug")},
 			{Name: "opt out", Do: optOut(`"false"`), Settled: instrumentationIs("False NothingMatched", noAgent)},
 			{Name: "opt in", Do: optOut("null"), Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
-			{Name: "delete", Do: deleteInstrumentation, Settled: isRestored},
+			{Name: "delete", Do: remove(newInstrumentation()), Settled: isRestored},
 			// The deletion needs the manager because of the finalizer. So it must not be the last step, in
 			// which the manager receives no events of the owner.
-			{Name: "retire", Do: retire, Settled: campaign.IsEmpty},
+			{Name: "retire", Do: remove(deployment()), Settled: campaign.IsEmpty},
 		},
 		MoreStatuses: betweenControllers,
 		IsReady:      instrumentationIsReady,
@@ -62,33 +61,15 @@ func briefInstrumentation() campaign.Scenario {
 // noAgent is the agent of a Deployment without one.
 const noAgent = ""
 
-func namedInstrumentation(namespace string) *instrv1.Instrumentation {
-	return &instrv1.Instrumentation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: instrv1.InstrumentationSpec{
-			Matchers: []instrv1.Matcher{{Deployment: appName, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
-			Agent:    instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava},
-		},
-	}
+func newInstrumentation() *instrv1.Instrumentation {
+	return &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: instrv1.InstrumentationSpec{
+		Matchers: []instrv1.Matcher{{Deployment: appName, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
+		Agent:    instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava},
+	}}
 }
 
-func createInstrumentation(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, namedInstrumentation(namespace))
-}
-
-func changeAgent(ctx context.Context, c client.Client, namespace string) error {
-	return c.Patch(ctx, namedInstrumentation(namespace), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"agent":{"options":"debug"}}}`)))
-}
-
-func optOut(value string) func(context.Context, client.Client, string) error {
-	patch := `{"metadata":{"annotations":{"` + instrv1.AnnotationInject + `":` + value + `}}}`
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		return c.Patch(ctx, newDeployment(namespace, appName), client.RawPatch("application/merge-patch+json", []byte(patch)))
-	}
-}
-
-func deleteInstrumentation(ctx context.Context, c client.Client, namespace string) error {
-	return c.Delete(ctx, namedInstrumentation(namespace))
+func optOut(value string) action {
+	return merge(deployment(), `{"metadata":{"annotations":{"`+instrv1.AnnotationInject+`":`+value+`}}}`)
 }
 
 // instrumentationIs returns a check of the Instrumentation's condition Ready, and of the agent that

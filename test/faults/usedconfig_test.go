@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -40,15 +38,16 @@ func usedConfig() campaign.Scenario {
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red",
+			{Name: "create", Do: create(usedAppConfig()), Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red",
 				revisions: []string{"1"}})},
-			{Name: "use", Do: useConfig, Settled: usedConfigIs(first)},
+			{Name: "use", Do: create(configUser()), Settled: usedConfigIs(first)},
 			{Name: "roll out", Do: makeAvailable, Settled: usedConfigIs(good)},
-			{Name: "change", Do: changeUsedConfig, Settled: usedConfigIs(second)},
+			{Name: "change", Do: merge(usedAppConfig(), `{"spec": {"config": {"COLOUR": "blue"}, "revisionHistoryLimit": 0}}`),
+				Settled: usedConfigIs(second)},
 			{Name: "roll out the change", Do: makeAvailable, Settled: usedConfigIs(better)},
-			{Name: "retire", Do: retire, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "blue", revisions: []string{"2"},
+			{Name: "retire", Do: remove(deployment()), Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "blue", revisions: []string{"2"},
 				good: "2"})},
-			{Name: "delete", Do: deleteUsedConfig, Settled: campaign.IsEmpty},
+			{Name: "delete", Do: remove(usedAppConfig()), Settled: campaign.IsEmpty},
 		},
 		MoreStatuses: betweenControllers,
 		IsReady:      usedConfigIsReady,
@@ -82,36 +81,18 @@ const (
 	usedConfigMap = appName + "-config"
 )
 
-func createUsedConfig(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, &configv1.AppConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec:       configv1.AppConfigSpec{Application: appName, Config: map[string]string{colour: "red"}},
-	})
+func usedAppConfig() *configv1.AppConfig {
+	return &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Name: appName},
+		Spec: configv1.AppConfigSpec{Application: appName, Config: map[string]string{colour: "red"}}}
 }
 
-func useConfig(ctx context.Context, c client.Client, namespace string) error {
-	deployment := newDeployment(namespace, appName)
-	deployment.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{
+// configUser returns a Deployment that uses the ConfigMap.
+func configUser() *appsv1.Deployment {
+	user := deployment()
+	user.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{
 		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: usedConfigMap}},
 	}}
-	return c.Create(ctx, deployment)
-}
-
-func retire(ctx context.Context, c client.Client, namespace string) error {
-	return c.Delete(ctx, newDeployment(namespace, appName))
-}
-
-func changeUsedConfig(ctx context.Context, c client.Client, namespace string) error {
-	patch := `{"spec": {"config": {"` + colour + `": "blue"}, "revisionHistoryLimit": 0}}`
-	return c.Patch(ctx, namedUsedConfig(namespace), client.RawPatch("application/merge-patch+json", []byte(patch)))
-}
-
-func deleteUsedConfig(ctx context.Context, c client.Client, namespace string) error {
-	return c.Delete(ctx, namedUsedConfig(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
-}
-
-func namedUsedConfig(namespace string) *configv1.AppConfig {
-	return &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
+	return user
 }
 
 // usedConfigIs returns a check that everything is as in want.

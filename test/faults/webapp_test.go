@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,15 +36,18 @@ func webApp() campaign.Scenario {
 			networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createApp, Settled: appIs("Deploying: 0 of 2 replicas run the current template, 0 are available", "demo-web:1.0",
+			{Name: "create", Do: create(newApp()), Settled: appIs("Deploying: 0 of 2 replicas run the current template, 0 are available", "demo-web:1.0",
 				withIngress)},
 			{Name: "roll out", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template",
 				"demo-web:1.0", withIngress)},
-			{Name: "update", Do: updateApp, Settled: appIs("Deploying: 2 of 2 replicas run the current template, 2 are available", "demo-web:2.0",
-				withAutoscaler)},
+			{
+				Name:    "update",
+				Do:      merge(newApp(), `{"spec": {"image": "demo-web:2.0", "replicas": null, "ingress": null, "autoscaling": {"min": 3, "max": 6}}}`),
+				Settled: appIs("Deploying: 2 of 2 replicas run the current template, 2 are available", "demo-web:2.0", withAutoscaler),
+			},
 			{Name: "roll out the update", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template",
 				"demo-web:2.0", withAutoscaler)},
-			{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
+			{Name: "delete", Do: remove(newApp()), Settled: campaign.IsEmpty},
 		},
 		IsReady: isReadyForPresentSpec,
 	}
@@ -57,22 +59,33 @@ func adoptingWebApp() campaign.Scenario {
 	scenario := webApp()
 	scenario.Name = "webapp-adopting"
 	scenario.Steps = []campaign.Step{
-		{Name: "adopt", Do: createOverForeign, Settled: adopted("Deploying: 0 of 2 replicas run the current template, 0 are available",
+		{Name: "adopt", Do: create(overForeign()...), Settled: adopted("Deploying: 0 of 2 replicas run the current template, 0 are available",
 			"legacy")},
 		{Name: "roll out", Do: makeAvailable, Settled: adopted("Available: 2 of 2 replicas are available and run the current template", "")},
-		{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
+		{Name: "delete", Do: remove(newApp()), Settled: campaign.IsEmpty},
 	}
 	return scenario
 }
 
 const appName = "shop"
 
-// createOverForeign creates a Deployment and a Service with consent, and then the app.
-func createOverForeign(ctx context.Context, c client.Client, namespace string) error {
+func newApp() *msappsv1.WebApp {
+	return &msappsv1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Name: appName},
+		Spec: msappsv1.WebAppSpec{
+			Image: "demo-web:1.0", Replicas: new(int32(2)),
+			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
+			Ingress:       &msappsv1.Ingress{Host: "shop.example.com"},
+			NetworkPolicy: &msappsv1.NetworkPolicy{},
+		},
+	}
+}
+
+// overForeign returns a Deployment and a Service with consent, and then the app that adopts them.
+func overForeign() []client.Object {
 	labels := map[string]string{"run": "legacy"}
-	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName,
-		Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
-	for _, object := range []client.Object{
+	consenting := metav1.ObjectMeta{Name: appName, Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
+	return []client.Object{
 		&appsv1.Deployment{ObjectMeta: consenting, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -84,15 +97,9 @@ func createOverForeign(ctx context.Context, c client.Client, namespace string) e
 			Selector: map[string]string{"run": "legacy", "tier": "legacy"}, Ports: []corev1.ServicePort{{Port: 8080}},
 		}},
 		&msappsv1.WebApp{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-			Spec:       msappsv1.WebAppSpec{Image: "demo-web:1.0", Replicas: new(int32(2))},
+			ObjectMeta: metav1.ObjectMeta{Name: appName}, Spec: msappsv1.WebAppSpec{Image: "demo-web:1.0", Replicas: new(int32(2))},
 		},
-	} {
-		if err := c.Create(ctx, object); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // adopted returns a check that the app has this condition, and that its Service selects the tier.
@@ -127,60 +134,6 @@ func reports(world campaign.World, ready string) error {
 		return fmt.Errorf("Ready is %s, not %s", got, ready)
 	}
 	return nil
-}
-
-func createApp(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, &msappsv1.WebApp{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: msappsv1.WebAppSpec{
-			Image: "demo-web:1.0", Replicas: new(int32(2)),
-			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
-			Ingress:       &msappsv1.Ingress{Host: "shop.example.com"},
-			NetworkPolicy: &msappsv1.NetworkPolicy{},
-		},
-	})
-}
-
-func updateApp(ctx context.Context, c client.Client, namespace string) error {
-	patch := `{"spec": {"image": "demo-web:2.0", "replicas": null, "ingress": null, "autoscaling": {"min": 3, "max": 6}}}`
-	return c.Patch(ctx, named(namespace), client.RawPatch("application/merge-patch+json", []byte(patch)))
-}
-
-func deleteApp(ctx context.Context, c client.Client, namespace string) error {
-	return c.Delete(ctx, named(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
-}
-
-func named(namespace string) *msappsv1.WebApp {
-	return &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
-}
-
-// makeAvailable does what the Deployment controller would do once all pods run.
-func makeAvailable(ctx context.Context, c client.Client, namespace string) error {
-	return available(appName)(ctx, c, namespace)
-}
-
-// available returns an action that does it for the Deployment of a name.
-func available(name string) action {
-	return func(ctx context.Context, c client.Client, namespace string) error {
-		return setAvailable(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
-	}
-}
-
-func setAvailable(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	var deployment appsv1.Deployment
-	if err := c.Get(ctx, key, &deployment); err != nil {
-		return err
-	}
-	wanted := *deployment.Spec.Replicas
-	deployment.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: deployment.Generation,
-		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-		Conditions: []appsv1.DeploymentCondition{
-			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
-		},
-	}
-	return c.Status().Update(ctx, &deployment)
 }
 
 // withIngress and withAutoscaler say which of the two optional children exist.
