@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,21 @@ func (p *plane) position() (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+// callsAtRest returns the calls of the manager within a duration in which nothing changes.
+func (p *plane) callsAtRest(ctx context.Context, quiet time.Duration) (calls, error) {
+	if err := pause(ctx, gathering); err != nil {
+		return nil, err
+	}
+	since, err := p.position()
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, quiet); err != nil {
+		return nil, err
+	}
+	return p.calls(managerUser, since)
 }
 
 // calls returns the calls of a user since a position. A watch counts when it begins.

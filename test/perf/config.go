@@ -37,15 +37,11 @@ var fanOuts = []struct {
 // configuration measures how fast a changed ConfigMap reaches the workloads that use it. The
 // Deployments are scaled to 0: the time of their pods is not ours.
 func (b *bench) configuration(ctx context.Context) error {
-	p, err := b.plane(ctx, "config")
+	p, kubeconfig, err := b.managedPlane(ctx, "config")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig})
 	if err != nil {
 		return err
@@ -165,11 +161,7 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 	if err := errors.Join(err, <-stamped); err != nil {
 		return nil, err
 	}
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	stream, err := watching.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(namespace))
+	stream, err := p.watch(ctx, &appsv1.DeploymentList{}, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +187,7 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 // patchBarely watches the ConfigMaps of a namespace, and patches the Deployment of the same name
 // when one changes. No program can do less.
 func patchBarely(ctx context.Context, p *plane, namespace string) error {
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return err
-	}
-	stream, err := watching.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace))
+	stream, err := p.watch(ctx, &corev1.ConfigMapList{}, namespace)
 	if err != nil {
 		return err
 	}
@@ -213,7 +201,7 @@ func patchBarely(ctx context.Context, p *plane, namespace string) error {
 			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}},"spec":{"template":{"metadata":{"annotations":{%q:"%s"}}}}}`,
 				configv1.AnnotationObserved, configv1.AnnotationRestartedFor, changed.Data["value"])
 			// The caller's wait for the patch finds a failure.
-			_ = watching.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}},
+			_ = p.client.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}},
 				client.RawPatch(types.MergePatchType, []byte(body)))
 		}
 	}()

@@ -37,15 +37,11 @@ const (
 // databases measures a manager with many PostgreSQLs, whose instances are scripted: they renew
 // their Leases as instances do.
 func (b *bench) databases(ctx context.Context) error {
-	p, err := b.plane(ctx, "databases")
+	p, kubeconfig, err := b.managedPlane(ctx, "databases")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig, Controller: postgresql.Controller})
 	if err != nil {
 		return err
@@ -309,11 +305,7 @@ func (b *bench) timeBareCopies(ctx context.Context, p *plane) ([]time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	stream, err := watching.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace))
+	stream, err := p.watch(ctx, &corev1.ConfigMapList{}, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +319,7 @@ func (b *bench) timeBareCopies(ctx context.Context, p *plane) ([]time.Duration, 
 			changed, ok := event.Object.(*corev1.ConfigMap)
 			if ok && changed.Data["value"] != "" && !strings.HasSuffix(changed.Name, contract.SettingsName("")) {
 				// timeTold finds a failure.
-				_ = watching.Patch(ctx, named(contract.SettingsName(changed.Name)), value(changed.Data["value"]))
+				_ = p.client.Patch(ctx, named(contract.SettingsName(changed.Name)), value(changed.Data["value"]))
 			}
 		}
 	}()
@@ -344,11 +336,7 @@ func (p *plane) timeTold(
 ) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	stream, err := watching.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace))
+	stream, err := p.watch(ctx, &corev1.ConfigMapList{}, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -22,15 +22,11 @@ const restartedBarely = "bench/restarted"
 // everything that a cluster has takes part: our webhooks, and Kubernetes' own controllers, which
 // make a ReplicaSet for each changed Deployment. The floor is a bare client that patches as many.
 func (b *bench) fanOutBesideOthers(ctx context.Context) error {
-	p, err := b.plane(ctx, "fanout")
+	p, kubeconfig, err := b.managedPlane(ctx, "fanout")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	port, err := freePort(ctx)
 	if err != nil {
 		return err

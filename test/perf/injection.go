@@ -32,15 +32,11 @@ const (
 // their owners wait. The Deployments are scaled to 0, and no controller reconciles them: the time
 // of their pods is not ours.
 func (b *bench) injection(ctx context.Context) error {
-	p, err := b.plane(ctx, "injection")
+	p, kubeconfig, err := b.managedPlane(ctx, "injection")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	port, err := freePort(ctx)
 	if err != nil {
 		return err
@@ -222,17 +218,7 @@ func settleDeployments(ctx context.Context, p *plane) error {
 
 // injectionAtRest counts the manager's calls while nothing changes.
 func (b *bench) injectionAtRest(ctx context.Context, p *plane) error {
-	if err := pause(ctx, gathering); err != nil {
-		return err
-	}
-	position, err := p.position()
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, injectionQuiet); err != nil {
-		return err
-	}
-	made, err := p.calls(managerUser, position)
+	made, err := p.callsAtRest(ctx, injectionQuiet)
 	if err != nil {
 		return err
 	}

@@ -183,3 +183,16 @@ func (b *bench) check(path string, complete bool) error {
 func (b *bench) plane(ctx context.Context, name string, prepare ...preparation) (*plane, error) {
 	return newPlane(ctx, filepath.Join(b.directory, name), prepare...)
 }
+
+// managedPlane starts an API server, and returns the path of the kubeconfig for the manager.
+func (b *bench) managedPlane(ctx context.Context, name string) (*plane, string, error) {
+	p, err := b.plane(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		b.end(p)
+	}
+	return p, kubeconfig, err
+}

@@ -24,15 +24,11 @@ const (
 
 // panicking measures how one WebApp whose reconcile panics affects the others.
 func (b *bench) panicking(ctx context.Context) error {
-	p, err := b.plane(ctx, "panic")
+	p, kubeconfig, err := b.managedPlane(ctx, "panic")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig, Poison: poisoned})
 	if err != nil {
 		return err
@@ -96,11 +92,7 @@ func (b *bench) timeEdits(ctx context.Context, p *plane, disturber string, round
 }
 
 func (b *bench) edit(ctx context.Context, p *plane, round int) ([]time.Duration, error) {
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	stream, err := watching.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(appNamespace))
+	stream, err := p.watch(ctx, &appsv1.DeploymentList{}, appNamespace)
 	if err != nil {
 		return nil, err
 	}

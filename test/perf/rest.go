@@ -31,15 +31,11 @@ const (
 
 // rest measures an idle manager: its calls, its memory, and the start of a new one.
 func (b *bench) rest(ctx context.Context) error {
-	p, err := b.plane(ctx, "rest")
+	p, kubeconfig, err := b.managedPlane(ctx, "rest")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	port, err := freePort(ctx)
 	if err != nil {
 		return err
@@ -60,15 +56,11 @@ func (b *bench) rest(ctx context.Context) error {
 
 // manyObjects measures a restart with many more WebApps.
 func (b *bench) manyObjects(ctx context.Context) error {
-	p, err := b.plane(ctx, "many")
+	p, kubeconfig, err := b.managedPlane(ctx, "many")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig})
 	if err != nil {
 		return err
@@ -138,17 +130,7 @@ func (b *bench) silence(ctx context.Context, p *plane, running *child) error {
 	if _, err := running.settle(ctx, b.apps); err != nil {
 		return err
 	}
-	if err := pause(ctx, gathering); err != nil {
-		return err
-	}
-	since, err := p.position()
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, silence); err != nil {
-		return err
-	}
-	made, err := p.calls(managerUser, since)
+	made, err := p.callsAtRest(ctx, silence)
 	if err != nil {
 		return err
 	}

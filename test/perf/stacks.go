@@ -33,15 +33,11 @@ const (
 // appStacks measures a manager with many AppStacks of three AppConfigs, one after the other: they
 // are ready without pods.
 func (b *bench) appStacks(ctx context.Context) error {
-	p, err := b.plane(ctx, "stacks")
+	p, kubeconfig, err := b.managedPlane(ctx, "stacks")
 	if err != nil {
 		return err
 	}
 	defer b.end(p)
-	kubeconfig, _, err := p.user(managerUser)
-	if err != nil {
-		return err
-	}
 	options := childOptions{Kubeconfig: kubeconfig, Controller: appstack.Controller}
 	running, err := startChild(p.directory, options)
 	if err != nil {
@@ -160,7 +156,7 @@ func (p *plane) timeStacks(ctx context.Context, namespace string, turn int) ([]t
 // are those of a turn.
 func (p *plane) timeReactions(ctx context.Context, namespace string, turn int,
 	create func(context.Context, string) error) ([]time.Duration, error) {
-	stream, err := p.watchConfigs(ctx, namespace)
+	stream, err := p.watch(ctx, &configv1.AppConfigList{}, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -197,14 +193,6 @@ func isConfigReady(config *configv1.AppConfig) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == config.Generation
 }
 
-func (p *plane) watchConfigs(ctx context.Context, namespace string) (watch.Interface, error) {
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	return watching.Watch(ctx, &configv1.AppConfigList{}, client.InNamespace(namespace))
-}
-
 // newConfig returns an AppConfig that no stack has.
 func newConfig(name string) *configv1.AppConfig {
 	return &configv1.AppConfig{
@@ -216,7 +204,7 @@ func newConfig(name string) *configv1.AppConfig {
 // reactBarely is a program that watches AppConfigs, and creates NAME-b when NAME-a is ready. No
 // program can do less. It works until it is stopped.
 func (p *plane) reactBarely(ctx context.Context) (stop func(), err error) {
-	stream, err := p.watchConfigs(ctx, "bare")
+	stream, err := p.watch(ctx, &configv1.AppConfigList{}, "bare")
 	if err != nil {
 		return nil, err
 	}
@@ -326,17 +314,7 @@ func (p *plane) unreadyStacks(ctx context.Context, namespace string) (int, error
 
 // stackSilence counts the calls of an idle manager.
 func (b *bench) stackSilence(ctx context.Context, p *plane) error {
-	if err := pause(ctx, gathering); err != nil {
-		return err
-	}
-	since, err := p.position()
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, silence); err != nil {
-		return err
-	}
-	made, err := p.calls(managerUser, since)
+	made, err := p.callsAtRest(ctx, silence)
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,7 @@ func platformPolicies() client.ObjectList { return &mspolicyv1.PlatformPolicyLis
 // once.
 func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good func(client.Object) bool) <-chan error {
 	answer := make(chan error, 1)
-	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		answer <- err
-		return answer
-	}
-	open := func() (watch.Interface, error) { return watching.Watch(ctx, list) }
+	open := func() (watch.Interface, error) { return p.watch(ctx, list, "") }
 	stream, err := open()
 	if err != nil {
 		answer <- err
@@ -68,6 +63,15 @@ func (b *bench) end(p *plane) {
 	if err := p.stop(); err != nil {
 		b.say("ending the API server: %v", err)
 	}
+}
+
+// watch watches the objects of a list in a namespace, or in all.
+func (p *plane) watch(ctx context.Context, list client.ObjectList, namespace string) (watch.Interface, error) {
+	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	return watching.Watch(ctx, list, client.InNamespace(namespace))
 }
 
 // endChild stops a manager.
