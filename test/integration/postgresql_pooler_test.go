@@ -15,12 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// TestDatabasePooler: the pooler is made with what the primary needs for it, applications that are
-// bound to the database are moved to it once it takes connections, and everything goes with it.
+// TestDatabasePooler: the pooler is made with what the primary needs for it, an application that is
+// bound to the database starts when it takes connections, and leaves it before everything goes.
 func TestDatabasePooler(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -48,12 +49,20 @@ func TestDatabasePooler(t *testing.T) {
 	from := func(ctx context.Context) (string, error) {
 		bound := &appsv1.Deployment{}
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
 		if err != nil || len(bound.Spec.Template.Spec.Containers[0].Env) == 0 {
 			return "", err
 		}
 		return bound.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef.Name, nil
 	}
-	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
+	waits := func(ctx context.Context) (string, error) {
+		bound := &msappsv1.WebApp{}
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
+		return bound.Status.Message, err
+	}
+	g.Eventually(waits).WithContext(t.Context()).Should(gomega.ContainSubstring("PostgreSQL db, whose pooler takes no connections yet"))
 	live := &databasev1.PostgreSQL{}
 	ready := func(ctx context.Context) (string, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), live)
@@ -68,6 +77,9 @@ func TestDatabasePooler(t *testing.T) {
 	g.Eventually(ready).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Expect(live.Status.Pooler).To(gomega.Equal(&databasev1.PoolerStatus{ReadyInstances: 2, SecretName: "db-pooler"}))
 	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-pooler"))
+	bound := &appsv1.Deployment{}
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), bound)).To(gomega.Succeed())
+	g.Expect(bound.Generation).To(gomega.BeEquivalentTo(1), "its pods are replaced at the very start")
 	manager.Settle(t)
 	removePooler(t, live, from, ready, append(objects, deployment))
 }

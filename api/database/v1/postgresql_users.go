@@ -120,6 +120,9 @@ type UserStatus struct {
 	SecretName string `json:"secretName"`
 	// Revision changes with the content of that Secret, and reveals nothing of it.
 	Revision string `json:"revision"`
+	// Pooled reports whether that content has the address of the pooler.
+	// +optional
+	Pooled bool `json:"pooled,omitempty"`
 	// Login is the name by which it logs in, the username of that Secret: its own or, after the first
 	// rotation and then every other one, its own with .2 at the end. It acts as the user in any case.
 	// +optional

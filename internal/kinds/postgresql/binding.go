@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
 // Binding is what an application that is bound to a database gets: the variables that libpq, and
@@ -35,11 +36,19 @@ func Binding() *component.Binding {
 	}
 }
 
+// poolerStarts: the pooler of the spec has not taken connections yet, or the user's Secret does not
+// have its address. A pooler that is away later changes neither.
+const poolerStarts = "whose pooler takes no connections yet"
+
 // account returns as whom an application connects: as a user that the primary has made, or as the
 // one that every database has.
 func account(db *databasev1.PostgreSQL, user string) component.Account {
+	starting := func(isPooled bool) string { return summary.If(db.Spec.Pooler != nil && !isPooled, poolerStarts) }
 	if user == "" || user == applicationRole {
-		return component.Account{Secret: applicationSecret(db), Revision: db.Status.CredentialsRevision}
+		secret := applicationSecret(db)
+		return component.Account{
+			Secret: secret, Revision: db.Status.CredentialsRevision, Starting: starting(secret == PoolerName(db.Name)),
+		}
 	}
 	made := slices.IndexFunc(db.Status.Users, func(one databasev1.UserStatus) bool { return one.Name == user })
 	switch {
@@ -48,7 +57,8 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 	case made < 0:
 		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
 	}
-	return component.Account{Secret: db.Status.Users[made].SecretName, Revision: db.Status.Users[made].Revision}
+	status := db.Status.Users[made]
+	return component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled)}
 }
 
 // applicationSecret returns the name of the Secret with which the user app connects: through the
@@ -89,7 +99,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		}
 		if secret := UserSecretName(db, user); isMade && observed.Users[user.Name].Problem == "" {
 			if revision := observed.CredentialsRevision(Common(db, observed), secret); revision != "" {
-				one.SecretName, one.Revision = secret, revision
+				one.SecretName, one.Revision, one.Pooled = secret, revision, hasPooler(db, observed, secret)
 				rotationStatus(&one, observed.Users[user.Name])
 			}
 		}
@@ -99,4 +109,21 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		}
 	}
 	return made
+}
+
+// hasPooler reports whether a Secret has the address of the pooler.
+func hasPooler(db *databasev1.PostgreSQL, observed Observed, name string) bool {
+	object, _ := observed.Children.Get(Ref(db, "Secret", name))
+	secret, isSecret := object.(*corev1.Secret)
+	return isSecret && string(secret.Data["host"]) == poolerHost(db)
+}
+
+// repoints reports whether the Secret of a user gets the address of the pooler now: no event tells
+// when it has it.
+func repoints(db *databasev1.PostgreSQL, observed Observed) bool {
+	return isPooled(db, observed) && slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool {
+		name := UserSecretName(db, user)
+		_, there := observed.Children.Get(Ref(db, "Secret", name))
+		return there && observed.Users[user.Name].Problem == "" && !hasPooler(db, observed, name)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -102,4 +104,67 @@ func TestBoundUser(t *testing.T) {
 	delete(observed.Children, Ref(db, "Secret", "db-orders"))
 	db.Spec.Users = db.Spec.Users[:1]
 	step("db-app; db-app; db-orders; which has no user audit; which has no user none")
+}
+
+// TestPoolerStarts: an application that is not bound yet waits for the pooler of the spec, and for
+// the Secret with its address; one that is bound gets each Secret once.
+func TestPoolerStarts(t *testing.T) {
+	db := newDatabase(pooled)
+	db.Spec.Users = []databasev1.User{{Name: "orders"}}
+	observed := withPooler(db, running(db, 1), -1)
+	observed.Users = map[string]ObservedUser{"orders": {Password: "p"}}
+	observed.Provisions = []byte("{}")
+	observed = says(observed, 0, contract.Report{
+		Role: contract.Primary, State: "Leading", Provisions: contract.ProvisionsRevision(observed.Provisions),
+	})
+	keep := func(secret *corev1.Secret) {
+		observed.Children[Ref(db, "Secret", secret.Name)] = plan.Found{Ownership: plan.Ours, Object: secret}
+	}
+	keep(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db-metrics"}, Data: map[string][]byte{"password": []byte("k")}})
+	keep(application(db, Observed{State: database.State{Password: "x"}}))
+	written := func() {
+		wanted := Desired(db, observed, Decision{Replicas: 1})
+		for _, name := range []string{"db-orders", "db-pooler"} {
+			if secret := made[*corev1.Secret](wanted, name); secret != nil {
+				keep(secret)
+			}
+		}
+	}
+	ready := func(instances int32) func() { return func() { observed = withPooler(db, observed, instances) } }
+	written()
+	const starts = " whose pooler takes no connections yet"
+	revisions := map[string]bool{}
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+		again  bool // It is looked again soon.
+	}{
+		{"the pooler is being made", func() {}, "db-app" + starts + "; db-orders" + starts, false},
+		{"no instance is ready", ready(0), "db-app" + starts + "; db-orders" + starts, false},
+		{"one is", ready(1), "db-pooler; db-orders" + starts, true},
+		{"the Secret of orders has its address", written, "db-pooler; db-orders", false},
+		{"none is ready any more", ready(0), "db-pooler; db-orders", false},
+		{"the Secrets are written again", written, "db-pooler; db-orders", false},
+	} {
+		step.change()
+		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		if db.Status = status; (after == time.Second) != step.again {
+			t.Errorf("%s: it is looked again after %s", step.name, after)
+		}
+		app, orders := Binding().Account(db, ""), Binding().Account(db, "orders")
+		show := func(one component.Account) string {
+			if one.Starting == "" {
+				revisions[one.Revision] = true
+			}
+			return strings.TrimSpace(one.Secret + " " + one.Starting)
+		}
+		if got := show(app) + "; " + show(orders); got != step.want {
+			t.Errorf("%s: got  %s\nwant %s", step.name, got, step.want)
+		}
+	}
+	db.Spec.Pooler = nil
+	if one := Binding().Account(db, "orders"); one.Starting != "" || len(revisions) != 2 {
+		t.Errorf("two users have had %d revisions; without a pooler, one waits: %q", len(revisions), one.Starting)
+	}
 }

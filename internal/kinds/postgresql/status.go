@@ -45,6 +45,9 @@ func Status(
 		// They are not needed once the status says that it was ready.
 		after = requeue.Sooner(after, waitsAgain)
 	}
+	if repoints(db, observed) {
+		after = requeue.Sooner(after, time.Second)
+	}
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
 		after = requeue.Sooner(after, max(pooler.LeavesAt.Sub(observed.Now), time.Second))
 	}

@@ -53,7 +53,10 @@ func (b Bound) key() string {
 	return BindingKey(b.Kind, b.Name) + "/" + b.User
 }
 
-// unready returns why pods can't be bound yet; "" if they can.
+// starting returns why pods can't be bound yet; "" if they can.
+func (b Bound) starting() string { return b.To.Starting(b.Object, b.User) }
+
+// unready returns why pods that are bound can't get what the object says now; "" if they can.
 func (b Bound) unready() string { return b.To.Unready(b.Object, b.User) }
 
 // authority is the path of the file with the authorities, below bindingsPath.
@@ -80,16 +83,19 @@ func (e effective) text() string {
 //
 //	its object      the Deployment     result
 //	may be used     -                  effective, with the present revision of the credentials
+//	is starting     has the binding    effective, with the present revision of the credentials
+//	is starting     has it not         pending
 //	may not         has the binding    effective, with the revision that the Deployment has
 //	may not         has it not         pending
 //
-// So a database that fails, or is gone, changes nothing for pods that have started with it.
+// So a database that fails, or is gone, changes nothing for pods that have started with it, and
+// pods that start are not replaced a moment later, when all of it has started.
 func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective, pending []Bound) {
 	has := boundRevisions(app, observed)
 	for _, bound := range observed.Bindings {
 		former, isBound := has[bound.key()]
 		switch {
-		case bound.unready() == "":
+		case bound.starting() == "", isBound && bound.unready() == "":
 			account := bound.To.Account(bound.Object, bound.User)
 			now = append(now, effective{bound, account.Revision, account.Secret})
 		case isBound:
@@ -161,7 +167,7 @@ func pendingBindings(app *msappsv1.WebApp, observed Observed) string {
 	var all []string
 	_, pending := effectiveBindings(app, observed)
 	for _, bound := range pending {
-		all = append(all, fmt.Sprintf("%s %s, %s", bound.Kind, bound.Name, bound.unready()))
+		all = append(all, fmt.Sprintf("%s %s, %s", bound.Kind, bound.Name, bound.starting()))
 	}
 	return conditions.FirstFew(all, "; ")
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // stores is a kind to whose objects the apps of the tests are bound. A WebApp stands in for its
-// objects: of it the tests need conditions, and the phase as the revision of the credentials.
+// objects: of it the tests need conditions, the phase as the revision of the credentials, and the
+// URL as what is still starting.
 var stores = component.Bindables{{
 	Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Store"},
 	New:  func() component.Object { return &msappsv1.WebApp{} },
@@ -34,7 +35,8 @@ var stores = component.Bindables{{
 		HasUsers:           true,
 		Account: func(object component.Object, user string) component.Account {
 			secret := "main-" + cmp.Or(user, "app")
-			return component.Account{Secret: secret, Revision: object.(*msappsv1.WebApp).GetPhase()}
+			app := object.(*msappsv1.WebApp)
+			return component.Account{Secret: secret, Revision: app.GetPhase(), Starting: app.Status.URL}
 		},
 	},
 }, {
@@ -50,6 +52,12 @@ func store(status metav1.ConditionStatus, revision string) *msappsv1.WebApp {
 	if status != "" {
 		object.Status.Conditions = []metav1.Condition{{Type: "Writable", Status: status, Reason: "FailingOver"}}
 	}
+	return object
+}
+
+// starting is a part of an object that is still starting.
+func starting(object *msappsv1.WebApp) *msappsv1.WebApp {
+	object.Status.URL = "whose door is closed"
 	return object
 }
 
@@ -102,6 +110,10 @@ func TestBindingsInEffect(t *testing.T) {
 		"new, and being deleted":         {observed: binding(Observed{}, going), want: waits},
 		"new, and writable":              {observed: binding(Observed{}, store("True", "1")), want: "Store/main=1"},
 		"new and suspended":              {observed: binding(Observed{}, nil), change: suspended, want: waits},
+		"new, and starting":              {observed: binding(Observed{}, starting(store("True", "1"))), want: waits},
+		"running, and starting":          {observed: binding(running(boundAt("1")), starting(store("True", "2"))), want: "Store/main=2"},
+		"running, starting and away":     {observed: binding(running(boundAt("1")), starting(store("False", "2"))), want: "Store/main=1"},
+		"added, and starting":            {observed: binding(running(), starting(store("True", "1"))), want: waits},
 		"running, and writable":          {observed: binding(running(boundAt("1")), store("True", "1")), want: "Store/main=1"},
 		"running, and rotated":           {observed: binding(running(boundAt("1")), store("True", "2")), want: "Store/main=2"},
 		"running, and failing over":      {observed: binding(running(boundAt("1")), store("False", "2")), want: "Store/main=1"},
@@ -287,6 +299,11 @@ var bindingStatus = map[string]statusCase{
 	"a new app waits": {
 		app: bindings(oneBinding), observed: binding(Observed{}, store("False", "1")), phase: "Pending",
 		message:    "spec.bindings: waiting for Store main, whose condition Writable is False (FailingOver)",
+		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
+	"a new app waits for a part": {
+		app: bindings(oneBinding), observed: binding(Observed{}, starting(store("True", "1"))), phase: "Pending",
+		message:    "spec.bindings: waiting for Store main, whose door is closed",
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
 	"a new app waits for what does not exist": {

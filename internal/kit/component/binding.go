@@ -40,6 +40,9 @@ type Account struct {
 	Revision string
 	// Problem says why nobody can connect as this user, as the end of a sentence; "" if one can.
 	Problem string
+	// Starting says why an application that does not use this account yet had better wait, as the end
+	// of a sentence: the account is about to change. "" if it need not. Those that use it go on.
+	Starting string
 }
 
 // Names returns the names of all variables of an application, each with a prefix.
@@ -83,6 +86,15 @@ func (b Bindable) Unready(object Object, user string) string {
 		return "whose credentials are not known yet"
 	}
 	return account.Problem
+}
+
+// Starting returns why an application that is not bound to an object yet is to wait, as the end of
+// a sentence; "" if it need not. One that is bound has to wait only while the object is Unready.
+func (b Bindable) Starting(object Object, user string) string {
+	if problem := b.Unready(object, user); problem != "" {
+		return problem
+	}
+	return b.Account(object, user).Starting
 }
 
 // Bindables are the kinds to which applications can be bound.

@@ -10,12 +10,12 @@ import (
 )
 
 func TestUnready(t *testing.T) {
-	revision := "1"
+	revision, starting := "1", ""
 	account := func(_ component.Object, user string) component.Account {
 		if user != "" {
 			return component.Account{Problem: "which has no user " + user}
 		}
-		return component.Account{Revision: revision}
+		return component.Account{Revision: revision, Starting: starting}
 	}
 	kind := component.Bindable{Binding: component.Binding{Condition: "Writable", Account: account},
 		Kind: databasev1.GroupVersion.WithKind("PostgreSQL")}
@@ -34,11 +34,19 @@ func TestUnready(t *testing.T) {
 	check("whose condition Writable is False (FailingOver)")
 	db.Status.Conditions[0].Status = metav1.ConditionTrue
 	check("")
+	starting = "whose pooler takes no connections yet"
+	check("")
+	if got := kind.Starting(db, ""); got != starting {
+		t.Errorf("a new application waits for %q", got)
+	}
 	if got := kind.Unready(db, "orders"); got != "which has no user orders" {
 		t.Errorf("as a user that is none: %q", got)
 	}
 	revision = ""
 	check("whose credentials are not known yet")
+	if got := kind.Starting(db, ""); got != "whose credentials are not known yet" {
+		t.Errorf("a new application waits for %q", got)
+	}
 	db.DeletionTimestamp = &metav1.Time{}
 	check("which is being deleted")
 	all := component.Bindables{kind}
