@@ -1,9 +1,12 @@
 package monitoring
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
 
 	"github.com/mainstay-platform/mainstay/test/cases"
@@ -12,42 +15,62 @@ import (
 // TestCopiesShareNothing: a copy is equal, and a change of any part of it does not reach the
 // original.
 func TestCopiesShareNothing(t *testing.T) {
-	for seed := range cases.Seeds(t, 50, 5_000) {
-		filler := randfill.NewWithSeed(int64(seed)).NilChance(0.2).NumElements(1, 2)
-		var original ServiceMonitorList
-		filler.Fill(&original)
-		untouched := original.DeepCopyObject().(*ServiceMonitorList)
-		if diff := cmp.Diff(&original, untouched); diff != "" {
-			t.Fatalf("seed %d: the copy differs: %s", seed, diff)
-		}
-		changed := original.DeepCopyObject().(*ServiceMonitorList)
-		for i := range changed.Items {
-			item := &changed.Items[i]
-			for key := range item.Labels {
-				item.Labels[key] += "x"
+	for _, list := range []runtime.Object{&ServiceMonitorList{}, &PodMonitorList{}, &PrometheusRuleList{}} {
+		t.Run(reflect.TypeOf(list).Elem().Name(), func(t *testing.T) {
+			for seed := range cases.Seeds(t, 50, 5_000) {
+				filled := func() runtime.Object {
+					object := reflect.New(reflect.TypeOf(list).Elem()).Interface().(runtime.Object)
+					randfill.NewWithSeed(int64(seed)).NilChance(0.2).NumElements(1, 2).Fill(object)
+					return object
+				}
+				original, untouched := filled(), filled()
+				changed := original.DeepCopyObject()
+				if diff := cmp.Diff(untouched, changed, cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("seed %d: the copy differs: %s", seed, diff)
+				}
+				change(reflect.ValueOf(changed))
+				if diff := cmp.Diff(untouched, original, cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("seed %d: a change of the copy reached the original: %s", seed, diff)
+				}
 			}
-			for key := range item.Spec.Selector.MatchLabels {
-				item.Spec.Selector.MatchLabels[key] += "x"
-			}
-			for j := range item.Spec.Endpoints {
-				change(&item.Spec.Endpoints[j])
-			}
-		}
-		if diff := cmp.Diff(untouched, &original); diff != "" {
-			t.Fatalf("seed %d: a change of the copy reached the original: %s", seed, diff)
-		}
+		})
 	}
 }
 
-func change(endpoint *Endpoint) {
-	endpoint.Path += "x"
-	if endpoint.TargetPort != nil {
-		endpoint.TargetPort.StrVal += "x"
-	}
-	for i := range endpoint.Relabelings {
-		endpoint.Relabelings[i].Regex += "x"
-		for j := range endpoint.Relabelings[i].SourceLabels {
-			endpoint.Relabelings[i].SourceLabels[j] += "x"
+// change changes each text, number and switch in a value.
+func change(value reflect.Value) {
+	switch value.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			change(value.Elem())
 		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			change(value.Field(i))
+		}
+	case reflect.Slice:
+		for i := range value.Len() {
+			change(value.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range value.MapKeys() {
+			element := reflect.New(value.Type().Elem()).Elem()
+			element.Set(value.MapIndex(key))
+			change(element)
+			value.SetMapIndex(key, element)
+		}
+	case reflect.String:
+		if value.CanSet() {
+			value.SetString(value.String() + "x")
+		}
+	case reflect.Bool:
+		if value.CanSet() {
+			value.SetBool(!value.Bool())
+		}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if value.CanSet() {
+			value.SetInt(value.Int() + 1)
+		}
+	default:
 	}
 }
