@@ -23,12 +23,7 @@ import (
 // TestRefusedChildren: a child that was not created blocks the children that need it, and no
 // others.
 func TestRefusedChildren(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)
 	named := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{"app": "shop"}}}
 	}
@@ -80,12 +75,7 @@ func TestRefusedChildren(t *testing.T) {
 // TestAllConflictsAtOnce: a foreign object is a conflict also where its child is blocked by another
 // conflict, so that users learn of all at once.
 func TestAllConflictsAtOnce(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)
 	named := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}}
 	}

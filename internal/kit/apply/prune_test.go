@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,12 +21,7 @@ import (
 // TestPrunedSecretsAreNotAwaited: a child that is never cached is deleted without asking the cache
 // for it, which would open a watch of all objects of the kind.
 func TestPrunedSecretsAreNotAwaited(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)
 	owner := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1"}}
 	controller := metav1.OwnerReference{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: new(true)}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-2",
@@ -55,10 +49,7 @@ func TestPrunedSecretsAreNotAwaited(t *testing.T) {
 // TestUncachedChildrenAreReadOnce: a child that no cache holds is read from the API server, unless
 // the kind has just read it there.
 func TestUncachedChildrenAreReadOnce(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), msappsv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: new(true)},
 	}}}

@@ -22,13 +22,7 @@ import (
 
 func testRenderer(t testing.TB) renderer {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme, gatewayv1.Install,
-		monitoring.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme)
 	return newRenderer(scheme)
 }
 
@@ -377,4 +371,16 @@ func TestKeepOurManagedFields(t *testing.T) {
 	if len(object.ManagedFields) != 1 || object.ManagedFields[0].Manager != "mainstay/webapp" {
 		t.Errorf("got %v", object.ManagedFields)
 	}
+}
+
+// schemeOf returns a scheme with the types of some groups.
+func schemeOf(t testing.TB, groups ...func(*runtime.Scheme) error) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range groups {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,10 +73,7 @@ func condition(object *mspolicyv1.PlatformPolicy, kind string) metav1.Condition 
 func reconcileTwice(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}],
 	stored *mspolicyv1.PlatformPolicy) (first, second *mspolicyv1.PlatformPolicy) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{}).WithObjects(stored).Build()
 	r.Name, r.New, r.Client, r.Recorder = "simple", newObject, cluster, events.NewFakeRecorder(10)
 	r.Applier = apply.New(cluster, children.Reader{Cached: cluster, Live: cluster, Scheme: scheme})

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -78,10 +77,7 @@ type left struct {
 func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}], stored *mspolicyv1.PlatformPolicy,
 	fails error) left {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{})
 	if stored != nil {
 		builder = builder.WithObjects(stored)

@@ -64,10 +64,7 @@ type recorded struct {
 // reconcile reconciles one object of the kind.
 func reconcile(t *testing.T, kind simple, verbosity int) (recorded, error) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"},
 		Status: mspolicyv1.PlatformPolicyStatus{Phase: "Pending"}}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
@@ -176,10 +173,7 @@ func panics(t *testing.T) float64 {
 // TestAnObjectThatIsGoneGetsNoEvent checks that a failure is recorded for an object that exists,
 // and not for one that was deleted, or made anew, since it was read.
 func TestAnObjectThatIsGoneGetsNoEvent(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	object := func(change func(*metav1.ObjectMeta)) *mspolicyv1.PlatformPolicy {
 		made := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", UID: "1", ResourceVersion: "41"}}
 		change(&made.ObjectMeta)
@@ -227,4 +221,16 @@ func TestObserveAddsWhatIsKnown(t *testing.T) {
 	if _, err := r.observe(t.Context(), newObject(), known); err != nil || len(observed) != 1 || !observed[live].IsLive {
 		t.Errorf("got %v, %v", observed, err)
 	}
+}
+
+// schemeOf returns a scheme with the types of some groups.
+func schemeOf(t testing.TB, groups ...func(*runtime.Scheme) error) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range groups {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }

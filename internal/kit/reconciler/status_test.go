@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -19,10 +18,7 @@ import (
 // TestTheStatusOfAnObjectThatIsGone: that the cache still has an object, and the API server no
 // longer, is no failure: it would be retried, and recorded in an event. A missing resource is one.
 func TestTheStatusOfAnObjectThatIsGone(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	resource := schema.GroupResource{Group: "policy.mainstay.dev", Resource: "platformpolicies"}
 	for name, test := range map[string]struct {
 		answer error

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,10 +81,7 @@ func TestSteps(t *testing.T) {
 			want: []string{"observe", "decide observed", "report decided"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := mspolicyv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+			scheme := schemeOf(t, mspolicyv1.AddToScheme)
 			stored := living()
 			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 			reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,10 +38,7 @@ func (c changing) Report(into, _ *mspolicyv1.PlatformPolicy, _, _ struct{}, _ pl
 func TestAStatusThatTheCacheDoesNotShow(t *testing.T) {
 	for name, answer := range map[string]error{"written": nil, "written, without an answer": errors.New("EOF")} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := mspolicyv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+			scheme := schemeOf(t, mspolicyv1.AddToScheme)
 			stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Status: mspolicyv1.PlatformPolicyStatus{Phase: "Active"}}
 			live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 			key := client.ObjectKeyFromObject(stored)
@@ -94,10 +90,7 @@ func TestAStatusThatTheCacheDoesNotShow(t *testing.T) {
 
 // TestAnObjectThatIsGoneIsNotAwaited: its last status is forgotten.
 func TestAnObjectThatIsGoneIsNotAwaited(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := mspolicyv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme)
 	none := fake.NewClientBuilder().WithScheme(scheme).Build()
 	for _, version := range []string{"7", unanswered} {
 		r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Client: none}

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -18,12 +17,7 @@ import (
 // TestHasVanished: before a missing child is created, the API server is asked whether its owner
 // still exists.
 func TestHasVanished(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{mspolicyv1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, mspolicyv1.AddToScheme, corev1.AddToScheme)
 	owner := living()
 	owner.UID, owner.Status.Conditions = "1", []metav1.Condition{{Type: "Ready"}}
 	other, going := living(), ending(ourFinalizer)
