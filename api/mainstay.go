@@ -50,6 +50,9 @@ const (
 	// AnnotationGrownAt, on a volume claim of a database, is when the volumes have grown by themselves
 	// last (RFC 3339).
 	AnnotationGrownAt = Domain + "/grown-at"
+	// AnnotationGrownFrom, beside it, is how much of the volumes was used then, and how large they
+	// were, in MiB: "819/1024".
+	AnnotationGrownFrom = Domain + "/grown-from"
 
 	// AnnotationBindings, on the pod template of a WebApp, is what its pods are bound to, with the
 	// revisions of the credentials: "PostgreSQL/db=REVISION,Cache/cache=REVISION".

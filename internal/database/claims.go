@@ -32,6 +32,9 @@ func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolume
 	meta.Annotations = naming.Merged(meta.Annotations, d.consent())
 	if !volume.GrownAt.IsZero() {
 		meta.Annotations[api.AnnotationGrownAt] = volume.GrownAt.Format(time.RFC3339)
+		if volume.GrownFrom.Size > 0 {
+			meta.Annotations[api.AnnotationGrownFrom] = volume.GrownFrom.String()
+		}
 	}
 	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: claimOf(volume.Class, volume.Size)}
 }

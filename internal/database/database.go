@@ -68,9 +68,11 @@ type Volume struct {
 	// What names it in messages, before the name of the pod.
 	What string
 	// Growth is when it grows by itself; nil is never. GrownAt is when it has last; the zero time is
-	// never. GrowsAt is when one that is full enough may grow again; the zero time if none waits.
+	// never. GrownFrom is how full the volumes were then. GrowsAt is when one that is full enough may
+	// grow again; the zero time if none waits.
 	Growth           *Growth
 	GrownAt, GrowsAt time.Time
+	GrownFrom        Filled
 }
 
 // Port is a port of the server: of the pods, and of the Services.

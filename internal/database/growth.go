@@ -1,12 +1,16 @@
 package database
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
 // Growth is when volumes grow by themselves.
@@ -17,9 +21,13 @@ type Growth struct {
 	Limit resource.Quantity
 }
 
-// GrowsEach is how long volumes stay as they are after they have grown by themselves. Clouds refuse
-// to change a volume again at once, and a runaway writer must not take everything in a minute.
+// GrowsEach is how long volumes are to last after they have grown by themselves. Clouds refuse to
+// change a volume again at once, some for hours; so those that last so long stay as they are.
 const GrowsEach = 10 * time.Minute
+
+// Filled is how much of the volumes was used, and how large they were for the instances, in MiB; 0
+// is unknown.
+type Filled struct{ Used, Size int64 }
 
 // Grow gives the volumes the sizes that they are to have: those of the spec, or larger ones.
 //
@@ -27,23 +35,25 @@ const GrowsEach = 10 * time.Minute
 //	there is no Growth, or the limit is reached              that size
 //	none is full enough                                      that size
 //	one has not yet the size that was asked for              that size
-//	they have grown within the last ten minutes              that size
-//	otherwise                                                By percent more, up to the limit
+//	they have not grown within the last ten minutes          By percent more, up to the limit
+//	they have, and how fast they fill is not known           that size
+//	they have, and will not be full before the ten are over  that size
+//	otherwise                                                what lasts for ten minutes more, at least By percent, up to the limit
 //
-// How full they are is in the instances' reports. When they grew stands on the claims, written with
-// the size.
+// How full they are is in the instances' reports. When they grew stands on the claims, and how full
+// they were then, written with the size. So how fast they fill needs no memory.
 func (d *Database) Grow(observed State) {
-	fulls := []func(Instance) int{
-		func(instance Instance) int { return instance.Report.Full }, func(instance Instance) int { return instance.Report.FullLog },
+	fills := []func(contract.Report) fill{
+		func(report contract.Report) fill { return fill{report.Full, report.Size} },
+		func(report contract.Report) fill { return fill{report.FullLog, report.SizeLog} },
 	}
 	for i := range d.Volumes {
-		d.grow(observed, &d.Volumes[i], fulls[i])
+		d.grow(observed, &d.Volumes[i], observed.fills(d, fills[i]))
 	}
 }
 
-// grow is Grow for one of the volumes that each instance has. full returns how full that of an
-// instance is, in percent.
-func (d *Database) grow(observed State, volume *Volume, full func(Instance) int) {
+// grow is Grow for one of the volumes that each instance has.
+func (d *Database) grow(observed State, volume *Volume, fills []fill) {
 	isResizing := false
 	for ordinal := range int(d.Replicas) {
 		claim := observed.Claim(d, volume.Claim(d.Name, ordinal))
@@ -57,34 +67,83 @@ func (d *Database) grow(observed State, volume *Volume, full func(Instance) int)
 		isResizing = isResizing || claim.Status.Phase == corev1.ClaimBound && has.Cmp(*asked) < 0
 		at, isKnown := grownAt(claim)
 		if isKnown && at.After(volume.GrownAt) && at.Before(observed.Now.Add(GrowsEach)) {
-			volume.GrownAt = at
+			volume.GrownAt, volume.GrownFrom = at, grownFrom(claim)
 		}
 	}
 	growth := volume.Growth
-	if growth == nil || isResizing || volume.Size.Cmp(growth.Limit) >= 0 || !observed.isFull(d, int(growth.From), full) {
+	if growth == nil || isResizing || volume.Size.Cmp(growth.Limit) >= 0 {
 		return
 	}
-	if next := volume.GrownAt.Add(GrowsEach); observed.Now.Before(next) {
-		volume.GrowsAt = next
-		return
-	}
-	volume.Size, volume.GrownAt = larger(volume.Size, *growth), observed.Now.UTC().Truncate(time.Second)
-}
-
-// isFull reports whether the volume of an instance is so full.
-func (o State) isFull(d *Database, from int, full func(Instance) int) bool {
-	for _, instance := range o.Instances(d) {
-		if instance.Ordinal < int(d.Replicas) && full(instance) >= from {
-			return true
+	isFull, ahead, now := false, int64(0), Filled{}
+	since := observed.Now.Sub(volume.GrownAt)
+	for _, one := range fills {
+		now = Filled{max(now.Used, one.used()), max(now.Size, one.size)}
+		if one.percent >= int(growth.From) {
+			isFull, ahead = true, max(ahead, growth.ahead(one, volume.GrownFrom, since))
 		}
 	}
-	return false
+	next := volume.GrownAt.Add(GrowsEach)
+	switch {
+	case !isFull:
+	case observed.Now.Before(next) && ahead == 0:
+		volume.GrowsAt = next
+	default:
+		volume.Size, volume.GrownFrom = larger(volume.Size, *growth, ahead), now
+		volume.GrownAt = observed.Now.UTC().Truncate(time.Second)
+	}
 }
 
-// larger returns the next size, in whole MiB.
-func larger(size resource.Quantity, growth Growth) resource.Quantity {
-	const percent, mib = 100, 1 << 20
-	bytes := size.Value() / percent * (percent + growth.By)
+// fill is how full a volume is, in percent, and how large, in MiB; 0 is unknown.
+type fill struct {
+	percent int
+	size    int64
+}
+
+func (f fill) used() int64 { return f.size * int64(f.percent) / percent }
+
+const (
+	percent = 100
+	// reportStep is by how many percent a volume may be fuller than its report says.
+	reportStep = 5
+	// maxSize limits the size in a report, in MiB: every client with the right to patch Pods can
+	// write one.
+	maxSize = 1 << 40
+)
+
+// fills returns how full the volumes of the instances are.
+func (o State) fills(d *Database, of func(contract.Report) fill) []fill {
+	var all []fill
+	for _, instance := range o.Instances(d) {
+		if instance.Ordinal < int(d.Replicas) {
+			one := of(instance.Report)
+			all = append(all, fill{min(max(one.percent, 0), percent), min(max(one.size, 0), maxSize)})
+		}
+	}
+	return all
+}
+
+// ahead returns by how many MiB a volume has to grow at once, so that it lasts for ten minutes
+// more; 0 if it is not full before ten minutes since it grew are over, or if that is not known. A
+// report of before it grew says nothing.
+func (g Growth) ahead(now fill, then Filled, since time.Duration) int64 {
+	filled := now.used() - then.Used
+	if then.Size == 0 || now.size <= then.Size || filled <= 0 || since >= GrowsEach {
+		return 0
+	}
+	perSecond := float64(filled) / max(since, time.Second).Seconds()
+	free := now.size * int64(max(percent-reportStep-now.percent, 0)) / percent
+	if perSecond*(GrowsEach-since).Seconds() <= float64(free) {
+		return 0
+	}
+	// Then it is as full as it has to be in order to grow, and no fuller.
+	lasts := (float64(now.used()) + perSecond*GrowsEach.Seconds()) * percent / float64(g.From)
+	return max(int64(min(lasts, maxSize))-now.size, 1)
+}
+
+// larger returns the next size, in whole MiB: By percent more, or so many MiB, if that is larger.
+func larger(size resource.Quantity, growth Growth, ahead int64) resource.Quantity {
+	const mib = 1 << 20
+	bytes := max(size.Value()/percent*(percent+growth.By), size.Value()+min(ahead*mib, growth.Limit.Value()-size.Value()))
 	next := *resource.NewQuantity((bytes+mib-1)/mib*mib, resource.BinarySI)
 	if next.Cmp(growth.Limit) > 0 {
 		return growth.Limit.DeepCopy()
@@ -100,4 +159,18 @@ func grownAt(claim *corev1.PersistentVolumeClaim) (time.Time, bool) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	return at, err == nil
+}
+
+// String returns what grownFrom reads: "819/1024".
+func (f Filled) String() string { return fmt.Sprintf("%d/%d", f.Used, f.Size) }
+
+// grownFrom returns how full the volumes were when they grew; 0 of 0 if a claim does not say that.
+func grownFrom(claim *corev1.PersistentVolumeClaim) Filled {
+	used, size, _ := strings.Cut(claim.Annotations[api.AnnotationGrownFrom], "/")
+	from, err := strconv.ParseInt(used, 10, 64)
+	of, errOf := strconv.ParseInt(size, 10, 64)
+	if err != nil || errOf != nil || from < 0 || of < from || of > maxSize {
+		return Filled{}
+	}
+	return Filled{Used: from, Size: of}
 }

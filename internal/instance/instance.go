@@ -70,10 +70,10 @@ type Options struct {
 	Engine       engine.Engine
 	Cluster      Cluster
 	Peers        Peers
-	// Full returns how full the volume is, in percent; nil is Volume.Full.
-	Full func() int
-	// FullLog is that of the volume of the log, 0 without one; nil is Volume.FullLog.
-	FullLog func() int
+	// Full returns how full the volume is; nil is Volume.Full.
+	Full func() volume.Fill
+	// FullLog is that of the volume of the log; nil is Volume.FullLog.
+	FullLog func() volume.Fill
 	// Address is the pod's IP address.
 	Address string
 	// Host returns the host on which the server of a pod listens.
@@ -140,9 +140,9 @@ type Instance struct {
 	member    atomic.Pointer[election.Member]
 	members   atomic.Pointer[[]election.Member]
 	addresses atomic.Pointer[map[string]string]
-	// full and fullLog are how full the volumes were when that was last measured, in percent.
-	full       int
-	fullLog    int
+	// full and fullLog are how full the volumes were when that was last measured, in steps.
+	full       volume.Fill
+	fullLog    volume.Fill
 	measuring  bool
 	measuresAt time.Time
 	// hasOld is true while older data are set aside.

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
 // maxProblem is how long a problem may be, in bytes.
@@ -66,7 +67,8 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
 		State: i.state(seen), Timeline: server.Timeline, System: i.core.System, Incarnation: i.core.Me.Incarnation,
-		Full: i.full, FullLog: i.fullLog, Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
+		Full: i.full.Percent, Size: i.full.Size, FullLog: i.fullLog.Percent, SizeLog: i.fullLog.Size,
+		Problem: bound(seen.Problem), PendingRestart: seen.PendingRestart,
 	}
 	switch {
 	case i.core.Leads():
@@ -137,8 +139,9 @@ func (i *Instance) state(seen engine.Observation) string {
 	return "Waiting"
 }
 
-// measureEvery is how often the used space of the volume is measured.
-const measureEvery = 15 * time.Second
+// measureEvery is how often the used space of the volume is measured. A writer of 25 MB/s fills the
+// last fifth of 1 GiB, from which on volumes grow, in 8 s.
+const measureEvery = 2 * time.Second
 
 // measure measures the used space of the volumes in another goroutine, because a file system may
 // not answer.
@@ -149,8 +152,18 @@ func (i *Instance) measure(ctx context.Context) {
 	i.measuring, i.measuresAt = true, time.Now().Add(measureEvery)
 	go func() {
 		full, fullLog := i.Full(), i.FullLog()
-		i.post(ctx, func() { i.measuring, i.full, i.fullLog = false, step(i.full, full), step(i.fullLog, fullLog) })
+		i.post(ctx, func() { i.measuring, i.full, i.fullLog = false, next(i.full, full), next(i.fullLog, fullLog) })
 	}()
+}
+
+// next returns what is said of a volume that was measured, given what was before. It is said
+// seldom: the size of a file system that shares its space with others changes all the time.
+func next(before, now volume.Fill) volume.Fill {
+	const least = 50 // one part of so many
+	if now.Percent = step(before.Percent, now.Percent); max(now.Size-before.Size, before.Size-now.Size) < before.Size/least {
+		now.Size = before.Size
+	}
+	return now
 }
 
 // slack is by how many percent a volume must fall below its step before a lower one is reported.

@@ -275,8 +275,8 @@ type PostgreSQLSpec struct {
 	Hibernated bool `json:"hibernated,omitempty"`
 }
 
-// AutoGrow is when volumes grow by themselves: all instances' at once, and at most once in ten
-// minutes.
+// AutoGrow is when volumes grow by themselves: all instances' at once, and not again within ten
+// minutes, unless they would be full before these are over.
 type AutoGrow struct {
 	// Limit is how large each volume gets at most, for example 100Gi.
 	// +required
@@ -288,7 +288,8 @@ type AutoGrow struct {
 	// +default=80
 	// +kubebuilder:validation:XValidation:rule="self >= 50 && self <= 95",message="must be from 50 to 95"
 	From int32 `json:"from,omitempty"`
-	// By is how much larger the volumes get each time, in percent: 5 to 100, default 25.
+	// By is how much larger the volumes get each time, in percent: 5 to 100, default 25. It is more
+	// where they would be full within ten minutes.
 	// +optional
 	// +default=25
 	// +kubebuilder:validation:XValidation:rule="self >= 5 && self <= 100",message="must be from 5 to 100"

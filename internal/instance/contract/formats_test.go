@@ -19,7 +19,8 @@ func wholeSettings() Settings {
 func wholeReport() Report {
 	return Report{
 		Role: Primary, State: "Leading", Term: 3, Timeline: 4, Quorum: "1/2", Cause: "Silent", Gap: 12, Lost: "the server died", LostTerm: 2,
-		Incarnation: "a2b3c4d5e6", Lag: "Seconds", Percent: 40, Full: 45, FullLog: 50, Provided: true, PendingRestart: true,
+		Incarnation: "a2b3c4d5e6", Lag: "Seconds", Percent: 40, Full: 45, FullLog: 50, Size: 1024, SizeLog: 512,
+		Provided: true, PendingRestart: true,
 		Problem: "the disk is full", System: "7123", Foreign: "has the data of PostgreSQL 16, and needs those of PostgreSQL 17",
 		Provisions: "0123456789abcdef", Refuses: "1 replica receives, and 2 are needed", Unreplicated: 65536,
 	}

@@ -54,6 +54,10 @@ type Report struct {
 	Full    int `json:"full,omitempty"`
 	// FullLog is how full the volume of the log is, in such steps too; 0 without one.
 	FullLog int `json:"fullLog,omitempty"`
+	// Size and SizeLog are how large these volumes are for the instance, in MiB, to about 2 %; 0 is
+	// unknown.
+	Size    int64 `json:"size,omitempty"`
+	SizeLog int64 `json:"sizeLog,omitempty"`
 	// Provided is true for a primary that has made the application's role and database.
 	Provided bool `json:"provided,omitempty"`
 	// Provisions is the revision of the databases and users that a primary has made.

@@ -18,6 +18,40 @@ func (v *Volume) LogUsage() (used, size uint64, err error) {
 	return usage(v.log)
 }
 
+// Fill is how full a file system is, in percent, and how much it has for this program, in MiB.
+type Fill struct {
+	Percent int
+	Size    int64
+}
+
+// Full returns how full the file system is for this program; 0 of 0 if that can't be found out.
+func (v *Volume) Full() Fill { return full(v.path) }
+
+// FullLog is that of the volume of the log; 0 of 0 without one.
+func (v *Volume) FullLog() Fill {
+	if v.log == "" {
+		return Fill{}
+	}
+	return full(v.log)
+}
+
+func full(path string) Fill {
+	const mib = 1 << 20
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil || stat.Blocks == 0 {
+		return Fill{}
+	}
+	used := stat.Blocks - stat.Bfree
+	blocks := used + stat.Bavail
+	if blocks == 0 {
+		return Fill{Percent: 100}
+	}
+	return Fill{
+		Percent: int(100 * used / blocks),                 //nolint:gosec // at most 100
+		Size:    int64(blocks * uint64(stat.Bsize) / mib), //nolint:gosec // the size of a block is positive
+	}
+}
+
 func usage(path string) (used, size uint64, err error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {

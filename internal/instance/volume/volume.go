@@ -128,30 +128,6 @@ func (v *Volume) Lock() *os.File { return v.lock }
 // Server is the directory of the server's data.
 func (v *Volume) Server() string { return filepath.Join(v.path, dataDirectory, serverDirectory) }
 
-// Full returns how full the file system is for this program, in percent; 0 if that can't be found
-// out.
-func (v *Volume) Full() int { return full(v.path) }
-
-// FullLog is that of the volume of the log; 0 without one.
-func (v *Volume) FullLog() int {
-	if v.log == "" {
-		return 0
-	}
-	return full(v.log)
-}
-
-func full(path string) int {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(path, &stat); err != nil || stat.Blocks == 0 {
-		return 0
-	}
-	used := stat.Blocks - stat.Bfree
-	if used+stat.Bavail == 0 {
-		return 100
-	}
-	return int(100 * used / (used + stat.Bavail)) //nolint:gosec // at most 100
-}
-
 // Load reads what the volume holds. It fails if there are data, but not the promises of their
 // member: without these, the data must not count in an election.
 func (v *Volume) Load() (Contents, error) {
