@@ -31,78 +31,43 @@ type situation struct {
 
 // situations returns all cases that testdata has a file for, by the file's name.
 func situations() map[string]situation {
-	autoscaled := spec(func(s *msappsv1.WebAppSpec) {
-		s.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
-		s.Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
+	autoscaled := withFields("autoscaling: {min: 3, max: 9, memory: 70}\nresources: {requests: {memory: 64Mi}}")
+	legacy := rolledOut(func(d *appsv1.Deployment) {
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
 	})
 	monitored := Observed{HasMonitorAPI: true, MonitorLabels: map[string]string{"release": "kube-prometheus-stack"}}
 	return map[string]situation{
-		"minimal":             {app: func(*msappsv1.WebApp) {}},
+		"minimal":             {app: withFields(`{}`)},
 		"everything":          {app: everything, observed: Observed{HasRouteAPI: true, HasMonitorAPI: true}},
 		"autoscaled-new":      {app: autoscaled},
 		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, rolledOut())}},
-		"restricted":          {app: spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
-		"helpers": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.InitContainers = []msappsv1.Container{{Name: "migrate", Image: "migrate:1", Command: []string{"/migrate"}}}
-			s.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "proxy:2"}}
-		})},
-		"adopted": {
-			app: spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} }),
-			observed: Observed{Children: found(plan.Consenting, rolledOut(func(d *appsv1.Deployment) {
-				d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
-			}))},
-		},
-		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, rolledOut(func(d *appsv1.Deployment) {
-			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
-		}))}, app: func(*msappsv1.WebApp) {}},
-		"recreate": {app: spec(func(s *msappsv1.WebAppSpec) { s.Strategy = msappsv1.Strategy{Type: "Recreate", MinReadySeconds: 7} })},
-		"no-budget": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Replicas = ptr.To[int32](5)
-			s.Disruption = &msappsv1.Disruption{Disabled: true}
-		})},
-		"networkpolicy-without-peers": {app: spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} })},
-		"ingress-tls": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Ingress = &msappsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"),
-				Annotations: msappsv1.Annotations{"a.example/b": "c"}}
-		})},
-		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Route = &msappsv1.Route{
-				ParentRefs: []msappsv1.ParentReference{{Name: "public", Namespace: "gateways", SectionName: "https"}, {Name: "internal"}},
-				Hostnames:  []msappsv1.Hostname{"shop.example.com"},
-			}
-		})},
-		"metrics": {observed: monitored, app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Metrics = &msappsv1.Metrics{Interval: "30s", Dashboard: true}
-		})},
-		"metrics-of-another-port": {observed: monitored, app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Metrics = &msappsv1.Metrics{Port: 9090, Path: "/q/metrics", From: []networkingv1.NetworkPolicyPeer{{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "monitoring"}},
-			}}}
-			s.NetworkPolicy = &msappsv1.NetworkPolicy{}
-			s.Labels = msappsv1.Labels{"release": "other"}
-		})},
-		"metrics-without-the-operator": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Metrics = &msappsv1.Metrics{Port: 9090, Interval: "30s"}
-			s.ServiceMetadata.Annotations = msappsv1.Annotations{"prometheus.io/port": "1", "prometheus.io/scheme": "http"}
-		})},
-		"route-without-its-api": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}}
-		})},
-		"serviceaccount-missing": {
-			app:      spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
-			observed: Observed{ServiceAccountMissing: true},
-		},
-		"suspended": {
-			app:      spec(func(s *msappsv1.WebAppSpec) { s.Suspend = true }),
-			observed: Observed{Children: found(plan.Ours, rolledOut())},
-		},
+		"restricted":          {app: withFields(`securityProfile: Restricted`)},
+		"helpers": {app: withFields("initContainers: [{name: migrate, image: 'migrate:1', command: [/migrate]}]\n" +
+			"sidecars: [{name: proxy, image: 'proxy:2'}]")},
+		"adopted":                     {app: withFields(`networkPolicy: {}`), observed: Observed{Children: found(plan.Consenting, legacy)}},
+		"foreign-deployment":          {app: withFields(`{}`), observed: Observed{Children: found(plan.Foreign, legacy)}},
+		"recreate":                    {app: withFields(`strategy: {type: Recreate, minReadySeconds: 7}`)},
+		"no-budget":                   {app: withFields("replicas: 5\ndisruption: {disabled: true}")},
+		"networkpolicy-without-peers": {app: withFields(`networkPolicy: {}`)},
+		"ingress-tls": {app: withFields("ingress: {host: shop.example.com, tlsSecretName: shop-tls, className: nginx, " +
+			"annotations: {a.example/b: c}}")},
+		"route": {observed: Observed{HasRouteAPI: true}, app: withFields("route: {hostnames: [shop.example.com], " +
+			"parentRefs: [{name: public, namespace: gateways, sectionName: https}, {name: internal}]}")},
+		"metrics": {observed: monitored, app: withFields(`metrics: {interval: 30s, dashboard: true}`)},
+		"metrics-of-another-port": {observed: monitored, app: withFields("networkPolicy: {}\nlabels: {release: other}\n" +
+			"metrics: {port: 9090, path: /q/metrics, from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}")},
+		"metrics-without-the-operator": {app: withFields("metrics: {port: 9090, interval: 30s}\n" +
+			"serviceMetadata: {annotations: {prometheus.io/port: '1', prometheus.io/scheme: http}}")},
+		"route-without-its-api":  {app: withFields(`route: {parentRefs: [{name: public}]}`)},
+		"serviceaccount-missing": {app: withFields(`serviceAccountName: robot`), observed: Observed{ServiceAccountMissing: true}},
+		"suspended":              {app: withFields(`suspend: true`), observed: Observed{Children: found(plan.Ours, rolledOut())}},
 		"suspended-everything": {
 			app:      func(app *msappsv1.WebApp) { everything(app); app.Spec.Suspend = true },
 			observed: Observed{HasRouteAPI: true, HasMonitorAPI: true, ServiceAccountMissing: true},
 		},
 		"bindings":         {app: bindings(oneBinding), observed: binding(Observed{}, store("True", "1"))},
 		"bindings-waiting": {app: bindings(oneBinding), observed: binding(Observed{}, nil)},
-		"paused":           {app: spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })},
+		"paused":           {app: withFields(`paused: true`)},
 	}
 }
 
