@@ -121,6 +121,8 @@ type life struct {
 	// Engine.mu.
 	behind   int64
 	behindAt time.Time
+	// writes are what was measured lately of what was written. Guarded by Engine.mu.
+	writes []written
 	// parked is true while the server is one that was stopped cleanly. Guarded by Engine.mu.
 	parked bool
 	// streams are those to members that receive from us. Guarded by Engine.mu.

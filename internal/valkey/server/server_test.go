@@ -380,6 +380,41 @@ func TestUnreplicated(t *testing.T) {
 	}
 }
 
+// TestNear: a member that receives says once a second what it has. However much is written in that
+// time, it is near, unless it falls behind.
+func TestNear(t *testing.T) {
+	const perSecond = 100 << 20
+	for name, test := range map[string]struct {
+		// says is when the member says what it has, before the server is measured, and behind what it
+		// lacks then. every is how often the server is measured.
+		says, every time.Duration
+		behind      int64
+		want        bool
+	}{
+		"it has all, and says so at once":      {0, watchEvery, 0, true},
+		"it has all, and said so before":       {900 * time.Millisecond, watchEvery, 0, true},
+		"it lacks the writes of half a second": {900 * time.Millisecond, watchEvery, perSecond / 2, true},
+		"it lacks the writes of two seconds":   {900 * time.Millisecond, watchEvery, 2 * perSecond, false},
+		"it says so late":                      {2500 * time.Millisecond, watchEvery, 0, false},
+		"the server was measured long ago":     {900 * time.Millisecond, 4 * time.Second, 0, false},
+	} {
+		l, began := &life{}, time.Now()
+		member := election.Member{Name: "db-1", Incarnation: "a"}
+		end := func(at time.Time) int64 { return int64(at.Sub(began).Seconds() * perSecond) }
+		for passed := time.Duration(0); passed <= 8*time.Second; passed += test.every {
+			at := began.Add(passed)
+			replication := valkey.Replication{Offset: end(at), Replicas: []valkey.Replica{
+				{Member: member, Online: true, Offset: end(at.Add(-test.says)) - test.behind},
+			}}
+			until := l.writtenUntil(at.Add(-lately), measured{replication: replication, at: at})
+			found := receivers(replication, until, at)
+			if passed >= 4*time.Second && (len(found) != 1 || found[0].Near != test.want) {
+				t.Errorf("%s: after %s got %+v", name, passed, found)
+			}
+		}
+	}
+}
+
 // TestAHungDisk: what is stored beside the server is part of its health.
 func TestAHungDisk(t *testing.T) {
 	e := &Engine{}

@@ -19,8 +19,11 @@ const (
 	noteEvery = time.Second
 	// fresh is how many seconds ago a member that receives has said so, at most: it does each second.
 	fresh = 2
-	// nearBytes is how far a member that is about to have all is behind.
+	// nearBytes is how far a member that is about to have all is behind what was written until lately:
+	// that it says once a second what it has must not count against it, however much is written in a
+	// second.
 	nearBytes = 1 << 20
+	lately    = 2 * time.Second
 )
 
 // watch measures a server until it ends.
@@ -117,7 +120,7 @@ func (e *Engine) found(l *life, m measured) {
 		if m.isKnown {
 			o.Server.Position = m.position
 		}
-		o.Receivers, o.ReceiversAt = receivers(m.replication, m.at), m.at
+		o.Receivers, o.ReceiversAt = receivers(m.replication, l.writtenUntil(m.at.Add(-lately), m), m.at), m.at
 		o.Unreplicated = e.unreplicated(l, m)
 		o.Refuses = m.replication.Refuses(stored, e.users["min-replicas-to-write"])
 	}
@@ -161,13 +164,27 @@ func (e *Engine) noteBusy(l *life) {
 	}
 }
 
-// receivers are the members that receive.
-func receivers(replication model.Replication, at time.Time) []engine.Receiver {
+// written is the end of what a server that leads had written at a time.
+type written struct {
+	at     time.Time
+	offset int64
+}
+
+// writtenUntil returns the end of what the server had written at a time, or when it was measured
+// first after that, and notes what was measured now. The caller has locked.
+func (l *life) writtenUntil(then time.Time, m measured) int64 {
+	l.writes = append(l.writes, written{m.at, m.replication.Offset})
+	l.writes = slices.DeleteFunc(l.writes, func(w written) bool { return w.at.Before(then) })
+	return l.writes[0].offset
+}
+
+// receivers are the members that receive. One that has all up to the end is near.
+func receivers(replication model.Replication, end int64, at time.Time) []engine.Receiver {
 	var found []engine.Receiver
 	for _, replica := range replication.Replicas {
 		if replica.Online && replica.Age <= fresh {
 			found = append(found, engine.Receiver{
-				Member: replica.Member, FlushedAt: at, Near: replica.Offset+nearBytes >= replication.Offset,
+				Member: replica.Member, FlushedAt: at, Near: replica.Offset+nearBytes >= end,
 			})
 		}
 	}
