@@ -6,63 +6,31 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
-
-type change = func(*platformv1.EcommercePlatformSpec)
 
 // situations returns all cases that testdata has a file for, by the file's name: each environment,
 // and each override.
 func situations() map[string]change {
 	return map[string]change{
 		"development": in("dev"), "staging": in("staging"), "production": in("prod"),
-		"defaults": func(*platformv1.EcommercePlatformSpec) {},
-		"replicas": func(s *platformv1.EcommercePlatformSpec) {
-			s.Environment, s.Frontend.Replicas, s.Backend.Replicas = "production", ptr.To[int32](5), ptr.To[int32](2)
-		},
-		"autoscaling": func(s *platformv1.EcommercePlatformSpec) {
-			s.Frontend.Autoscaling = &msappsv1.Autoscaling{Min: 2, Max: 8, CPU: ptr.To[int32](70)}
-		},
-		"ports-and-variables": func(s *platformv1.EcommercePlatformSpec) {
-			s.Frontend.Port, s.Backend.Port = 3000, 9000
-			s.Frontend.Env = []corev1.EnvVar{{Name: "THEME", Value: "dark"}, {Name: "BACKEND_URL", Value: "http://proxy"}}
-			s.Backend.Env = []corev1.EnvVar{{Name: "LOG_LEVEL", Value: "info"}}
-		},
-		"resources": func(s *platformv1.EcommercePlatformSpec) {
-			s.Backend.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("4")}}
-		},
-		"database": func(s *platformv1.EcommercePlatformSpec) {
-			s.Database = platformv1.PlatformDatabase{
-				Version: "14", Storage: new(resource.MustParse("500Gi")), StorageClassName: new("fast"),
-				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("16Gi")}},
-			}
-		},
-		"mysql": func(s *platformv1.EcommercePlatformSpec) {
-			s.Environment, s.Database = "production", platformv1.PlatformDatabase{Type: "mysql", Version: "8.4"}
-		},
-		"cache": func(s *platformv1.EcommercePlatformSpec) {
-			s.Cache = platformv1.PlatformCache{
-				Memory: new(resource.MustParse("2Gi")), Version: "8",
-				Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
-			}
-		},
-		"without-cache":      func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) },
-		"without-monitoring": func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) },
-		"ingress": func(s *platformv1.EcommercePlatformSpec) {
-			s.Ingress = &platformv1.PlatformIngress{Host: "shop.example.com", ClassName: new("nginx"), TLSSecretName: "shop-tls"}
-		},
-		"route": func(s *platformv1.EcommercePlatformSpec) {
-			s.Ingress = &platformv1.PlatformIngress{Host: "shop.example.com", Route: &platformv1.PlatformRoute{
-				ParentRefs: []msappsv1.ParentReference{{Name: "public", Namespace: "gateways"}}}}
-		},
-		"labels": func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"team": "commerce"} },
+		"defaults":    withFields(`{}`),
+		"replicas":    withFields("environment: production\nfrontend: {replicas: 5}\nbackend: {replicas: 2}"),
+		"autoscaling": withFields(`frontend: {autoscaling: {min: 2, max: 8, cpu: 70}}`),
+		"ports-and-variables": withFields("frontend: {port: 3000, env: [{name: THEME, value: dark}, {name: BACKEND_URL, value: 'http://proxy'}]}\n" +
+			"backend: {port: 9000, env: [{name: LOG_LEVEL, value: info}]}"),
+		"resources":          withFields(`backend: {resources: {limits: {cpu: 4}}}`),
+		"database":           withFields(`database: {version: '14', storage: 500Gi, storageClassName: fast, resources: {limits: {memory: 16Gi}}}`),
+		"mysql":              withFields("environment: production\ndatabase: {type: mysql, version: '8.4'}"),
+		"cache":              withFields(`cache: {memory: 2Gi, version: '8', resources: {requests: {cpu: 100m}}}`),
+		"without-cache":      withoutCache,
+		"without-monitoring": withoutMonitoring,
+		"ingress":            withFields(`ingress: {host: shop.example.com, className: nginx, tlsSecretName: shop-tls}`),
+		"route":              withFields(`ingress: {host: shop.example.com, route: {parentRefs: [{name: public, namespace: gateways}]}}`),
+		"labels":             withFields(`labels: {team: commerce}`),
 	}
 }
 
@@ -107,9 +75,7 @@ func TestCompileKeeps(t *testing.T) {
 		`"version":"17"`:    Compile(admitted(in("staging")), first, newer),
 		`"version":"18"`:    Compile(admitted(in("staging")), nil, newer),
 		`"storage":"100Gi"`: Compile(admitted(in("production")), first, newer),
-		`"storage":"60Gi"`: Compile(admitted(in("staging"), func(s *platformv1.EcommercePlatformSpec) {
-			s.Database.Storage = new(resource.MustParse("60Gi"))
-		}), first, newer),
+		`"storage":"60Gi"`:  Compile(admitted(withFields("environment: staging\ndatabase: {storage: 60Gi}")), first, newer),
 	} {
 		if got := specOf(stack, "db"); !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
@@ -132,7 +98,7 @@ func TestCompileKeeps(t *testing.T) {
 
 // TestCacheGoesLast: a cache that is disabled stays until the backend runs without it.
 func TestCacheGoesLast(t *testing.T) {
-	disabled := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) })
+	disabled := admitted(withoutCache)
 	has := func(stack *platformv1.AppStack) string {
 		text := ""
 		if componentOf(stack, "cache") != nil {
@@ -174,25 +140,16 @@ func TestCacheGoesLast(t *testing.T) {
 
 // TestEndpoints: the most public address of the frontend, and that of the backend.
 func TestEndpoints(t *testing.T) {
-	for want, change := range map[string]change{
-		"http://shop-frontend.web.svc:8080 http://shop-backend.web.svc:8080": func(*platformv1.EcommercePlatformSpec) {},
-		"https://a.example.com/ http://shop-backend.web.svc:8080":            situationHost("a.example.com", "tls"),
-		"http://a.example.com/ http://shop-backend.web.svc:8080":             situationHost("a.example.com", ""),
-		"http://shop-frontend.web.svc:8080 http://shop-backend.web.svc:9000": func(s *platformv1.EcommercePlatformSpec) {
-			situationHost("*.example.com", "tls")(s)
-			s.Backend.Port = 9000
-		},
+	for want, fields := range map[string]string{
+		"http://shop-frontend.web.svc:8080 http://shop-backend.web.svc:8080": `{}`,
+		"https://a.example.com/ http://shop-backend.web.svc:8080":            `ingress: {host: a.example.com, tlsSecretName: tls}`,
+		"http://a.example.com/ http://shop-backend.web.svc:8080":             `ingress: {host: a.example.com}`,
+		"http://shop-frontend.web.svc:8080 http://shop-backend.web.svc:9000": "ingress: {host: '*.example.com', tlsSecretName: tls}\nbackend: {port: 9000}",
 	} {
-		all := endpoints(admitted(change))
+		all := endpoints(admitted(withFields(fields)))
 		if got := all[0].URL + " " + all[1].URL; got != want || all[0].Name != "frontend" {
 			t.Errorf("got %s, want %s", got, want)
 		}
-	}
-}
-
-func situationHost(host, secret string) change {
-	return func(s *platformv1.EcommercePlatformSpec) {
-		s.Ingress = &platformv1.PlatformIngress{Host: host, TLSSecretName: secret}
 	}
 }
 

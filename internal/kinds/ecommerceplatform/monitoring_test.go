@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -27,7 +26,7 @@ func complete(platform *platformv1.EcommercePlatform) Observed {
 
 // TestMonitoring pins the alerts and the dashboard. tools/monitoring tries them with Prometheus.
 func TestMonitoring(t *testing.T) {
-	platform := admitted(in("prod"), func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"team": "commerce"} })
+	platform := admitted(in("prod"), withFields(`labels: {team: commerce}`))
 	rule := desiredRule(platform, Observed{Installation: installation, RuleLabels: map[string]string{"release": "stack", "platform": "other"}})
 	for file, object := range map[string]any{"rule.yaml": rule, "dashboard.yaml": desiredDashboard(platform)} {
 		content, err := yaml.Marshal(object)
@@ -36,7 +35,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		golden.Check(t, file, content)
 	}
-	bare := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) })
+	bare := admitted(withoutCache)
 	without, err := yaml.Marshal([]any{desiredRule(bare, Observed{Installation: installation}), desiredDashboard(bare)})
 	if err != nil || strings.Contains(string(without), "critical") || strings.Contains(string(without), "mainstay_cache") || strings.Contains(string(without), "component: cache") {
 		t.Errorf("without a cache: %v, %s", err, without)
@@ -46,7 +45,7 @@ func TestMonitoring(t *testing.T) {
 // TestMonitored: what monitors a platform is made once all parts have been ready, and stays until
 // monitoring is off or the platform goes.
 func TestMonitored(t *testing.T) {
-	platform, off, going := admitted(), admitted(func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) }), admitted()
+	platform, off, going := admitted(), admitted(withoutMonitoring), admitted()
 	going.DeletionTimestamp = &metav1.Time{}
 	invalid := admitted(in("live"))
 	starting := with(platform, reporting(platform, "Deploying", nil), plan.Ours)
@@ -119,7 +118,7 @@ func TestMonitoringFails(t *testing.T) {
 
 // TestMonitoringHealthy: the status says what is missing of what monitors a platform.
 func TestMonitoringHealthy(t *testing.T) {
-	platform, off := admitted(), admitted(func(s *platformv1.EcommercePlatformSpec) { s.Monitoring.Enabled = new(false) })
+	platform, off := admitted(), admitted(withoutMonitoring)
 	going := admitted()
 	going.DeletionTimestamp = &metav1.Time{}
 	missing, done := complete(platform), complete(platform)

@@ -52,7 +52,7 @@ func statuses() map[string]situation {
 	under := []metav1.Condition{said("Ready", "False", "Deploying", "under way: db; waiting: backend")}
 	stale := reporting(platform, "Running", working)
 	stale.Generation++
-	mysql := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Database.Type = "mysql" })
+	mysql := admitted(withFields(`database: {type: mysql}`))
 	contradicted := with(platform, nil, plan.Absent)
 	contradicted.Namespace = map[string]string{"mainstay.dev/environment": "staging"}
 	observes := func(stack *platformv1.AppStack) Observed { return with(platform, stack, plan.Ours) }
@@ -216,7 +216,7 @@ func TestWarnOfChange(t *testing.T) {
 
 // TestWarnOfCache: a cache has nothing on volumes, so that a change may lose all that it has.
 func TestWarnOfCache(t *testing.T) {
-	without := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) }
+	without := withoutCache
 	larger := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Memory = new(resource.MustParse("1Gi")) }
 	const replaced = "component cache: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes"
 	const deleted = "spec.cache.enabled: Cache shop-cache is deleted once the backend runs without it, and what it has in memory is lost"

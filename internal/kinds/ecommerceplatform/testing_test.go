@@ -2,6 +2,7 @@ package ecommerceplatform
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -13,7 +14,7 @@ var installation = Installation{
 }
 
 // newPlatform returns the smallest platform, as a user writes it, with changes.
-func newPlatform(changes ...func(*platformv1.EcommercePlatformSpec)) *platformv1.EcommercePlatform {
+func newPlatform(changes ...change) *platformv1.EcommercePlatform {
 	platform := &platformv1.EcommercePlatform{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
 		Spec: platformv1.EcommercePlatformSpec{
@@ -27,16 +28,28 @@ func newPlatform(changes ...func(*platformv1.EcommercePlatformSpec)) *platformv1
 }
 
 // admitted returns newPlatform after admission.
-func admitted(changes ...func(*platformv1.EcommercePlatformSpec)) *platformv1.EcommercePlatform {
+func admitted(changes ...change) *platformv1.EcommercePlatform {
 	platform := newPlatform(changes...)
 	Default(platform)
 	return platform
 }
 
-// in returns a change of the environment.
-func in(environment string) func(*platformv1.EcommercePlatformSpec) {
-	return func(spec *platformv1.EcommercePlatformSpec) { spec.Environment = environment }
+type change = func(*platformv1.EcommercePlatformSpec)
+
+// withFields returns a change of the spec to fields as users write them, in YAML.
+func withFields(fields string) change {
+	return func(spec *platformv1.EcommercePlatformSpec) {
+		if err := yaml.UnmarshalStrict([]byte(fields), spec); err != nil {
+			panic(fields + ": " + err.Error())
+		}
+	}
 }
+
+// in returns a change of the environment.
+func in(environment string) change { return withFields("environment: " + environment) }
+
+// withoutCache and withoutMonitoring are changes.
+var withoutCache, withoutMonitoring = withFields(`cache: {enabled: false}`), withFields(`monitoring: {enabled: false}`)
 
 // made returns the AppStack of a platform as it exists after it was applied.
 func made(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack) *platformv1.AppStack {

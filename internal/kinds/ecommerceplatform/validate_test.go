@@ -5,65 +5,50 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
-	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 )
 
 // TestValidate: each rule refuses one platform, and accepts its neighbour.
 func TestValidate(t *testing.T) {
-	none := func(*platformv1.EcommercePlatformSpec) {}
-	withoutCache := installation
-	withoutCache.Types = []string{"webApp", "postgresql"}
+	noCaches := installation
+	noCaches.Types = []string{"webApp", "postgresql"}
 	withoutStacks, withoutAll := installation, installation
 	withoutStacks.HasStacks, withoutAll.Types = false, []string{"cache"}
+	const none, no = `{}`, ""
 	for want, test := range map[string]struct {
-		bad, good change
+		bad, good string
 		in        Installation
 	}{
 		`spec.environment: Unsupported value: "live": supported values: "development", "dev", "staging", "production", "prod"`: {
-			in("live"), in("prod"), installation},
+			`environment: live`, `environment: prod`, installation},
 		`spec.database.type: Invalid value: "mysql": kind MySQLCluster is not installed: use postgresql`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Database.Type = "mysql" }, none, installation},
+			`database: {type: mysql}`, none, installation},
 		`spec.database.type: Unsupported value: "oracle": supported values: "postgresql", "mysql"`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Database.Type = "oracle" }, none, installation},
+			`database: {type: oracle}`, none, installation},
 		`spec.cache.enabled: Invalid value: true: kind Cache is not installed: enable kinds.cache in the chart's values, or set this to false`: {
-			none, func(s *platformv1.EcommercePlatformSpec) { s.Cache.Enabled = new(false) }, withoutCache},
-		`spec.frontend.image: Required value`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Frontend.Image = "" }, none, installation},
+			none, `cache: {enabled: false}`, noCaches},
+		`spec.frontend.image: Required value`: {`frontend: {image: ''}`, none, installation},
 		`spec.backend.replicas: Invalid value: 0: must be from 1 to 10000`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Replicas = ptr.To[int32](0) },
-			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Replicas = ptr.To[int32](1) }, installation},
+			`backend: {replicas: 0}`, `backend: {replicas: 1}`, installation},
 		`spec.backend.replicas: Forbidden: may not be set together with autoscaling`: {
-			func(s *platformv1.EcommercePlatformSpec) {
-				s.Backend.Replicas, s.Backend.Autoscaling = ptr.To[int32](1), &msappsv1.Autoscaling{Max: 2}
-			},
-			func(s *platformv1.EcommercePlatformSpec) { s.Backend.Autoscaling = &msappsv1.Autoscaling{Max: 2} }, installation},
-		`spec.ingress.host: Required value`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Ingress = &platformv1.PlatformIngress{} }, situationHost("a.b", ""), installation},
+			`backend: {replicas: 1, autoscaling: {max: 2}}`, `backend: {autoscaling: {max: 2}}`, installation},
+		`spec.ingress.host: Required value`: {`ingress: {}`, `ingress: {host: a.b}`, installation},
 		`spec.ingress.host: Invalid value: "https://a.b": must be a DNS name`: {
-			situationHost("https://a.b", ""), situationHost("*.a.b", ""), installation},
+			`ingress: {host: 'https://a.b'}`, `ingress: {host: '*.a.b'}`, installation},
 		`spec.ingress.route: Forbidden: className and tlsSecretName are of an Ingress`: {
-			func(s *platformv1.EcommercePlatformSpec) {
-				s.Ingress = &platformv1.PlatformIngress{Host: "a.b", TLSSecretName: "x", Route: &platformv1.PlatformRoute{}}
-			},
-			func(s *platformv1.EcommercePlatformSpec) {
-				s.Ingress = &platformv1.PlatformIngress{Route: &platformv1.PlatformRoute{}}
-			}, installation},
+			`ingress: {host: a.b, tlsSecretName: x, route: {}}`, `ingress: {route: {}}`, installation},
 		`spec.labels[platform]: Invalid value: "other": must be left out`: {
-			func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"platform": "other"} },
-			func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"platform": "shop"} }, installation},
-		`spec: Forbidden: kind AppStack is not installed`: {none, nil, withoutStacks},
-		`spec: Forbidden: kind WebApp is not installed`:   {none, nil, withoutAll},
+			`labels: {platform: other}`, `labels: {platform: shop}`, installation},
+		`spec: Forbidden: kind AppStack is not installed`: {none, no, withoutStacks},
+		`spec: Forbidden: kind WebApp is not installed`:   {none, no, withoutAll},
 	} {
-		if problems := Validate(admitted(test.bad), test.in); len(problems) == 0 || !strings.Contains(problems[0].Error(), want) {
+		if problems := Validate(admitted(withFields(test.bad)), test.in); len(problems) == 0 || !strings.Contains(problems[0].Error(), want) {
 			t.Errorf("got  %v\nwant %s", problems, want)
 		}
-		if test.good != nil {
-			if problems := Validate(admitted(test.good), test.in); len(problems) > 0 {
+		if test.good != no {
+			if problems := Validate(admitted(withFields(test.good)), test.in); len(problems) > 0 {
 				t.Errorf("%s: its neighbour is refused: %v", want, problems)
 			}
 		}
@@ -73,46 +58,38 @@ func TestValidate(t *testing.T) {
 // TestValidateWithin: what the namespace and the existing database refuse.
 func TestValidateWithin(t *testing.T) {
 	stored := made(admitted(in("staging")), nil)
-	database := func(given platformv1.PlatformDatabase) change {
-		return func(s *platformv1.EcommercePlatformSpec) { s.Environment, s.Database = "staging", given }
-	}
-	without := installation
-	without.Databases = nil
-	cache := func(version string) change {
-		return func(s *platformv1.EcommercePlatformSpec) { s.Cache.Version = version }
-	}
-	old := installation
-	old.Caches = []string{"8"}
+	without, old := installation, installation
+	without.Databases, old.Caches = nil, []string{"8"}
 	production := map[string]string{"mainstay.dev/environment": "prod"}
+	const no, staging = "", "environment: staging\n"
 	for want, test := range map[string]struct {
-		bad, good change
+		bad, good string
 		namespace map[string]string
 		existing  *platformv1.AppStack
 		in        Installation
 	}{
 		`spec.environment: Invalid value: "staging": must be production: that is the environment of namespace web`: {
-			in("staging"), in("production"), production, nil, installation},
+			staging, `environment: production`, production, nil, installation},
 		`spec.environment: Invalid value: "staging": namespace web has the label mainstay.dev/environment=x`: {
-			in("staging"), nil, map[string]string{"mainstay.dev/environment": "x"}, nil, installation},
+			staging, no, map[string]string{"mainstay.dev/environment": "x"}, nil, installation},
 		`spec.database.version: Required value: this installation has no image of a postgresql: set databaseImages.postgresql`: {
-			in("staging"), database(platformv1.PlatformDatabase{Version: "17"}), nil, nil, without},
+			staging, staging + `database: {version: '17'}`, nil, nil, without},
 		`spec.database.version: Unsupported value: "15": supported values: "16", "17", "9", "next"`: {
-			database(platformv1.PlatformDatabase{Version: "15"}), database(platformv1.PlatformDatabase{Version: "16"}), nil, nil, installation},
+			staging + `database: {version: '15'}`, staging + `database: {version: '16'}`, nil, nil, installation},
 		`spec.database.version: Invalid value: "16": must be 17: for another major version, dump the data`: {
-			database(platformv1.PlatformDatabase{Version: "16"}), database(platformv1.PlatformDatabase{Version: "17"}), nil, stored, installation},
+			staging + `database: {version: '16'}`, staging + `database: {version: '17'}`, nil, stored, installation},
 		`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`: {
-			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("10Gi"))}),
-			database(platformv1.PlatformDatabase{Storage: new(resource.MustParse("50Gi"))}), nil, stored, installation},
+			staging + `database: {storage: 10Gi}`, staging + `database: {storage: 50Gi}`, nil, stored, installation},
 		`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`: {
-			database(platformv1.PlatformDatabase{StorageClassName: new("fast")}), in("production"), nil, stored, installation},
-		`spec.cache.version: Unsupported value: "9": supported values: "8"`: {cache("9"), cache("8"), nil, nil, old},
+			staging + `database: {storageClassName: fast}`, `environment: production`, nil, stored, installation},
+		`spec.cache.version: Unsupported value: "9": supported values: "8"`: {`cache: {version: '9'}`, `cache: {version: '8'}`, nil, nil, old},
 	} {
-		problems := ValidateWithin(admitted(test.bad), test.namespace, test.existing, test.in)
+		problems := ValidateWithin(admitted(withFields(test.bad)), test.namespace, test.existing, test.in)
 		if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
 			t.Errorf("got  %v\nwant %s", problems, want)
 		}
-		if test.good != nil {
-			if problems := ValidateWithin(admitted(test.good), test.namespace, test.existing, test.in); len(problems) > 0 {
+		if test.good != no {
+			if problems := ValidateWithin(admitted(withFields(test.good)), test.namespace, test.existing, test.in); len(problems) > 0 {
 				t.Errorf("%s: its neighbour is refused: %v", want, problems)
 			}
 		}
@@ -124,10 +101,7 @@ func TestValidateWithin(t *testing.T) {
 func TestCacheWithoutImage(t *testing.T) {
 	old := installation
 	old.Caches = []string{"8"}
-	newer := admitted(func(s *platformv1.EcommercePlatformSpec) { s.Cache.Version = "9" })
-	off := admitted(func(s *platformv1.EcommercePlatformSpec) {
-		s.Cache = platformv1.PlatformCache{Enabled: new(false), Version: "9"}
-	})
+	newer, off := admitted(withFields(`cache: {version: '9'}`)), admitted(withFields(`cache: {version: '9', enabled: false}`))
 	for name, problems := range map[string]field.ErrorList{
 		"off": ValidateWithin(off, nil, nil, old), "exists": ValidateWithin(newer, nil, made(newer, nil), old),
 		"no image": ValidateWithin(newer, nil, nil, installation),
