@@ -33,6 +33,9 @@ type Provisions struct {
 	InitSQL []Statement `json:"initSQL,omitempty"`
 	// Pooler is true if poolers connect: they need a role that tells them how users log in.
 	Pooler bool `json:"pooler,omitempty"`
+	// RotationDue is when the first user is to get its next password, or loses its former one; zero if
+	// none does by time.
+	RotationDue time.Time `json:"rotationDue,omitzero"`
 }
 
 // Statement is SQL of the user's: one statement or several.

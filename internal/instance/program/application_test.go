@@ -110,12 +110,14 @@ func TestDeclared(t *testing.T) {
 	directory := t.TempDir()
 	write(t, directory, map[string]string{"username": "app", "password": "one", "dbname": "db"})
 	server := &serverOf{report: contract.Report{Role: contract.Primary, Term: 1}}
-	first := contract.Provisions{Users: []contract.User{{Name: "shop"}}}.Encode()
+	due := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	first := contract.Provisions{Users: []contract.User{{Name: "shop"}}, RotationDue: due}.Encode()
 	second := contract.Provisions{Users: []contract.User{{Name: "other"}}}.Encode()
-	revision, content, made := "", first, ""
+	revision, content, made, rotates := "", first, "", due
 	d := &declared{
 		server: server, revision: func() string { return revision }, read: func(context.Context) ([]byte, error) { return content, nil },
-		made: func(_ context.Context, revision string) { made = revision }, log: logr.Discard(),
+		made:    func(_ context.Context, revision string) { made = revision },
+		rotates: func(due time.Time) { rotates = due }, log: logr.Discard(),
 	}
 	a := &application[postgres.Application]{
 		directory: directory, of: server, server: server, read: readApplication, more: d.provide, log: logr.Discard(),
@@ -140,6 +142,9 @@ func TestDeclared(t *testing.T) {
 		step.change()
 		if err := a.once(t.Context()); err != nil || len(server.declared) != step.count || made != step.made {
 			t.Errorf("%s: got %v, made %d times, last %s", step.name, err, len(server.declared), made)
+		}
+		if isFirst := made == contract.ProvisionsRevision(first); rotates.Equal(due) != isFirst {
+			t.Errorf("%s: a password changes at %s", step.name, rotates)
 		}
 	}
 }

@@ -79,6 +79,9 @@ func serverMetrics() []Metric {
 	results := Label{"result", "`commit` or `rollback`"}
 	sources := Label{"source", "`memory` (shared buffers) or `disk` (which may be the kernel's memory)"}
 	return []Metric{
+		{Name: "mainstay_postgresql_rotation_overdue_seconds",
+			Help:   "At the primary: for how long it has been time for a user to get its next password, or to lose its former one.",
+			Normal: "0, or soon again. A former password stays as long as a WebApp has it."},
 		{Name: "mainstay_postgresql_up", Help: "1 if the server answers, else 0. All of the following are missing while it does not.",
 			Normal: "1, but for some seconds when it starts."},
 		{Name: "mainstay_postgresql_connections", Help: "Connections of clients, with some three of Mainstay's own.", Normal: "Well below the maximum."},

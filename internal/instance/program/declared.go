@@ -24,7 +24,9 @@ type declared struct {
 	read func(ctx context.Context) ([]byte, error)
 	// made is called when all of a revision exist.
 	made func(ctx context.Context, revision string)
-	log  logr.Logger
+	// rotates is called with when a password is to change or to end; the zero time is never.
+	rotates func(due time.Time)
+	log     logr.Logger
 
 	// done is the revision that was made in the term.
 	done string
@@ -43,6 +45,9 @@ type declared struct {
 // one that is not of their revision is newer, and they follow.
 func (d *declared) provide(ctx context.Context, application postgres.Application, term uint64) error {
 	wanted := d.revision()
+	if wanted == "" {
+		d.rotates(time.Time{})
+	}
 	if wanted == "" || wanted == d.done && term == d.term {
 		return nil
 	}
@@ -57,6 +62,7 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	if err != nil {
 		return err //nolint:wrapcheck // it names the key
 	}
+	d.rotates(provisions.RotationDue)
 	if d.failed != nil && d.failedOf == wanted && time.Now().Before(d.again) {
 		return d.failed
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -30,7 +31,7 @@ func full() measured {
 	return measured{
 		of:        fixed{Report: contract.Report{Role: contract.Primary, State: "Leading", Term: 7, Timeline: 3}},
 		receivers: func() int { return 1 }, needed: func() int { return 1 },
-		kind: postgresql, server: postgresqlMetrics(func(context.Context) (postgres.Statistics, bool, error) {
+		kind: postgresql, server: withRotation(postgresqlMetrics(func(context.Context) (postgres.Statistics, bool, error) {
 			return postgres.Statistics{
 				Connections: 12, MaxConnections: 100, OldestTransaction: 1.5, TransactionIDAge: 700,
 				Databases: []postgres.DatabaseStatistics{
@@ -38,7 +39,7 @@ func full() measured {
 				},
 				Receivers: []postgres.ReceiverStatistics{{Pod: "db-1", LagBytes: 64, LagTime: 0.25}},
 			}, true, nil
-		}),
+		}), func() bool { return true }, func() *time.Time { return &time.Time{} }),
 		usage:    func() (uint64, uint64, error) { return 45, 100, nil },
 		events:   &events{},
 		database: "db", log: logr.Discard(),
@@ -61,6 +62,31 @@ func text(t *testing.T, m measured) string {
 		}
 	}
 	return all.String()
+}
+
+// TestRotationOverdue: the primary says for how long, once it knows when passwords change.
+func TestRotationOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(due time.Duration) *time.Time { return new(time.Now().Add(due)) }
+		for want, test := range map[string]struct {
+			leads bool
+			due   *time.Time
+		}{
+			"":     {true, nil},
+			" ":    {false, at(-time.Hour)},
+			"0":    {true, &time.Time{}},
+			"0 ":   {true, at(time.Hour)},
+			"3600": {true, at(-time.Hour)},
+		} {
+			got := ""
+			add := func(name string, value float64, _ ...string) { got += fmt.Sprint(value) }
+			none := func(context.Context, adder) error { return nil }
+			err := withRotation(none, func() bool { return test.leads }, func() *time.Time { return test.due })(t.Context(), add)
+			if err != nil || got != strings.TrimSpace(want) {
+				t.Errorf("got %q, want %q, %v", got, want, err)
+			}
+		}
+	})
 }
 
 // TestEveryMetric: each one that is declared is served, no other one, and all of them say whose

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -27,10 +28,11 @@ func openPostgreSQL(o options, p *parts) database {
 		Supervisor: p.supervisor, Clock: clock.RealClock{},
 	})
 	return database{
-		Engine: engine, versioned: engine, metrics: postgresqlMetrics(engine.Statistics),
+		Engine: engine, versioned: engine, metrics: withRotation(postgresqlMetrics(engine.Statistics), p.leads, p.rotationDue.Load),
 		provide: func(ctx context.Context, of notified, readProvisions func(context.Context) ([]byte, error)) error {
 			more := &declared{
-				server: engine, revision: func() string { return *p.provisions.Load() }, read: readProvisions, made: of.ProvisionsMade, log: p.log,
+				server: engine, revision: func() string { return *p.provisions.Load() }, read: readProvisions, made: of.ProvisionsMade,
+				rotates: func(due time.Time) { p.rotationDue.Store(&due) }, log: p.log,
 			}
 			return (&application[postgres.Application]{
 				directory: o.application, of: of, server: engine, read: readWith(&p.initialise), provided: of.Provided, more: more.provide, log: p.log,
@@ -79,5 +81,22 @@ func addPostgreSQL(add adder, s postgres.Statistics) {
 		add("mainstay_postgresql_temporary_bytes_total", database.TemporaryBytes, database.Name)
 		add("mainstay_postgresql_blocks_total", database.BlocksHit, database.Name, "memory")
 		add("mainstay_postgresql_blocks_total", database.BlocksRead, database.Name, "disk")
+	}
+}
+
+// withRotation returns what adds, at the primary, for how long it has been time for a password to
+// change or to end, and then the other metrics. due returns nil while that is not known.
+func withRotation(
+	others func(context.Context, adder) error, leads func() bool, due func() *time.Time,
+) func(context.Context, adder) error {
+	return func(ctx context.Context, add adder) error {
+		if at := due(); at != nil && leads() {
+			overdue := 0.0
+			if !at.IsZero() {
+				overdue = max(time.Since(*at).Seconds(), 0)
+			}
+			add("mainstay_postgresql_rotation_overdue_seconds", overdue)
+		}
+		return others(ctx, add)
 	}
 }

@@ -302,8 +302,16 @@ type parts struct {
 	needed atomic.Int64
 	// provisions is the revision of the databases and users that the primary makes.
 	provisions atomic.Pointer[string]
+	// rotationDue is when a password is to change or to end; nil is unknown, and the zero time never.
+	rotationDue atomic.Pointer[time.Time]
 	// initialise is true if the application's database waits for first statements when it is made.
 	initialise atomic.Bool
+}
+
+// leads reports whether this instance takes writes.
+func (p *parts) leads() bool {
+	i := p.instance.Load()
+	return i != nil && i.Status().Report.Role == contract.Primary
 }
 
 // measured returns what the metrics of an instance are made of.

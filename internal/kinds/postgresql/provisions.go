@@ -64,7 +64,7 @@ func NextProvisions(
 	db *databasev1.PostgreSQL, before Before, users map[string]ObservedUser, hasSecret func(name string) bool,
 ) contract.Provisions {
 	isMade := before.IsMade
-	next := contract.Provisions{Pooler: db.Spec.Pooler != nil}
+	next := contract.Provisions{Pooler: db.Spec.Pooler != nil, RotationDue: rotationDue(db, users)}
 	for _, user := range db.Spec.Users {
 		next.Users = append(next.Users, nextUsers(db, user, users[user.Name])...)
 	}

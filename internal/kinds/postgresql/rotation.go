@@ -316,19 +316,34 @@ func endStatus(one *databasev1.UserStatus, observed ObservedUser, now time.Time)
 	}
 }
 
+// stepAt returns when a user gets its next password, or loses its former one; zero is not by time.
+func stepAt(user databasev1.User, observed ObservedUser) time.Time {
+	if len(observed.Users) == 0 {
+		return time.Time{}
+	}
+	turn := observed.Users[0].Turn
+	if every := everyOf(user); turn.Until.IsZero() && every > 0 && !turn.Since.IsZero() {
+		return turn.Since.Add(every)
+	}
+	return turn.Until
+}
+
+// rotationDue returns the first of these times of all users.
+func rotationDue(db *databasev1.PostgreSQL, users map[string]ObservedUser) time.Time {
+	var first time.Time
+	for _, user := range db.Spec.Users {
+		if at := stepAt(user, users[user.Name]); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
 // nextRotation returns after how long a password is to be made, or ends; 0 is never.
 func nextRotation(db *databasev1.PostgreSQL, observed Observed) time.Duration {
 	var after time.Duration
 	for _, user := range db.Spec.Users {
-		one := observed.Users[user.Name]
-		if len(one.Users) == 0 {
-			continue
-		}
-		turn := one.Users[0].Turn
-		at := turn.Until
-		if every := everyOf(user); at.IsZero() && every > 0 && !turn.Since.IsZero() {
-			at = turn.Since.Add(every)
-		}
+		at := stepAt(user, observed.Users[user.Name])
 		left := at.Sub(observed.Now)
 		switch {
 		case at.IsZero():

@@ -269,6 +269,33 @@ func TestRotationIsDue(t *testing.T) {
 	}
 }
 
+// TestRotationDue: the primary is told when the first user gets its next password, or loses its
+// former one.
+func TestRotationDue(t *testing.T) {
+	db := newDatabase(func(spec *databasev1.PostgreSQLSpec) {
+		spec.Users = []databasev1.User{{Name: "a", RotateEvery: "2h"}, {Name: "b", RotateEvery: "24h"}, {Name: "c"}}
+	})
+	for name, test := range map[string]struct {
+		turns []contract.Turn
+		want  time.Time
+	}{
+		"nothing is known":            {nil, time.Time{}},
+		"one gets its next":           {[]contract.Turn{since(noon), since(noon), since(hourAgo)}, noon.Add(2 * time.Hour)},
+		"it is overdue":               {[]contract.Turn{since(noon), since(noon.Add(-48 * time.Hour))}, noon.Add(-24 * time.Hour)},
+		"one loses its former":        {[]contract.Turn{since(noon), since(noon), begun}, begun.Until},
+		"it has to before it rotates": {[]contract.Turn{{Since: hourAgo, Until: noon}}, noon},
+		"since when is not known":     {[]contract.Turn{{}}, time.Time{}},
+	} {
+		users := map[string]ObservedUser{}
+		for i, turn := range test.turns {
+			users[db.Spec.Users[i].Name] = ObservedUser{Users: []contract.User{{Name: db.Spec.Users[i].Name, Turn: turn}}}
+		}
+		if got := NextProvisions(db, Before{}, users, nil).RotationDue; !got.Equal(test.want) {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 // TestLaggard: an application has the new password once its Deployment has its revision, and no pod
 // of before.
 func TestLaggard(t *testing.T) {
