@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,7 +24,7 @@ import (
 // cacheOf starts a Cache with three instances, and waits until all serve.
 func cacheOf(t *testing.T, settings contract.Settings, instances int) *Database {
 	t.Helper()
-	settings.Durability, settings.FailoverAfter = "Asynchronous", after
+	settings.Durability, settings.FailoverAfter = "Asynchronous", cmp.Or(settings.FailoverAfter, after)
 	d := makeOf(t, "valkey", server, settings, instances)
 	d.mount(map[string]string{"username": "app", "password": password})
 	for _, pod := range d.Pods {
@@ -45,13 +46,14 @@ var (
 )
 
 // session opens a session of the application on a pod.
-func (p *Pod) session() (valkey.Client, error) { return p.sessionWith(password) }
+func (p *Pod) session() (valkey.Client, error) { return p.sessionWith(password, time.Second) }
 
-func (p *Pod) sessionWith(password string) (valkey.Client, error) {
+// sessionWith is session with a password, of which a command may take that long.
+func (p *Pod) sessionWith(password string, patience time.Duration) (valkey.Client, error) {
 	return valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{net.JoinHostPort(p.Address, strconv.Itoa(serverPort))}, Username: "app", Password: password,
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // this is a test's server
-		Dialer:    net.Dialer{Timeout: time.Second}, ConnWriteTimeout: time.Second, ForceSingleClient: true, DisableCache: true,
+		Dialer:    net.Dialer{Timeout: time.Second}, ConnWriteTimeout: patience, ForceSingleClient: true, DisableCache: true,
 		DisableRetry: true, PipelineMultiplex: -1,
 	})
 }
@@ -386,7 +388,7 @@ func TestCachePasswords(t *testing.T) {
 	t.Parallel()
 	d := cacheOf(t, inMemory, 2)
 	may := func(pod *Pod, password string) bool {
-		client, err := pod.sessionWith(password)
+		client, err := pod.sessionWith(password, time.Second)
 		if err != nil {
 			return false
 		}

@@ -372,7 +372,8 @@ func (n *node) replace(action election.Replace) {
 	server.kill()
 	run := leader.server.run
 	server.begin(500*time.Millisecond, 3*time.Second, func() {
-		if leader.server.run != run || leader.server.state != election.Leading || leader.server.term != action.Term || !n.reaches(leader) {
+		if leader.server.run != run || leader.server.state != election.Leading || leader.server.term != action.Term ||
+			leader.server.frozen || !n.reaches(leader) {
 			return
 		}
 		n.disk.makeData(n, leader.disk.log)

@@ -86,7 +86,9 @@ func TestSilence(t *testing.T) {
 		"it runs a script, and answers busy":   {silenceCase{0, always, 0, always, true}, 0, 0},
 		"its disk hangs, and it names them":    {silenceCase{always, 0, always, always, false}, 0, sick},
 		"its disk hangs, and it names nobody":  {silenceCase{always, 0, 0, always, false}, degradeAfter, 0},
-		"the members answer nothing, too":      {silenceCase{0, always, 0, 0, false}, degradeAfter, 0},
+		"the members answer no ping":           {silenceCase{always, 0, 0, 0, true}, degradeAfter, 0},
+		"neither do, and it answers nothing":   {silenceCase{0, always, 0, 0, false}, 0, 0},
+		"nor do they, until it answers again":  {silenceCase{0, again, 0, 0, true}, again, 0},
 		"it answers again, with the members":   {silenceCase{0, again, always, always, true}, 0, 0},
 		"it answers again, without any member": {silenceCase{0, again, 0, always, true}, again + degradeAfter, 0},
 	} {

@@ -74,6 +74,10 @@ func (o *Observed) blocked(newest Rule) bool {
 	return diverged && o.missing(able, max(newest.Acks, o.Config.acks(len(newest.Set))))
 }
 
+// serverAnswers reports whether our own server says who receives from it. While it hangs, no write
+// goes on, whatever that waits for, and a rule that names no other member lets none of them lead.
+func (o *Observed) serverAnswers() bool { return o.Now-o.Server.ReceiversAt < silent }
+
 // wantedRule returns the rule for the members that answer and receive now.
 func (o *Observed) wantedRule(newest Rule) Rule {
 	if o.Config.Instances <= 1 {
@@ -83,7 +87,7 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	needed := o.Config.acks(len(set))
 	set = o.withoutGone(set, needed)
 	needed = o.Config.acks(len(set))
-	if o.Config.Durability != Required && o.missing(set, needed) {
+	if o.Config.Durability != Required && o.serverAnswers() && o.missing(set, needed) {
 		return Rule{Leader: o.Me}
 	}
 	if needed > len(set) {

@@ -1,0 +1,103 @@
+package instances
+
+import (
+	"context"
+	"maps"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+)
+
+// longAfter is the spec.failover.after that a database has by default. It is longer than a leader
+// waits for the replicas that it hears nothing of, before it goes on without them.
+const longAfter = "11s"
+
+// hungLimit is how long nobody may lead because the server of the leader has stopped.
+const hungLimit = 20 * time.Second
+
+// TestCacheHungServer: a primary whose server is stopped while its program goes on is replaced, and
+// what it was told meanwhile is not acknowledged once it goes on.
+func TestCacheHungServer(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]contract.Settings{"in memory": inMemory, "stored": stored} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			settings := kind
+			settings.FailoverAfter, settings.Parameters = longAfter, maps.Clone(kind.Parameters)
+			d := cacheOf(t, settings, 3)
+			w := newWriter(t, d)
+			w.again("the beginning")
+			leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
+			before, _ := w.now()
+			client, err := leader.sessionWith(password, time.Minute)
+			d.must(err)
+			defer client.Close()
+
+			server := leader.serverProcess()
+			d.must(syscall.Kill(server, syscall.SIGSTOP))
+			told := make(chan error, 1)
+			go func() {
+				told <- client.Do(context.Background(), client.B().Set().Key("beside").Value("x").Build()).Error()
+			}()
+			d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+			_ = syscall.Kill(server, syscall.SIGCONT) // It was killed.
+			if err := <-told; err == nil {
+				t.Error("the server that was stopped acknowledges a write beside the next primary")
+			}
+			w.again("the server's process was stopped")
+			for _, pod := range d.Pods {
+				if value, err := pod.ask("GET", "beside"); value != "" || err != nil {
+					t.Errorf("%s has %q, %v", pod.Name, value, err)
+				}
+			}
+			// A write reaches the replicas in milliseconds: those of the last second before may be lost.
+			const lately = 150
+			if lost := w.missing(d.Published(t.Context()), max(before-lately, 0)); lost > 0 {
+				t.Errorf("%d of %d older writes are lost", lost, before)
+			}
+		})
+	}
+}
+
+// TestCacheSlowServer: a server that does nothing for a while, and less than others wait, keeps its
+// replicas as those that may lead next.
+func TestCacheSlowServer(t *testing.T) {
+	t.Parallel()
+	settings := inMemory
+	settings.FailoverAfter = longAfter
+	d := cacheOf(t, settings, 3)
+	leader, before := d.Published(t.Context()), d.Record(t.Context())
+	server, begun := leader.serverProcess(), time.Now()
+	d.must(syscall.Kill(server, syscall.SIGSTOP))
+	d.Await("stall", time.Minute, func() bool { return time.Since(begun) > 7*time.Second })
+	d.must(syscall.Kill(server, syscall.SIGCONT))
+	d.Await("writes", time.Minute, func() bool { _, err := leader.ask("SET", "again", "x"); return err == nil })
+	for _, pod := range d.others(leader) {
+		d.Await("the write on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "again"); return value == "x" })
+	}
+	if now := d.Record(t.Context()); now.Seq != before.Seq || now.Term != before.Term {
+		t.Errorf("the record was %+v and is %+v", before, now)
+	}
+}
+
+// TestHungPreferred: a PostgreSQL that prefers to go on without replicas does not do so because its
+// own server has stopped: they go on without it, and nothing is lost.
+func TestHungPreferred(t *testing.T) {
+	t.Parallel()
+	d := New(t, server, contract.Settings{FailoverAfter: longAfter, Durability: "Preferred"}, 3)
+	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	clients := NewClients(t, d, *pause)
+	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
+	leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
+	signalAll(leader.process.All()[1:], syscall.SIGSTOP)
+	d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+	signalAll(leader.process.All(), syscall.SIGCONT)
+	before := clients.acknowledged()
+	d.Await("acknowledged writes after the server was stopped", time.Minute, func() bool { return clients.acknowledged() > before+20 })
+	d.Await("whole database", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	for _, wrong := range clients.Check() {
+		t.Error(wrong)
+	}
+}
