@@ -16,6 +16,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/test/programs"
 )
 
 // fault is something that happens to a database that works.
@@ -240,7 +241,7 @@ func (d *database) managers(count int) {
 func controlPlaneAway(s *scene) {
 	s.t.Helper()
 	replica := s.program(s.replicas[0])
-	killControlPlane(s.t)
+	programs.KillOf(s.t, os.Getenv("MAINSTAY_TESTBED"), controlPlane...)
 	signal(syscall.SIGKILL, replica)
 	<-time.After(*away) // the outage itself: there is no API server to poll meanwhile
 	ctx, cancel := context.WithTimeout(s.t.Context(), within)

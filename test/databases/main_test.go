@@ -3,12 +3,10 @@
 package databases
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/test/programs"
 )
 
 var (
@@ -106,14 +105,8 @@ func uninstall() error {
 
 // command runs a program and returns its output. An error contains the standard error.
 func command(ctx context.Context, stdin, name string, arguments ...string) (string, error) {
-	run := exec.CommandContext(ctx, name, arguments...)
-	run.Stdin = strings.NewReader(stdin)
-	var output, trouble bytes.Buffer
-	run.Stdout, run.Stderr = &output, &trouble
-	if err := run.Run(); err != nil {
-		return output.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err, trouble.String())
-	}
-	return strings.TrimSpace(output.String()), nil
+	output, err := programs.Run(ctx, stdin, name, arguments...)
+	return strings.TrimSpace(output), err
 }
 
 // kubectl runs kubectl, which must succeed.

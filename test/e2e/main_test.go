@@ -5,14 +5,12 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mainstay-platform/mainstay/test/programs"
 )
 
 const (
@@ -60,16 +60,7 @@ func TestMain(m *testing.M) {
 }
 
 // command runs a program and returns its output. An error contains the standard error.
-func command(ctx context.Context, stdin, name string, arguments ...string) (string, error) {
-	run := exec.CommandContext(ctx, name, arguments...)
-	run.Stdin = strings.NewReader(stdin)
-	var output, trouble bytes.Buffer
-	run.Stdout, run.Stderr = &output, &trouble
-	if err := run.Run(); err != nil {
-		return output.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err, trouble.String())
-	}
-	return output.String(), nil
-}
+var command = programs.Run
 
 // tryKubectl runs kubectl and returns its output.
 func tryKubectl(t *testing.T, arguments ...string) (string, error) {

@@ -6,14 +6,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/mainstay-platform/mainstay/test/programs"
 )
 
 const (
@@ -52,7 +52,7 @@ func testAPIServerAway(t *testing.T) {
 	stopAsking := steadily(t, serviceURL(t, ns, "shop"))
 
 	gone := time.Now()
-	killControlPlane(t)
+	programs.KillOf(t, testbedProgram, controlPlane...)
 	<-time.After(outage) // the outage itself: there is no API server to poll meanwhile
 	up := make(chan error, 1)
 	go func() {
@@ -125,31 +125,3 @@ var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-s
 
 // testbedProgram is the tool that manages this cluster.
 var testbedProgram, _ = filepath.Abs(filepath.Join(repository, "bin/testbed"))
-
-// killControlPlane kills the control plane, which `testbed up` starts again. `testbed status`
-// prints a name, a process and a state per line.
-func killControlPlane(t *testing.T) {
-	t.Helper()
-	status, err := command(t.Context(), "", testbedProgram, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := 0
-	for line := range strings.Lines(status) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || !slices.Contains(controlPlane, fields[0]) {
-			continue
-		}
-		id, err := strconv.Atoi(fields[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		killed++
-	}
-	if killed != len(controlPlane) {
-		t.Fatalf("%d of %v were running", killed, controlPlane)
-	}
-}
