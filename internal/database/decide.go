@@ -67,7 +67,7 @@ const LookAgain = 2 * time.Second
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
 //	fewer are wanted                                        they are removed; their volumes stay for now
-//	the StatefulSet has not been looked at yet              nothing
+//	the StatefulSet controller has not seen the spec yet    nothing
 //	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
 //	pods are of an earlier template, and the window closed  they wait
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
