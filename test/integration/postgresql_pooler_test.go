@@ -60,7 +60,10 @@ func TestDatabasePooler(t *testing.T) {
 	waits := func(ctx context.Context) (string, error) {
 		bound := &msappsv1.WebApp{}
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
-		return bound.Status.Message, err
+		if condition := meta.FindStatusCondition(bound.Status.Conditions, msappsv1.ConditionReady); condition != nil {
+			return condition.Message, err
+		}
+		return "", err
 	}
 	g.Eventually(waits).WithContext(t.Context()).Should(gomega.ContainSubstring("PostgreSQL db, whose pooler takes no connections yet"))
 	live := &databasev1.PostgreSQL{}

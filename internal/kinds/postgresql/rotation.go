@@ -265,18 +265,27 @@ func (r *rotating) users() []contract.User {
 	}}
 }
 
+// boundKey begins what the annotation of a pod template says of each PostgreSQL to which its pods
+// are bound.
+const boundKey = "PostgreSQL/"
+
+// boundBy returns what that annotation of a Deployment says.
+func boundBy(one *appsv1.Deployment) []string {
+	const most = 16 << 10 // bytes: a longer one is none of ours
+	text := one.Spec.Template.Annotations[api.AnnotationBindings]
+	if len(text) > most {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
 // Laggard returns the name of the first application that is bound to a user of a database and has
 // another revision of its credentials, or still has pods of before; "" if there is none.
 func Laggard(db *databasev1.PostgreSQL, user, revision string, all []appsv1.Deployment) string {
-	const most = 16 << 10 // bytes: a longer annotation is none of ours
-	key := "PostgreSQL/" + db.Name + "/" + user + "="
+	key := boundKey + db.Name + "/" + user + "="
 	for i := range all {
 		one := &all[i]
-		text := one.Spec.Template.Annotations[api.AnnotationBindings]
-		if len(text) > most {
-			continue
-		}
-		for bound := range strings.SplitSeq(text, ",") {
+		for _, bound := range boundBy(one) {
 			has, isBound := strings.CutPrefix(bound, key)
 			has, _, _ = strings.Cut(has, ":")
 			status := one.Status

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,38 @@ func TestWarn(t *testing.T) {
 	}
 	if got := Warn(newDatabase(replicas(3)), empty().Catalogue); len(got) != 0 {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestWarnOfPooler: the removal of a pooler that applications use replaces their pods.
+func TestWarnOfPooler(t *testing.T) {
+	var all []appsv1.Deployment
+	for name, text := range map[string]string{
+		"shop": "Cache/cache=1,PostgreSQL/db=1:db-pooler", "orders": "PostgreSQL/db/orders=1:db-orders", "other": "PostgreSQL/db2=1", "none": "",
+		"foreign": "PostgreSQL/db=" + strings.Repeat("x", 1<<20),
+	} {
+		one := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		one.Spec.Template.Annotations = map[string]string{"mainstay.dev/bindings": text}
+		all = append(all, one)
+	}
+	used := newDatabase(pooled)
+	used.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
+	const warning = "spec.pooler: the pods of WebApps that are bound to this PostgreSQL are replaced, and connect to the server itself. " +
+		"The pooler goes after 5 minutes: orders, shop"
+	for name, test := range map[string]struct {
+		db, before *databasev1.PostgreSQL
+		all        []appsv1.Deployment
+		want       string
+	}{
+		"it is removed":       {newDatabase(), used, all, warning},
+		"it stays":            {newDatabase(pooled), used, all, ""},
+		"there was none":      {newDatabase(), newDatabase(), all, ""},
+		"nothing uses it yet": {newDatabase(), newDatabase(pooled), all, ""},
+		"nothing is bound":    {newDatabase(), used, nil, ""},
+	} {
+		if got := strings.Join(WarnOfPooler(test.db, test.before, test.all), "; "); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
 	}
 }
 

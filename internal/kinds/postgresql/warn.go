@@ -5,9 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
@@ -61,6 +65,29 @@ func startRace(db *databasev1.PostgreSQL, image string) string {
 	}
 	return fmt.Sprintf("right after a start, PostgreSQL %s may acknowledge a commit without waiting for a replica, which %s. Mainstay lets no "+
 		"client connect before it has seen that commits wait", version, fixed)
+}
+
+// WarnOfPooler warns that applications leave a pooler that a change takes out of the spec. before
+// is the PostgreSQL of before, and all are the Deployments of the namespace.
+func WarnOfPooler(db, before *databasev1.PostgreSQL, all []appsv1.Deployment) []string {
+	pooler := before.Status.Pooler
+	if db.Spec.Pooler != nil || before.Spec.Pooler == nil || pooler == nil || pooler.SecretName == "" {
+		return nil
+	}
+	var bound []string
+	for i := range all {
+		if slices.ContainsFunc(boundBy(&all[i]), func(one string) bool {
+			return strings.HasPrefix(one, boundKey+db.Name+"=") || strings.HasPrefix(one, boundKey+db.Name+"/")
+		}) {
+			bound = append(bound, all[i].Name)
+		}
+	}
+	if len(bound) == 0 {
+		return nil
+	}
+	slices.Sort(bound)
+	return []string{fmt.Sprintf("spec.pooler: the pods of WebApps that are bound to this PostgreSQL are replaced, and connect to the server itself. "+
+		"The pooler goes after %d minutes: %s", int(poolerLeaves.Minutes()), conditions.FirstFew(bound, ", "))}
 }
 
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of

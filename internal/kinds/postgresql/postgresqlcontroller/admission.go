@@ -1,8 +1,13 @@
 package postgresqlcontroller
 
 import (
+	"context"
+	"fmt"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
@@ -20,13 +25,19 @@ const (
 // admitted returns how PostgreSQLs are admitted.
 func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 	return admission.Kind[*databasev1.PostgreSQL]{
-		Kind:       databasev1.GroupVersion.WithKind(kindName),
-		Resource:   resource,
-		Scope:      admissionregistrationv1.NamespacedScope,
-		New:        func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
-		Default:    postgresql.Default,
-		Validate:   postgresql.Validate,
-		Warn:       func(db *databasev1.PostgreSQL) []string { return postgresql.Warn(db, in.PostgreSQLImages) },
+		Kind:     databasev1.GroupVersion.WithKind(kindName),
+		Resource: resource,
+		Scope:    admissionregistrationv1.NamespacedScope,
+		New:      func() *databasev1.PostgreSQL { return &databasev1.PostgreSQL{} },
+		Default:  postgresql.Default,
+		Validate: postgresql.Validate,
+		Warn:     func(db *databasev1.PostgreSQL) []string { return postgresql.Warn(db, in.PostgreSQLImages) },
+		Review: func(ctx context.Context, db *databasev1.PostgreSQL, before **databasev1.PostgreSQL) (admission.Review, error) {
+			if before == nil || db.Spec.Pooler != nil || (*before).Spec.Pooler == nil {
+				return admission.Review{}, nil
+			}
+			return warnOfPooler(ctx, in.Manager.GetClient(), db, *before)
+		},
 		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     postgresql.Govern,
 		Subject: func(db *databasev1.PostgreSQL) policy.Subject {
@@ -34,6 +45,15 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 		},
 		Rules: in.Rules,
 	}
+}
+
+// warnOfPooler warns of what the removal of a pooler means for applications that use it.
+func warnOfPooler(ctx context.Context, cached client.Reader, db, before *databasev1.PostgreSQL) (admission.Review, error) {
+	var all appsv1.DeploymentList
+	if err := cached.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return admission.Review{}, fmt.Errorf("listing the Deployments of applications: %w", err)
+	}
+	return admission.Review{Warnings: postgresql.WarnOfPooler(db, before, all.Items)}, nil
 }
 
 // observedBy returns what policies need of what is observed.

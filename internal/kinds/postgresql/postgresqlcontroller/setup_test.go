@@ -1,9 +1,11 @@
 package postgresqlcontroller
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,5 +39,26 @@ func TestUsersOf(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// TestWarnOfPooler: the applications of the namespace are looked at.
+func TestWarnOfPooler(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	app := func(namespace, name string) *appsv1.Deployment {
+		one := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		one.Spec.Template.Annotations = map[string]string{"mainstay.dev/bindings": "PostgreSQL/db=1:db-pooler"}
+		return one
+	}
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(app("shop", "web"), app("other", "api")).Build()
+	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	before := db.DeepCopy()
+	before.Spec.Pooler, before.Status.Pooler = &databasev1.Pooler{}, &databasev1.PoolerStatus{SecretName: "db-pooler"}
+	review, err := warnOfPooler(t.Context(), cached, db, before)
+	if err != nil || len(review.Warnings) != 1 || !strings.HasSuffix(review.Warnings[0], "minutes: web") {
+		t.Errorf("got %q, %v", review.Warnings, err)
 	}
 }
