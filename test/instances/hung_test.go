@@ -41,7 +41,8 @@ func TestCacheHungServer(t *testing.T) {
 			go func() {
 				told <- client.Do(context.Background(), client.B().Set().Key("beside").Value("x").Build()).Error()
 			}()
-			d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+			took := d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+			t.Logf("another primary after %s", took.Round(time.Millisecond))
 			_ = syscall.Kill(server, syscall.SIGCONT) // It was killed.
 			if err := <-told; err == nil {
 				t.Error("the server that was stopped acknowledges a write beside the next primary")
@@ -92,7 +93,8 @@ func TestHungPreferred(t *testing.T) {
 	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
 	leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
 	signalAll(leader.process.All()[1:], syscall.SIGSTOP)
-	d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+	took := d.Await("another primary", hungLimit, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+	t.Logf("another primary after %s", took.Round(time.Millisecond))
 	signalAll(leader.process.All(), syscall.SIGCONT)
 	before := clients.acknowledged()
 	d.Await("acknowledged writes after the server was stopped", time.Minute, func() bool { return clients.acknowledged() > before+20 })
