@@ -23,6 +23,7 @@ metadata: {name: shop}
 spec:
   image: docker.io/mainstay/demo-shop:1.0
   replicas: 2
+  securityProfile: Restricted
   bindings: [{kind: PostgreSQL, name: db, user: shop}]
   probes: {readiness: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}}
 `
