@@ -215,3 +215,39 @@ func (i *instance) turnsOfOthers(t *testing.T, declare func(...contract.User) er
 		t.Error("a role of others has become a member of a user")
 	}
 }
+
+// TestActsAsTheApplication: a user that is a member of app and acts as it, as the page about
+// rotation says, does so with both of its roles, and may do what app may.
+func TestActsAsTheApplication(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	own := filepath.Join(filepath.Dir(a.run), "certificates")
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	first := contract.User{Name: "shop", Verifier: verifierOf(t, "one"), ConnectionLimit: -1, Roles: []string{"app"}}
+	second := contract.User{Name: "shop.2", As: "shop", Verifier: verifierOf(t, "two"), ConnectionLimit: -1, Roles: []string{"shop"}}
+	declare := func(users ...contract.User) {
+		t.Helper()
+		a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{Users: users}})
+	}
+	does := func(login, statements string) {
+		t.Helper()
+		session, err := a.dial(t, own, "dbname=app "+login)
+		check(t, err)
+		_, err = session.Exec(t.Context(), statements).ReadAll()
+		check(t, err)
+	}
+	does("user=app password=first", "CREATE TABLE old (id int)")
+	declare(first)
+	_, err := a.session().Exec(t.Context(), "ALTER ROLE shop SET role = app")
+	check(t, err)
+	does("user=shop password=one", "CREATE TABLE one (id int); ALTER TABLE old ADD COLUMN one int")
+	declare(first, second)
+	does("user=shop.2 password=two", "CREATE TABLE two (id int); ALTER TABLE old ADD COLUMN two int; DROP TABLE one")
+	first.Verifier = ""
+	declare(first, second)
+	does("user=shop.2 password=two", "CREATE TABLE three (id int); ALTER TABLE two ADD COLUMN three int")
+	owners := "SELECT string_agg(tablename || ' ' || tableowner, ', ' ORDER BY tablename) FROM pg_tables WHERE schemaname = 'public'"
+	if got := a.value(t, "app", owners); got != "old app, three app, two app" {
+		t.Errorf("the tables belong to %s", got)
+	}
+}
