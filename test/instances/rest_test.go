@@ -38,10 +38,7 @@ func TestAtRest(t *testing.T) {
 		},
 		Databases: []contract.Database{{Name: "orders", Owner: "orders", Extensions: []string{"citext"}, Schemas: []string{"sales"}}},
 	}
-	d.declare(provisions)
-	d.Await("the databases and users", time.Minute, func() bool {
-		return primary.Report(t.Context()).Provisions == contract.ProvisionsRevision(provisions.Encode())
-	})
+	primary.makes(provisions)
 	// Sessions in which users are made are not counted by statement, but the rows that they change
 	// are, of whatever database, and of those that all databases share; and they are logged.
 	const changed = "SELECT sum(tup_inserted + tup_updated + tup_deleted) FROM pg_stat_database"
@@ -71,12 +68,18 @@ func TestAtRest(t *testing.T) {
 	}
 	// The counters see a change, such as a user that is declared otherwise.
 	provisions.Users[0].ConnectionLimit = 7
-	d.declare(provisions)
-	d.Await("another user", time.Minute, func() bool {
-		return primary.Report(t.Context()).Provisions == contract.ProvisionsRevision(provisions.Encode())
-	})
+	primary.makes(provisions)
 	d.Await("rows that change", time.Minute, func() bool { return ask(changed) != before })
 	if made() != 2 {
 		t.Errorf("the users were made %d times", made())
 	}
+}
+
+// makes declares databases and users, and waits until the primary, which this is, has made them.
+func (p *Pod) makes(provisions contract.Provisions) {
+	p.d.t.Helper()
+	p.d.declare(provisions)
+	p.d.Await("the databases and users", time.Minute, func() bool {
+		return p.Report(p.d.t.Context()).Provisions == contract.ProvisionsRevision(provisions.Encode())
+	})
 }

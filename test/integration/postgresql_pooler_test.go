@@ -57,15 +57,7 @@ func TestDatabasePooler(t *testing.T) {
 		}
 		return bound.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef.Name, nil
 	}
-	waits := func(ctx context.Context) (string, error) {
-		bound := &msappsv1.WebApp{}
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
-		if condition := meta.FindStatusCondition(bound.Status.Conditions, msappsv1.ConditionReady); condition != nil {
-			return condition.Message, err
-		}
-		return "", err
-	}
-	g.Eventually(waits).WithContext(t.Context()).Should(gomega.ContainSubstring("PostgreSQL db, whose pooler takes no connections yet"))
+	g.Eventually(whyNotReady(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("PostgreSQL db, whose pooler takes no connections yet"))
 	live := &databasev1.PostgreSQL{}
 	ready := func(ctx context.Context) (string, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), live)
@@ -85,6 +77,18 @@ func TestDatabasePooler(t *testing.T) {
 	g.Expect(bound.Generation).To(gomega.BeEquivalentTo(1), "its pods are replaced at the very start")
 	manager.Settle(t)
 	removePooler(t, live, from, ready, append(objects, deployment))
+}
+
+// whyNotReady returns the message of an app's condition Ready.
+func whyNotReady(app *msappsv1.WebApp) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		live := &msappsv1.WebApp{}
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), live)
+		if condition := meta.FindStatusCondition(live.Status.Conditions, msappsv1.ConditionReady); condition != nil {
+			return condition.Message, err
+		}
+		return "", err
+	}
 }
 
 // removePooler takes the pooler out of the spec of a PostgreSQL: applications leave it, and then
