@@ -45,8 +45,8 @@ func change(value reflect.Value) {
 			change(value.Elem())
 		}
 	case reflect.Struct:
-		for i := range value.NumField() {
-			change(value.Field(i))
+		for _, field := range value.Fields() {
+			change(field)
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
