@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -512,59 +511,5 @@ func TestCacheCutOff(t *testing.T) {
 	w.again("the primary was cut off")
 	if value, err := leader.ask("GET", "beside"); value != "" || err != nil {
 		t.Errorf("got %q, %v", value, err)
-	}
-}
-
-// TestCacheUnderLoad: a replica gets its copy while clients write more than the primary keeps of
-// its writes otherwise. It runs alone, because it takes what it gets of the processors.
-func TestCacheUnderLoad(t *testing.T) {
-	settings := inMemory
-	settings.Parameters = maps.Clone(settings.Parameters)
-	settings.Parameters["maxmemory"] = "134217728" // 4 MiB of writes are kept, and 16 for a replica that waits.
-	d := cacheOf(t, settings, 2)
-	leader := d.Published(t.Context())
-	ctx, cancel := context.WithCancel(t.Context())
-	var writers sync.WaitGroup
-	for number := range 2 {
-		client, err := leader.session()
-		d.must(err)
-		writers.Go(func() {
-			defer client.Close()
-			value := strings.Repeat("x", 20<<10)
-			for i := 0; ctx.Err() == nil; i++ {
-				if i > 4000 { // The memory is full: some 8 MB in a second, from both.
-					<-time.After(4 * time.Millisecond)
-				}
-				key := fmt.Sprintf("key-%d-%d", number, i%10_000)
-				if err := client.Do(ctx, client.B().Set().Key(key).Value(value).Build()).Error(); err != nil && ctx.Err() == nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	t.Cleanup(func() { cancel(); writers.Wait() })
-	replica := d.others(leader)[0]
-	evicted := func() bool {
-		text, _ := leader.ask("INFO", "stats")
-		return strings.Contains(text, "evicted_keys:") && !strings.Contains(text, "evicted_keys:0\r")
-	}
-	d.Await("a full memory", time.Minute, evicted)
-	for range 2 {
-		before := d.Record(t.Context()).Rules[0].Set
-		replica.Kill()
-		d.must(replica.Wipe())
-		replica.Start()
-		took := d.Await("a copy", 2*time.Minute, func() bool {
-			rules := d.Record(t.Context()).Rules
-			return len(rules) == 1 && len(rules[0].Set) == 1 && rules[0].Set[0] != before[0] && d.IsWhole(t.Context())
-		})
-		t.Logf("whole with a copy after %s", took.Round(time.Millisecond))
-	}
-	// One for the beginning, and one for each loss, if this machine is not much too slow.
-	if copies := strings.Count(replica.log(), "the server: clone "); copies > 8 {
-		t.Errorf("the replica needed %d copies", copies)
-	} else {
-		t.Logf("the replica needed %d copies", copies)
 	}
 }
