@@ -51,8 +51,8 @@ type node struct {
 	// pending is what waits while the program is paused.
 	pending []func()
 	server  server
-	// hangsForEver is true if the disk takes nothing, or the server is stopped, until the end. refuses is true if a disk that
-	// hangs says so.
+	// hangsForEver is true if the disk takes nothing, or the server is stopped, until the end. refuses
+	// is true if a disk that hangs says so.
 	hangsForEver, refuses bool
 	// isGhost is true for a pod that was deleted by force and runs on. isMute is true if it reaches
 	// no other, and isAway if it does not reach the API server.
