@@ -56,7 +56,7 @@ type CacheSpec struct {
 	// Version is the major version of Valkey: "8" or "9". It can be raised: the instances are replaced
 	// one after the other. It can't be lowered.
 	// +required
-	// +kubebuilder:validation:MaxLength=2
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self in ['8', '9']",message="must be one of \"8\" and \"9\", for example \"9\""
 	Version string `json:"version"`
 
