@@ -48,6 +48,8 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 }
 
 // warnOfPooler warns of what the removal of a pooler means for applications that use it.
+//
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch
 func warnOfPooler(ctx context.Context, cached client.Reader, db, before *databasev1.PostgreSQL) (admission.Review, error) {
 	var all appsv1.DeploymentList
 	if err := cached.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
