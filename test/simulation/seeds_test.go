@@ -106,6 +106,10 @@ var bugs = []bug{
 	{21, "a leader that has resigned leads on in its term", "I9", []change{
 		{electionDir + "lead.go", "&& !o.Intent.SwitchTo && !held.Resigned:", "&& !o.Intent.SwitchTo:"},
 	}},
+	{22, "what a server that hangs does not say counts against the members", "I9", []change{
+		{electionDir + "lead.go", "unseen := o.Server.ReceiversAt - max(", "unseen := o.Now - max("},
+		{electionDir + "rule.go", "o.serverAnswers() && o.missing(", "o.missing("},
+	}},
 }
 
 // TestSeededBugs: every bug is found, by its invariant. A bug that is not found means that the
