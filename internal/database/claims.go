@@ -47,9 +47,8 @@ func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims 
 		for _, volume := range d.Volumes {
 			claim := d.claimFor(volume, ordinal)
 			if ordinal >= used {
-				found := observed.Children[d.Ref("PersistentVolumeClaim", claim.Name)]
-				unused, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
-				if !isClaim || found.Ownership != plan.Ours || unused.DeletionTimestamp != nil {
+				unused := d.remaining(observed, claim.Name)
+				if unused == nil {
 					continue
 				}
 				if reclaims {
@@ -63,6 +62,28 @@ func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims 
 			})
 		}
 	}
+}
+
+// remaining returns a claim of ours that is not being deleted; nil if there is none of that name.
+func (d *Database) remaining(observed State, name string) *corev1.PersistentVolumeClaim {
+	found := observed.Children[d.Ref("PersistentVolumeClaim", name)]
+	claim, isClaim := found.Object.(*corev1.PersistentVolumeClaim)
+	if !isClaim || found.Ownership != plan.Ours || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	return claim
+}
+
+// hasUnused reports whether there are claims of instances that the spec does not want.
+func (d *Database) hasUnused(observed State) bool {
+	for ordinal := int(d.Replicas); ordinal < MaxReplicas; ordinal++ {
+		for _, volume := range d.Volumes {
+			if d.remaining(observed, volume.Claim(d.Name, ordinal)) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // claimTemplates are those of the StatefulSet. They can't be changed: each keeps the size that it

@@ -10,6 +10,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
@@ -96,17 +97,22 @@ func Decide(d *Database, observed State) Decision {
 		return decided
 	}
 	decided = switchover(d, observed, instances, replace(d, set, instances, observed.Now))
-	decided.Reclaims = reclaims(d, observed, instances)
+	if d.Reclaim != databasev1.DeletionDelete || !d.hasUnused(observed) {
+		return decided
+	}
+	if decided.Reclaims = reclaims(d, observed, instances); !decided.Reclaims {
+		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, LookAgain) // Nothing tells of the Lease.
+	}
 	return decided
 }
 
-// reclaims reports whether the volumes of removed instances are to be deleted: the spec says so,
-// and nothing that was acknowledged can be only there. All that remain are ready, the primary leads
-// by the Lease, and that names none of the removed ones.
+// reclaims reports whether the volumes of removed instances can be deleted: nothing that was
+// acknowledged can be only there. All that remain are ready, the primary leads by the Lease, and
+// that names none of the removed ones.
 func reclaims(d *Database, observed State, instances []Instance) bool {
 	record, known := observed.Record(d)
 	primary := PrimaryOf(instances)
-	if d.Reclaim != databasev1.DeletionDelete || !known || !record.Open || primary == nil || primary.Pod.Name != record.Holder.Member.Name {
+	if !known || !record.Open || primary == nil || primary.Pod.Name != record.Holder.Member.Name {
 		return false
 	}
 	isRemoved := func(pod string) bool { return OrdinalOf(d.Name, pod) >= int(d.Replicas) }

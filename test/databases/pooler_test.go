@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestPooler: through the pooler, no statement of a client fails while the primary hands over, and
-// a wrong password is refused.
+// a wrong password is refused. In the end an instance is removed with its volume.
 func TestPooler(t *testing.T) {
 	d := newDatabase(t, "databases-pooler", "  version: \"17\"\n  storage: 1Gi\n  replicas: 2\n  pooler: {}\n")
 	db := d.postgreSQL()
@@ -54,4 +57,21 @@ func TestPooler(t *testing.T) {
 		t.Errorf("there are %s rows (%v), and should be %d", answer, err, rows)
 	}
 	d.awaitReady()
+	removesAnInstance(d)
+}
+
+// removesAnInstance wants fewer instances, without the volumes of those that go: the rows are there
+// afterwards, and the other volume is not.
+func removesAnInstance(d *database) {
+	d.t.Helper()
+	d.patch(`{"replicas": 1, "reclaim": "Delete"}`)
+	eventually(d.t, "one volume is left", func() bool {
+		var claims corev1.PersistentVolumeClaimList
+		d.must(cluster.List(d.t.Context(), &claims, client.InNamespace(d.namespace)))
+		return len(claims.Items) == 1 && claims.Items[0].Name == "data-db-0"
+	})
+	d.awaitReady()
+	if answer, err := d.trySQL("db-0", "app", "SELECT count(*) > 0 FROM rows"); err != nil || answer != "t" {
+		d.t.Errorf("the remaining instance answers %q (%v)", answer, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -64,7 +65,11 @@ func TestReclaim(t *testing.T) {
 			}
 			foreign := Ref(db, "PersistentVolumeClaim", "data-db-3")
 			test.observed.Children[foreign] = plan.Found{Ownership: plan.Foreign, Object: &corev1.PersistentVolumeClaim{}}
-			wanted := Desired(test.db, test.observed, Decide(test.db, test.observed))
+			decided := Decide(test.db, test.observed)
+			if name == "a commit may depend on it" && decided.RequeueAfter != database.LookAgain {
+				t.Errorf("the Lease is looked at again after %s", decided.RequeueAfter)
+			}
+			wanted := Desired(test.db, test.observed, decided)
 			var got []string
 			for _, ref := range wanted.Delete {
 				got = append(got, ref.Name)

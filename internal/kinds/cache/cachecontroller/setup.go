@@ -45,7 +45,7 @@ func Registration() registration.Kind {
 //
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts;configmaps,verbs=create;patch;delete
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;patch;delete
