@@ -199,8 +199,9 @@ func (c *counts) count(log *step.Log, line event, output string) {
 	switch {
 	case line.Test == "" && line.Action == "fail":
 		text := fmt.Sprintf("FAIL %s (%s)\n", line.Package, took)
-		if !slices.ContainsFunc(c.broken, func(earlier string) bool { return strings.HasPrefix(earlier, "FAIL "+line.Package+" Test") }) {
-			c.broken = append(c.broken, text+end(output)) // not a test of it, but its set-up, say
+		hasTest := func(earlier string) bool { return strings.HasPrefix(earlier, "FAIL "+line.Package+" Test") }
+		if strings.Contains(output, "panic: ") || !slices.ContainsFunc(c.broken, hasTest) {
+			c.broken = append(c.broken, text+end(output)) // not only a test of it, but its set-up, or a time-out
 		}
 		log.Say("%s%s", text, output)
 	case line.Test == "":

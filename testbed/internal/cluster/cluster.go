@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
@@ -30,7 +31,9 @@ type Cluster struct {
 	binaries  string            // folder of Kubernetes' programs; set by Build
 	programs  map[string]string // paths of the machine's programs; set by Build
 	images    map[string]string // tarballs by image name; set by Build
-	restarts  int               // kubelets that were started again
+
+	watching sync.Mutex // one look at all processes at a time
+	restarts int        // kubelets that were started again
 }
 
 // New returns the cluster of a state directory, running or not.

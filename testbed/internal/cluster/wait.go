@@ -32,8 +32,8 @@ func poll(ctx context.Context, what string, check func() error) error {
 	}
 }
 
-// pollAlive is like poll, but also gives up as soon as a process of the cluster has ended, because
-// it would not come back.
+// pollAlive is like poll, but also gives up as soon as a process of the cluster has ended that
+// does not come back.
 func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error) error {
 	var ended error
 	err := poll(ctx, what, func() error {
@@ -55,6 +55,8 @@ func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error
 // Source: https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubelet/kubelet.go,
 // initializeRuntimeDependentModules ("rely on the babysitter to retry starting kubelet").
 func (c *Cluster) endedProcess() error {
+	c.watching.Lock()
+	defer c.watching.Unlock()
 	records, err := c.processes.List()
 	if err != nil {
 		return err
