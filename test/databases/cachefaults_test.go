@@ -101,7 +101,8 @@ var cacheFaults = []fault{
 // writes, a planned handover loses nothing, any other at most the last writes of the former
 // primary, and the Cache is whole again by itself.
 func TestCacheFaults(t *testing.T) {
-	d := newDatabaseOf(t, caches, "databases-cache-faults", "  version: \"9\"\n  memory: 64Mi\n  replicas: 3\n")
+	// Nothing ties the pods to nodes, as volumes do, and one node that dies must not take two of them.
+	d := newDatabaseOf(t, caches, "databases-cache-faults", "  version: \"9\"\n  memory: 64Mi\n  replicas: 3\n  topologySpread: Required\n")
 	happenAll(d, newCacheWriter(t, d), cacheFaults)
 }
 
