@@ -36,11 +36,12 @@ func leads(ctx context.Context, db *databasev1.PostgreSQL, pod string) error {
 	return errors.Join(err, cluster.Client.Update(ctx, lease))
 }
 
-// ownersOf returns how many owners each claim of a database has, and which are being deleted.
-func ownersOf(db *databasev1.PostgreSQL, count int) func(context.Context) (string, error) {
+// ownersOf returns how many owners each claim of a database of three has, and which are being
+// deleted.
+func ownersOf(db *databasev1.PostgreSQL) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		found := ""
-		for ordinal := range count {
+		for ordinal := range 3 {
 			claim := &corev1.PersistentVolumeClaim{}
 			if err := known(db, fmt.Sprintf("data-%s-%d", db.Name, ordinal), claim, always)(ctx); err != nil {
 				return "", err
@@ -66,7 +67,7 @@ func TestVolumesStay(t *testing.T) {
 	startManagerWith(t, db.Namespace, recorded, withImages)
 	create(t, db)
 	observedRevision(t, db, "db-1")
-	g.Eventually(ownersOf(db, 3)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("1 1 1 "))
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("1 1 1 "))
 	g.Eventually(func(ctx context.Context) error { return leads(ctx, db, "db-0") }).WithContext(t.Context()).WithTimeout(time.Minute).
 		Should(gomega.Succeed())
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
@@ -85,13 +86,13 @@ func TestVolumesStay(t *testing.T) {
 	g.Eventually(known(db, "db", live, func() bool { return live.Status.ObservedGeneration == live.Generation })).WithContext(t.Context()).
 		WithTimeout(time.Minute).Should(gomega.Succeed())
 	change(func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionRetain })
-	g.Eventually(ownersOf(db, 3)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 0 0 "))
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 0 0 "))
 	for _, call := range recorded.Since(0, "DELETE ") {
 		g.Expect(call).NotTo(gomega.ContainSubstring("/persistentvolumeclaims/"))
 	}
 	observedRevision(t, db, "db-1")
 	change(func(spec *databasev1.PostgreSQLSpec) { spec.Reclaim = databasev1.DeletionDelete })
-	g.Eventually(ownersOf(db, 3)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 deleted 0 deleted 0 "))
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 deleted 0 deleted 0 "))
 }
 
 // TestEarlierVolumes: a PostgreSQL of one instance that finds volumes of three lets all of them
@@ -133,5 +134,5 @@ func TestEarlierVolumes(t *testing.T) {
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
 	g.Eventually(known(db, "db", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).WithTimeout(time.Minute).
 		Should(gomega.Succeed())
-	g.Expect(ownersOf(db, 3)(t.Context())).To(gomega.Equal("0 0 0 "))
+	g.Expect(ownersOf(db)(t.Context())).To(gomega.Equal("0 0 0 "))
 }

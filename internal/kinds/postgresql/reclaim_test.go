@@ -14,9 +14,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// reclaimed is a database that had more instances, whose volumes are deleted.
-func reclaimed(count int32, changes ...func(*databasev1.PostgreSQLSpec)) *databasev1.PostgreSQL {
-	return newDatabase(append(changes, replicas(count), func(spec *databasev1.PostgreSQLSpec) { spec.Reclaim = databasev1.DeletionDelete })...)
+// reclaimed is a database of two that had more instances, whose volumes are deleted.
+func reclaimed(changes ...func(*databasev1.PostgreSQLSpec)) *databasev1.PostgreSQL {
+	return newDatabase(append(changes, replicas(2), func(spec *databasev1.PostgreSQLSpec) { spec.Reclaim = databasev1.DeletionDelete })...)
 }
 
 // recordOf is the record of a database with a leader and its replicas.
@@ -37,7 +37,7 @@ func TestReclaim(t *testing.T) {
 	walled := func(spec *databasev1.PostgreSQLSpec) {
 		spec.WALStorage = &databasev1.WALStorage{Size: spec.Storage}
 	}
-	db := reclaimed(2, walled)
+	db := reclaimed(walled)
 	settled := func() Observed { return running(db, 2).with(db, recordOf("db-0", "db-1")) }
 	volumes := []string{"data-db-2", "wal-db-2"}
 	for name, test := range map[string]struct {
@@ -53,9 +53,9 @@ func TestReclaim(t *testing.T) {
 		"the Lease can't be read":           {db, running(db, 2), nil},
 		"there is no primary":               {db, says(settled(), 0, contract.Report{}), nil},
 		"another leads by the Lease":        {db, running(db, 2).with(db, recordOf("db-1", "db-0")), nil},
-		"hibernated":                        {reclaimed(2, walled, sleeps), settled(), nil},
-		"paused":                            {reclaimed(2, walled, func(spec *databasev1.PostgreSQLSpec) { spec.Paused = true }), settled(), nil},
-		"no image": {reclaimed(2, walled, func(spec *databasev1.PostgreSQLSpec) { spec.Version = "16" }),
+		"hibernated":                        {reclaimed(walled, sleeps), settled(), nil},
+		"paused":                            {reclaimed(walled, func(spec *databasev1.PostgreSQLSpec) { spec.Paused = true }), settled(), nil},
+		"no image": {reclaimed(walled, func(spec *databasev1.PostgreSQLSpec) { spec.Version = "16" }),
 			settled(), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
