@@ -69,6 +69,11 @@ type PoolerStatus struct {
 	// until an instance has taken connections.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
+	// Problem says why the pooler, which has taken no connections yet, can't start now; empty if it
+	// can. Applications that start meanwhile connect to the server itself, and are moved to the pooler
+	// later.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 	// LeavesAt is when the pooler is deleted, after spec.pooler was removed: some minutes later,
 	// so that applications that use it can be replaced before.
 	// +optional

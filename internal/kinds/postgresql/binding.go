@@ -37,13 +37,15 @@ func Binding() *component.Binding {
 }
 
 // poolerStarts: the pooler of the spec has not taken connections yet, or the user's Secret does not
-// have its address. A pooler that is away later changes neither.
+// have its address. A pooler that is away later changes neither. One that can't start now is not
+// waited for: applications move to it later.
 const poolerStarts = "whose pooler takes no connections yet"
 
 // account returns as whom an application connects: as a user that the primary has made, or as the
 // one that every database has.
 func account(db *databasev1.PostgreSQL, user string) component.Account {
-	starting := func(isPooled bool) string { return summary.If(db.Spec.Pooler != nil && !isPooled, poolerStarts) }
+	awaited := db.Spec.Pooler != nil && (db.Status.Pooler == nil || db.Status.Pooler.Problem == "")
+	starting := func(isPooled bool) string { return summary.If(awaited && !isPooled, poolerStarts) }
 	if user == "" || user == applicationRole {
 		secret := applicationSecret(db)
 		return component.Account{

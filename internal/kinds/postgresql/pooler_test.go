@@ -233,6 +233,49 @@ func TestPoolerStatus(t *testing.T) {
 	}
 }
 
+// TestPoolerProblem: a pooler that can't start now is told of, until it has started once; an
+// application that starts meanwhile does not wait for it.
+func TestPoolerProblem(t *testing.T) {
+	db := newDatabase(pooled)
+	paused := newDatabase(pooled, func(spec *databasev1.PostgreSQLSpec) { spec.Paused = true })
+	unsigned, noImage := withPooler(db, running(db, 1), -1), withPooler(db, running(db, 1), -1)
+	unsigned.Certificates, noImage.PoolerImage = nil, ""
+	late := withPooler(db, running(db, 1), 0)
+	poolerOf(db, late).Status.Conditions[0].Reason = deadlineExceeded
+	mended := withPooler(db, running(db, 1), 0)
+	mended.Children[Ref(db, "Deployment", "db-pooler")].Object.SetGeneration(2)
+	poolerOf(db, mended).Status.Conditions[0].Reason = deadlineExceeded
+	was := newDatabase(pooled)
+	was.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		want     string
+	}{
+		"it is being made":                {db, withPooler(db, running(db, 1), -1), ""},
+		"it starts":                       {db, withPooler(db, running(db, 1), 0), ""},
+		"it takes connections":            {db, withPooler(db, running(db, 1), 1), ""},
+		"there is no certificate":         {db, unsigned, noPoolerYet},
+		"there is no image":               {db, noImage, noPoolerImage},
+		"nothing is made while paused":    {paused, withPooler(paused, running(paused, 1), -1), "the PostgreSQL is paused"},
+		"it has started before the pause": {paused, withPooler(paused, running(paused, 1), 0), ""},
+		"it does not start":               {db, late, "its instances have not started in time: see the Deployment db-pooler"},
+		"it gets another image":           {db, mended, ""},
+		"it has been there":               {was, late, ""},
+	} {
+		told := test.db.DeepCopy()
+		status, _ := Status(test.db, test.observed, Decision{Replicas: 1}, plan.Result{})
+		told.Status = status
+		if got := status.Pooler.Problem; got != test.want {
+			t.Errorf("%s: the problem is %q, not %q", name, got, test.want)
+		}
+		isPooled := status.Pooler.SecretName != ""
+		if waits := Binding().Account(told, "").Starting != ""; waits != (test.want == "" && !isPooled) {
+			t.Errorf("%s: an application waits: %t", name, waits)
+		}
+	}
+}
+
 // TestPoolerSize: what is left out fits into the server's connections, and what is given has to.
 func TestPoolerSize(t *testing.T) {
 	sized := func(memory string, change func(*databasev1.Pooler)) *databasev1.PostgreSQL {

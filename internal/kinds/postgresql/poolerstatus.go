@@ -84,14 +84,49 @@ func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.Pool
 	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
 	if isPooled(db, observed) {
 		status.SecretName = PoolerName(db.Name)
+	} else {
+		status.Problem = whyNoPooler(db, observed)
 	}
 	return status
 }
 
+const (
+	noPoolerImage = "this installation has no image for PgBouncer"
+	noPoolerYet   = "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
+)
+
+// whyNoPooler returns why the pooler can't start now, so that nobody who starts waits for it.
+func whyNoPooler(db *databasev1.PostgreSQL, observed Observed) string {
+	deployment := poolerOf(db, observed)
+	switch {
+	case deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation && isPastDeadline(deployment):
+		return "its instances have not started in time: see the Deployment " + deployment.Name
+	case deployment != nil:
+		return ""
+	case db.Spec.Paused:
+		return "the PostgreSQL is paused"
+	case poolerImage(db, observed) == "":
+		return noPoolerImage
+	case !database.HasExtra(observed.Certificates, poolerCertificate):
+		return noPoolerYet
+	}
+	return ""
+}
+
+// isPastDeadline reports whether a Deployment has told that its rollout has failed.
+func isPastDeadline(deployment *appsv1.Deployment) bool {
+	return slices.ContainsFunc(deployment.Status.Conditions, func(one appsv1.DeploymentCondition) bool {
+		return one.Type == appsv1.DeploymentProgressing && one.Reason == deadlineExceeded
+	})
+}
+
+// deadlineExceeded is the reason of a Deployment whose pods could not be started in time.
+const deadlineExceeded = "ProgressDeadlineExceeded"
+
 // withoutPoolerImage: there is nothing to run.
 func withoutPoolerImage(s *subject) string {
-	return summary.If(s.db.Spec.Pooler != nil && poolerImage(s.db, s.observed) == "", "spec.pooler.image: Required value: this installation has "+
-		"no image for PgBouncer: set spec.pooler.image, or databaseImages.pgbouncer of the chart's values")
+	return summary.If(s.db.Spec.Pooler != nil && poolerImage(s.db, s.observed) == "", "spec.pooler.image: Required value: "+noPoolerImage+
+		": set spec.pooler.image, or databaseImages.pgbouncer of the chart's values")
 }
 
 // poolerStarting: the pooler is being made, or its pods are being replaced.
@@ -102,7 +137,7 @@ func poolerStarting(s *subject) string {
 	deployment := poolerOf(s.db, s.observed)
 	switch {
 	case !database.HasExtra(s.observed.Certificates, poolerCertificate):
-		return "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
+		return noPoolerYet
 	case deployment == nil:
 		return "the pooler is being created"
 	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment, s.Observed.Now):
@@ -119,7 +154,7 @@ func isRollingOut(deployment *appsv1.Deployment, now time.Time) bool {
 	for _, condition := range deployment.Status.Conditions {
 		switch {
 		case condition.Type == appsv1.DeploymentProgressing:
-			isTold = condition.Reason == "NewReplicaSetAvailable" || condition.Reason == "ProgressDeadlineExceeded"
+			isTold = condition.Reason == "NewReplicaSetAvailable" || condition.Reason == deadlineExceeded
 		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse &&
 			now.Sub(condition.LastTransitionTime.Time) < database.StartsFor:
 			return true
