@@ -27,24 +27,28 @@ func TestGrowAhead(t *testing.T) {
 		limit   string
 		want    string
 	}{
-		"not full enough":                  {"819/1024", ago(20), []fill{{75, 1536}}, "1Ti", grown},
-		"fast":                             {"819/1024", ago(20), []fill{{80, 1536}}, "1Ti", "16872Mi"},
-		"fast, and the other one is empty": {"819/1024", ago(20), []fill{{0, 1536}, {80, 1536}}, "1Ti", "16872Mi"},
-		"fast, of a smaller file system":   {"790/990", ago(20), []fill{{80, 1480}}, "1Ti", "16311Mi"},
-		"fast, up to the limit":            {"819/1024", ago(20), []fill{{80, 1536}}, "4Gi", "4Gi"},
-		"fast, within a second":            {"819/1024", 0, []fill{{80, 1536}}, "1Ti", "308285Mi"},
-		"as fast as it may be":             {"819/1024", ago(390), []fill{{80, 1536}}, "1Ti", waits},
-		"a little faster":                  {"819/1024", ago(380), []fill{{80, 1536}}, "1Ti", "2342Mi"},
-		"slow, and nearly full":            {"819/1024", ago(599), []fill{{95, 1536}}, "1Ti", "2625Mi"},
-		"full, and no fuller than then":    {"1459/1024", ago(60), []fill{{95, 1536}}, "1Ti", waits},
-		"less is used":                     {"1400/1024", ago(60), []fill{{80, 1536}}, "1Ti", waits},
-		"a report of before":               {"819/1024", ago(5), []fill{{95, 1024}}, "1Ti", waits},
-		"a report without a size":          {"819/1024", ago(20), []fill{{95, 0}}, "1Ti", waits},
-		"a claim of an earlier Mainstay":   {"", ago(20), []fill{{95, 1536}}, "1Ti", waits},
-		"a claim that was edited":          {"-1/x", ago(20), []fill{{95, 1536}}, "1Ti", waits},
-		"a report that is no size":         {"819/1024", ago(20), []fill{{95, -5}}, "1Ti", waits},
-		"a report of everything":           {"819/1024", ago(20), []fill{{100, 1 << 62}}, "9223372036854775807", "2304Mi"},
-		"ten minutes later":                {"819/1024", ago(600), []fill{{80, 1536}}, "1Ti", "2304Mi"},
+		"not full enough":                  {"819/1024", ago(20), []fill{{75, 1536, true}}, "1Ti", grown},
+		"fast":                             {"819/1024", ago(20), []fill{{80, 1536, true}}, "1Ti", "13835Mi"},
+		"fast, and the other one is empty": {"819/1024", ago(20), []fill{{0, 1536, false}, {80, 1536, true}}, "1Ti", "13835Mi"},
+		"fast, of a smaller file system":   {"790/990", ago(20), []fill{{80, 1480, true}}, "1Ti", "13386Mi"},
+		"fast, up to the limit":            {"819/1024", ago(20), []fill{{80, 1536, true}}, "4Gi", "4Gi"},
+		"fast, within a second":            {"819/1024", ago(1) / 2, []fill{{80, 1536, true}}, "1Ti", "247535Mi"},
+		"in no time":                       {"819/1024", 0, []fill{{95, 1536, true}}, "1Ti", waits},
+		"as fast as it may be":             {"819/1024", ago(353), []fill{{80, 1536, true}}, "1Ti", waits},
+		"a little faster":                  {"819/1024", ago(352), []fill{{80, 1536, true}}, "1Ti", "2304Mi"},
+		"slow, and nearly full":            {"819/1024", ago(599), []fill{{95, 1536, true}}, "1Ti", "2523Mi"},
+		"full, and no fuller than then":    {"1459/1024", ago(60), []fill{{95, 1536, true}}, "1Ti", waits},
+		"less is used":                     {"1400/1024", ago(60), []fill{{80, 1536, true}}, "1Ti", waits},
+		"a report of before":               {"819/1024", ago(5), []fill{{95, 1024, true}}, "1Ti", waits},
+		"a report without a size":          {"819/1024", ago(20), []fill{{95, 0, true}}, "1Ti", waits},
+		"a claim of an earlier Mainstay":   {"", ago(20), []fill{{95, 1536, true}}, "1Ti", waits},
+		"a claim that was edited":          {"-1/x", ago(20), []fill{{95, 1536, true}}, "1Ti", waits},
+		"a report that is no size":         {"819/1024", ago(20), []fill{{95, -5, true}}, "1Ti", waits},
+		"a report of everything":           {"819/1024", ago(20), []fill{{100, 1 << 62, true}}, "9223372036854775807", "2304Mi"},
+		"a replica that copies its data":   {"819/1024", ago(20), []fill{{75, 1536, true}, {95, 1536, false}}, "1Ti", waits},
+		"no primary":                       {"819/1024", ago(20), []fill{{95, 1536, false}, {95, 1536, false}}, "1Ti", waits},
+		"at a time that is to come":        {"819/1024", ago(-60), []fill{{95, 1536, true}}, "1Ti", waits},
+		"ten minutes later":                {"819/1024", ago(600), []fill{{80, 1536, true}}, "1Ti", "2304Mi"},
 	} {
 		g := newGrowing(Growth{From: 80, By: 50, Limit: resource.MustParse(test.limit)}, len(test.reports))
 		g.now = g.now.Add(test.since)
@@ -83,7 +87,11 @@ func (g *growing) grow(reports []fill) Volume {
 	observed := State{Now: g.now, Children: plan.Children{}}
 	for ordinal, report := range reports {
 		observed.Children[d.Ref("PersistentVolumeClaim", VolumeName("db", ordinal))] = plan.Found{Object: g.claims[ordinal], Ownership: plan.Ours}
-		text, _ := json.Marshal(contract.Report{State: "Following", Full: report.percent, Size: report.size})
+		says := contract.Report{State: "Following", Full: report.percent, Size: report.size}
+		if report.isWritten {
+			says.Role = contract.Primary
+		}
+		text, _ := json.Marshal(says)
 		observed.Pods = append(observed.Pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: PodName("db", ordinal), Annotations: map[string]string{api.AnnotationInstance: string(text)},
 		}})
@@ -92,40 +100,94 @@ func (g *growing) grow(reports []fill) Volume {
 	return d.Volumes[0]
 }
 
-// TestAheadOfAWriter: a writer of up to 27 MiB/s fills a volume of 1 GiB for half an hour. The
-// volume is measured every two seconds and resized in four, and it is never full.
+// disk is the volume of a primary, in a storage that takes four seconds to enlarge it.
+type disk struct {
+	*growing
+	used, size, growths int64
+	said                fill
+	enlarges            time.Time
+}
+
+func newDisk(growth Growth, size string) *disk {
+	d := &disk{growing: newGrowing(growth, 1)}
+	d.claims[0] = claimWith(size, size, "")
+	d.size = d.claims[0].Status.Capacity.Storage().Value() >> 20
+	return d
+}
+
+// second is one second, in every other of which the volume is measured. It returns true if the
+// volume is asked to grow.
+func (d *disk) second() bool {
+	const measures, takes = 2, 4 * time.Second
+	d.now = d.now.Add(time.Second)
+	if d.now.Equal(d.enlarges) {
+		d.claims[0].Status.Capacity[corev1.ResourceStorage] = *d.claims[0].Spec.Resources.Requests.Storage()
+		d.size = d.claims[0].Status.Capacity.Storage().Value() >> 20
+	}
+	if d.now.Second()%measures == 0 {
+		is := int(d.used * percent / d.size)
+		if is >= d.said.percent || is < d.said.percent-reportSlack {
+			d.said.percent = is / reportStep * reportStep
+		}
+		d.said.size, d.said.isWritten = d.size, true
+	}
+	volume := d.grow([]fill{d.said})
+	if volume.Size.Cmp(*d.claims[0].Spec.Resources.Requests.Storage()) <= 0 {
+		return false
+	}
+	next := (&Database{Namespace: "shop", Name: "db"}).claimFor(volume, 0)
+	next.Status = d.claims[0].Status
+	d.claims[0], d.enlarges = next, d.now.Add(takes)
+	d.growths++
+	return true
+}
+
+// TestAheadOfAWriter: a writer of up to 27 MiB/s fills a volume of 1 GiB for half an hour. It is
+// never full.
 func TestAheadOfAWriter(t *testing.T) {
 	for _, writes := range []int64{1, 20, 27} { // MiB a second
 		t.Run(fmt.Sprint(writes), func(t *testing.T) {
-			const measures, resizes, lasts = 2, 4, 1800 // seconds
-			g := newGrowing(Growth{From: 80, By: 50, Limit: resource.MustParse("1Ti")}, 1)
-			g.claims[0] = claimWith("1Gi", "1Gi", "")
-			used, size, said, resized, growths := int64(0), int64(1024), fill{}, 0, 0
+			const lasts = 1800 // seconds
+			d := newDisk(Growth{From: 80, By: 50, Limit: resource.MustParse("1Ti")}, "1Gi")
 			for second := range lasts {
-				g.now = g.now.Add(time.Second)
-				if used += writes; used > size {
-					t.Fatalf("it is full after %d s, with %d MiB", second, size)
+				if d.used += writes; d.used > d.size {
+					t.Fatalf("it is full after %d s, with %d MiB", second, d.size)
 				}
-				if second == resized {
-					g.claims[0].Status.Capacity[corev1.ResourceStorage] = *g.claims[0].Spec.Resources.Requests.Storage()
-					size = g.claims[0].Status.Capacity.Storage().Value() >> 20
-				}
-				if second%measures == 0 {
-					said = fill{int(used*percent/size) / reportStep * reportStep, size}
-				}
-				volume := g.grow([]fill{said})
-				if volume.Size.Cmp(*g.claims[0].Spec.Resources.Requests.Storage()) > 0 {
-					d := &Database{Namespace: "shop", Name: "db"}
-					next := d.claimFor(volume, 0)
-					next.Status = g.claims[0].Status
-					g.claims[0], resized = next, second+resizes
-					growths++
-				}
+				d.second()
 			}
-			if needs := used + writes*600; growths > 8 || size > 2*needs*percent/80 {
-				t.Errorf("it grew %d times, to %d MiB, with %d used", growths, size, used)
+			if needs := d.used + writes*600; d.growths > 8 || d.size > 2*needs*percent/80 {
+				t.Errorf("it grew %d times, to %d MiB, with %d used", d.growths, d.size, d.used)
 			}
-			t.Logf("it grew %d times, to %d MiB, with %d used", growths, size, used)
+			t.Logf("it grew %d times, to %d MiB, with %d used", d.growths, d.size, d.used)
+		})
+	}
+}
+
+// TestNobodyWrites: a volume that nobody writes to grows by its percentage only, and only once in
+// ten minutes, although it is fuller than its report says before, and less full afterwards.
+func TestNobodyWrites(t *testing.T) {
+	for _, growth := range []Growth{
+		{From: 50, By: 5}, {From: 50, By: 9}, {From: 65, By: 7}, {From: 80, By: 6}, {From: 80, By: 25}, {From: 95, By: 5},
+	} {
+		t.Run(fmt.Sprint(growth.From, " by ", growth.By), func(t *testing.T) {
+			const lasts = 1230 // seconds
+			growth.Limit = resource.MustParse("10Ti")
+			d := newDisk(growth, "100Gi")
+			d.used = d.size * (growth.From*10 + 49) / 1000
+			asked, last := d.size, d.now.Add(-GrowsEach)
+			for range lasts {
+				if !d.second() {
+					continue
+				}
+				size := d.claims[0].Spec.Resources.Requests.Storage().Value() >> 20
+				if d.now.Sub(last) < GrowsEach || size > asked+asked*growth.By/percent+1 {
+					t.Fatalf("it grew from %d to %d MiB after %s, with %d used", asked, size, d.now.Sub(last), d.used)
+				}
+				asked, last = size, d.now
+			}
+			if d.growths == 0 {
+				t.Error("it has not grown")
+			}
 		})
 	}
 }

@@ -41,11 +41,12 @@ type Filled struct{ Used, Size int64 }
 //	otherwise                                                what lasts for ten minutes more, at least By percent, up to the limit
 //
 // How full they are is in the instances' reports. When they grew stands on the claims, and how full
-// they were then, written with the size. So how fast they fill needs no memory.
+// they were then, written with the size. So how fast they fill needs no memory. It is how fast that
+// of the primary does: a replica that copies its data is no writer, and has its end.
 func (d *Database) Grow(observed State) {
 	fills := []func(contract.Report) fill{
-		func(report contract.Report) fill { return fill{report.Full, report.Size} },
-		func(report contract.Report) fill { return fill{report.FullLog, report.SizeLog} },
+		func(report contract.Report) fill { return fill{percent: report.Full, size: report.Size} },
+		func(report contract.Report) fill { return fill{percent: report.FullLog, size: report.SizeLog} },
 	}
 	for i := range d.Volumes {
 		d.grow(observed, &d.Volumes[i], observed.fills(d, fills[i]))
@@ -75,11 +76,14 @@ func (d *Database) grow(observed State, volume *Volume, fills []fill) {
 		return
 	}
 	isFull, ahead, now := false, int64(0), Filled{}
-	since := observed.Now.Sub(volume.GrownAt)
 	for _, one := range fills {
 		now = Filled{max(now.Used, one.used()), max(now.Size, one.size)}
-		if one.percent >= int(growth.From) {
-			isFull, ahead = true, max(ahead, growth.ahead(one, volume.GrownFrom, since))
+		if one.percent < int(growth.From) {
+			continue
+		}
+		isFull = true
+		if one.isWritten {
+			ahead = growth.ahead(one, volume.GrownFrom, observed.Now.Sub(volume.GrownAt))
 		}
 	}
 	next := volume.GrownAt.Add(GrowsEach)
@@ -97,14 +101,17 @@ func (d *Database) grow(observed State, volume *Volume, fills []fill) {
 type fill struct {
 	percent int
 	size    int64
+	// isWritten is true for that of the primary.
+	isWritten bool
 }
 
 func (f fill) used() int64 { return f.size * int64(f.percent) / percent }
 
 const (
 	percent = 100
-	// reportStep is by how many percent a volume may be fuller than its report says.
-	reportStep = 5
+	// reportStep is by how many percent a volume may be fuller than its report says, and reportSlack
+	// by how many less full.
+	reportStep, reportSlack = 5, 2
 	// maxSize limits the size in a report, in MiB: every client with the right to patch Pods can
 	// write one.
 	maxSize = 1 << 40
@@ -113,10 +120,13 @@ const (
 // fills returns how full the volumes of the instances are.
 func (o State) fills(d *Database, of func(contract.Report) fill) []fill {
 	var all []fill
-	for _, instance := range o.Instances(d) {
+	instances := o.Instances(d)
+	primary := PrimaryOf(instances)
+	for _, instance := range instances {
 		if instance.Ordinal < int(d.Replicas) {
 			one := of(instance.Report)
-			all = append(all, fill{min(max(one.percent, 0), percent), min(max(one.size, 0), maxSize)})
+			isWritten := primary != nil && instance.Ordinal == primary.Ordinal
+			all = append(all, fill{min(max(one.percent, 0), percent), min(max(one.size, 0), maxSize), isWritten})
 		}
 	}
 	return all
@@ -124,10 +134,11 @@ func (o State) fills(d *Database, of func(contract.Report) fill) []fill {
 
 // ahead returns by how many MiB a volume has to grow at once, so that it lasts for ten minutes
 // more; 0 if it is not full before ten minutes since it grew are over, or if that is not known. A
-// report of before it grew says nothing.
+// report of before it grew says nothing, nor does a time that is yet to come. What was written
+// since is the least that fits both reports: no volume shrinks again.
 func (g Growth) ahead(now fill, then Filled, since time.Duration) int64 {
-	filled := now.used() - then.Used
-	if then.Size == 0 || now.size <= then.Size || filled <= 0 || since >= GrowsEach {
+	filled := now.used() - now.size*reportSlack/percent - then.Used - then.Size*reportStep/percent
+	if then.Size == 0 || now.size <= then.Size || filled <= 0 || since <= 0 || since >= GrowsEach {
 		return 0
 	}
 	perSecond := float64(filled) / max(since, time.Second).Seconds()

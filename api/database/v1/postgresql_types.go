@@ -276,7 +276,7 @@ type PostgreSQLSpec struct {
 }
 
 // AutoGrow is when volumes grow by themselves: all instances' at once, and not again within ten
-// minutes, unless they would be full before these are over.
+// minutes, unless the primary would fill its own before these are over.
 type AutoGrow struct {
 	// Limit is how large each volume gets at most, for example 100Gi.
 	// +required
@@ -289,7 +289,7 @@ type AutoGrow struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 50 && self <= 95",message="must be from 50 to 95"
 	From int32 `json:"from,omitempty"`
 	// By is how much larger the volumes get each time, in percent: 5 to 100, default 25. It is more
-	// where they would be full within ten minutes.
+	// where the primary would fill its own within ten minutes.
 	// +optional
 	// +default=25
 	// +kubebuilder:validation:XValidation:rule="self >= 5 && self <= 100",message="must be from 5 to 100"
