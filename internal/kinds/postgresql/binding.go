@@ -99,11 +99,15 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		if at >= 0 {
 			one = db.Status.Users[at]
 		}
-		if secret := UserSecretName(db, user); isMade && observed.Users[user.Name].Problem == "" {
-			if revision := observed.CredentialsRevision(Common(db, observed), secret); revision != "" {
-				one.SecretName, one.Revision, one.Pooled = secret, revision, hasPooler(db, observed, secret)
-				rotationStatus(&one, observed.Users[user.Name])
-			}
+		secret, isUsable := UserSecretName(db, user), isMade && observed.Users[user.Name].Problem == ""
+		revision := observed.CredentialsRevision(Common(db, observed), secret)
+		switch {
+		case revision == "":
+		case isUsable:
+			one.SecretName, one.Revision, one.Pooled = secret, revision, hasPooler(db, observed, secret)
+			rotationStatus(&one, observed.Users[user.Name])
+		case revision == one.Revision:
+			one.Pooled = hasPooler(db, observed, secret)
 		}
 		endStatus(&one, observed.Users[user.Name], observed.Now)
 		if one.Revision != "" {
@@ -121,9 +125,9 @@ func hasPooler(db *databasev1.PostgreSQL, observed Observed, name string) bool {
 }
 
 // repoints reports whether the Secret of a user gets the address of the pooler now: no event tells
-// when it has it.
+// when it has it. While the PostgreSQL is paused, none gets it.
 func repoints(db *databasev1.PostgreSQL, observed Observed) bool {
-	return isPooled(db, observed) && slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool {
+	return !db.Spec.Paused && isPooled(db, observed) && slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool {
 		name := UserSecretName(db, user)
 		_, there := observed.Children.Get(Ref(db, "Secret", name))
 		return there && observed.Users[user.Name].Problem == "" && !hasPooler(db, observed, name)

@@ -2,6 +2,7 @@ package postgresql
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -163,8 +164,36 @@ func TestPoolerStarts(t *testing.T) {
 			t.Errorf("%s: got  %s\nwant %s", step.name, got, step.want)
 		}
 	}
+	keepsPooled(t, db, observed)
 	db.Spec.Pooler = nil
 	if one := Binding().Account(db, "orders"); one.Starting != "" || len(revisions) != 2 {
 		t.Errorf("two users have had %d revisions; without a pooler, one waits: %q", len(revisions), one.Starting)
+	}
+}
+
+// keepsPooled tests what becomes of the user orders, whose Secret has the address of the pooler: a
+// status that does not say so yet, as of another release, does then, also while the password can't
+// be used; and nothing is looked for again and again in a PostgreSQL that is paused.
+func keepsPooled(t *testing.T, db *databasev1.PostgreSQL, observed Observed) {
+	t.Helper()
+	db = db.DeepCopy()
+	observed.Users = map[string]ObservedUser{"orders": {Problem: "it is empty"}}
+	db.Status.Users[0].Pooled = false
+	if status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{}); !status.Users[0].Pooled {
+		t.Error("the Secret of a user whose password can't be used has the address, and the status does not say so")
+	}
+	db.Status.Users[0].Revision = "another"
+	if status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{}); status.Users[0].Pooled {
+		t.Error("the status says of a revision what is true of another one")
+	}
+	observed.Users = map[string]ObservedUser{"orders": {Password: "p"}}
+	observed.Children = maps.Clone(observed.Children)
+	observed.Children[Ref(db, "Secret", "db-orders")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-orders"}, Data: map[string][]byte{"host": []byte("db-rw.shop.svc")},
+	}}
+	for _, db.Spec.Paused = range []bool{false, true} {
+		if _, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{}); (after == time.Second) == db.Spec.Paused {
+			t.Errorf("paused: %t: it is looked again after %s", db.Spec.Paused, after)
+		}
 	}
 }
