@@ -2,12 +2,12 @@ package postgresqlcontroller
 
 import (
 	"context"
-	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
@@ -36,7 +36,7 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 			if before == nil || db.Spec.Pooler != nil || (*before).Spec.Pooler == nil {
 				return admission.Review{}, nil
 			}
-			return warnOfPooler(ctx, in.Manager.GetClient(), db, *before)
+			return admission.Review{Warnings: warnOfPooler(ctx, in.Manager.GetClient(), db, *before)}, nil
 		},
 		IsSameSpec: func(a, b *databasev1.PostgreSQL) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     postgresql.Govern,
@@ -47,15 +47,17 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 	}
 }
 
-// warnOfPooler warns of what the removal of a pooler means for applications that use it.
+// warnOfPooler warns of what the removal of a pooler means for applications that use it. Without
+// them, the pooler is removed all the same.
 //
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch
-func warnOfPooler(ctx context.Context, cached client.Reader, db, before *databasev1.PostgreSQL) (admission.Review, error) {
+func warnOfPooler(ctx context.Context, cached client.Reader, db, before *databasev1.PostgreSQL) []string {
 	var all appsv1.DeploymentList
 	if err := cached.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return admission.Review{}, fmt.Errorf("listing the Deployments of applications: %w", err)
+		log.FromContext(ctx).Error(err, "The applications that use a pooler are not known: its removal warns of none")
+		return nil
 	}
-	return admission.Review{Warnings: postgresql.WarnOfPooler(db, before, all.Items)}, nil
+	return postgresql.WarnOfPooler(db, before, all.Items)
 }
 
 // observedBy returns what policies need of what is observed.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -57,8 +59,27 @@ func TestWarnOfPooler(t *testing.T) {
 	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	before := db.DeepCopy()
 	before.Spec.Pooler, before.Status.Pooler = &databasev1.Pooler{}, &databasev1.PoolerStatus{SecretName: "db-pooler"}
-	review, err := warnOfPooler(t.Context(), cached, db, before)
-	if err != nil || len(review.Warnings) != 1 || !strings.HasSuffix(review.Warnings[0], "minutes: web") {
+	if got := warnOfPooler(t.Context(), cached, db, before); len(got) != 1 || !strings.HasSuffix(got[0], "minutes: web") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestPoolerIsRemovedUnwarned: that the applications can't be read refuses nothing.
+func TestPoolerIsRemovedUnwarned(t *testing.T) {
+	before := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	db := before.DeepCopy()
+	before.Spec.Pooler = &databasev1.Pooler{}
+	knowsNothing := manager{cached: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
+	review, err := admitted(registration.Input{Manager: knowsNothing}).Review(t.Context(), db, &before)
+	if err != nil || len(review.Warnings) != 0 {
 		t.Errorf("got %q, %v", review.Warnings, err)
 	}
 }
+
+// manager has a client, and no more.
+type manager struct {
+	ctrl.Manager
+	cached client.Client
+}
+
+func (m manager) GetClient() client.Client { return m.cached }
