@@ -60,7 +60,12 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
 	}
 	status := db.Status.Users[made]
-	return component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled)}
+	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled)}
+	if one.Starting != "" && applicationSecret(db) == PoolerName(db.Name) {
+		// While the PostgreSQL is paused, no Secret gets it.
+		one.Starting = summary.If(!db.Spec.Paused, "whose user %s does not have the address of the pooler yet", user)
+	}
+	return one
 }
 
 // applicationSecret returns the name of the Secret with which the user app connects: through the

@@ -143,7 +143,7 @@ func TestPoolerStarts(t *testing.T) {
 	}{
 		{"the pooler is being made", func() {}, "db-app" + starts + "; db-orders" + starts, false},
 		{"no instance is ready", ready(0), "db-app" + starts + "; db-orders" + starts, false},
-		{"one is", ready(1), "db-pooler; db-orders" + starts, true},
+		{"one is", ready(1), "db-pooler; db-orders whose user orders does not have the address of the pooler yet", true},
 		{"the Secret of orders has its address", written, "db-pooler; db-orders", false},
 		{"none is ready any more", ready(0), "db-pooler; db-orders", false},
 		{"the Secrets are written again", written, "db-pooler; db-orders", false},
@@ -192,8 +192,11 @@ func keepsPooled(t *testing.T, db *databasev1.PostgreSQL, observed Observed) {
 		ObjectMeta: metav1.ObjectMeta{Name: "db-orders"}, Data: map[string][]byte{"host": []byte("db-rw.shop.svc")},
 	}}
 	for _, db.Spec.Paused = range []bool{false, true} {
-		if _, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{}); (after == time.Second) == db.Spec.Paused {
-			t.Errorf("paused: %t: it is looked again after %s", db.Spec.Paused, after)
+		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		told := db.DeepCopy()
+		told.Status = status
+		if waits := Binding().Account(told, "orders").Starting != ""; (after == time.Second) == db.Spec.Paused || waits == db.Spec.Paused {
+			t.Errorf("paused: %t: it is looked again after %s, and an application waits: %t", db.Spec.Paused, after, waits)
 		}
 	}
 }
