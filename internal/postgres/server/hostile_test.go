@@ -254,6 +254,31 @@ func TestNoSlotLeft(t *testing.T) {
 	a.wait("measured", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Member.Name == "db-2" })
 }
 
+// TestSlotsThatHang: a server that does not say which slots it has says nevertheless who receives
+// from it, and never leaves an election without that for five seconds.
+func TestSlotsThatHang(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	_, err := a.session().Exec(t.Context(), `SET allow_system_table_mods = on; DO $$ BEGIN
+		EXECUTE 'CREATE OR REPLACE VIEW pg_catalog.pg_replication_slots AS SELECT s.* FROM ('
+			|| rtrim(pg_get_viewdef('pg_replication_slots'), ';') || ') s, pg_sleep(60)';
+	END $$`)
+	check(t, err)
+	last, measures := a.observe().ReceiversAt, 0
+	a.wait("measured without its slots", func(o engine.Observation) bool {
+		if gap := o.ReceiversAt.Sub(last); gap >= 5*time.Second {
+			t.Fatalf("nothing was said of the receivers for %s", gap)
+		}
+		if len(o.Receivers) != 2 || o.Receivers[0].FlushedAt.IsZero() || o.Receivers[1].FlushedAt.IsZero() {
+			t.Errorf("got %+v", o.Receivers)
+		}
+		if o.ReceiversAt.After(last) && strings.HasPrefix(o.Problem, "asking for the slots") {
+			measures++
+		}
+		last = o.ReceiversAt
+		return measures == 3
+	})
+}
+
 // TestDropUsed: the slot of a member that connects again and again can be dropped.
 func TestDropUsed(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)

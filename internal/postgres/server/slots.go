@@ -19,10 +19,16 @@ type slot struct {
 	keeps postgres.LSN
 }
 
+// keepTime bounds how long the slots are kept. Meanwhile the leader is not measured, and after five
+// seconds without a measure an election begins anew to watch who receives.
+const keepTime = 2 * time.Second
+
 // keepSlots creates a slot for each member, and drops those of former members, and those that
 // retain more WAL than a standby may lack: such a member has to be rebuilt. One that receives or
 // clones may take its time, until the volume is nearly full.
 func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
 	found, err := slots(ctx, session)
 	if err != nil {
 		return err

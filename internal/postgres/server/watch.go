@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -246,13 +247,22 @@ func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN,
 // watchLeader measures a leader until it ends.
 func (e *Engine) watchLeader(l *life, timeline uint32) {
 	var session *pgx.Conn
+	unkept := "" // why the slots were not kept the last time
 	for l.ctx.Err() == nil {
 		var err error
+		var end postgres.LSN
 		if session == nil {
 			session, err = e.connect(l.ctx)
 		}
 		if err == nil {
-			err = e.measureLeader(l, timeline, session)
+			end, err = e.measureLeader(l, timeline, session, unkept)
+		}
+		if err == nil {
+			unkept = ""
+			// An election waits for who receives, and not for the slots.
+			if err = e.keepSlots(l.ctx, session, end); err != nil {
+				unkept = err.Error()
+			}
 		}
 		if err != nil && session != nil {
 			disconnect(session)
@@ -267,19 +277,20 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 	}
 }
 
-func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) error {
+// measureLeader notes what a leader says; unkept is a problem that it has besides. It returns the
+// end of its log.
+func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unkept string) (postgres.LSN, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
 	end, err := askLSN(ctx, session, "SELECT pg_current_wal_flush_lsn()")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	now, err := senders(ctx, session)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	at := e.Clock.Now()
-	unkept := e.keepSlots(ctx, session, end)
 	e.note(l, func(o *engine.Observation) {
 		o.Server.Position = postgres.Position(timeline, end)
 		kept := o.Receivers
@@ -290,12 +301,9 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn) erro
 			}
 		}
 		slices.SortFunc(o.Receivers, func(a, b engine.Receiver) int { return strings.Compare(a.Member.Name, b.Member.Name) })
-		o.Problem = shortage(o.Server.Rule, o.Receivers, at)
-		if unkept != nil && o.Problem == "" {
-			o.Problem = unkept.Error()
-		}
+		o.Problem = cmp.Or(shortage(o.Server.Rule, o.Receivers, at), unkept)
 	})
-	return unkept
+	return end, nil
 }
 
 // receiver is what pg_stat_replication says about a member that receives.
