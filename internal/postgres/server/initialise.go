@@ -94,12 +94,20 @@ func unmark(ctx context.Context, session *pgx.Conn, a postgres.Application) erro
 	if err != nil {
 		return err
 	}
-	// Settings that somebody else has made stay: they are not all of ours.
+	return unhideLeft(ctx, session, a)
+}
+
+// unhideLeft takes back what an interrupted attempt has left. Settings that somebody else has made
+// stay: they are not all of ours.
+func unhideLeft(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+	bounded, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
 	var all []string
 	for _, setting := range quietSettings {
 		all = append(all, setting[0]+"="+setting[1])
 	}
-	err = session.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole
+	var is bool
+	err := session.QueryRow(bounded, `SELECT EXISTS (SELECT FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole
 		JOIN pg_database d ON d.oid = setdatabase WHERE rolname = $1 AND datname = $2 AND setconfig @> $3::text[])`,
 		a.User, a.Database, all).Scan(&is)
 	if err == nil && is {
@@ -139,18 +147,25 @@ func (s provisioning) initialise(ctx context.Context, statements []contract.Stat
 		return err
 	}
 	if is {
-		if err = hide(ctx, s.session, s.application); err == nil {
-			err = s.initialiseAs(ctx, statements)
-		}
-	}
-	// Also what an attempt has left that was interrupted.
-	if ending := unhide(context.WithoutCancel(ctx), s.session, s.application); err == nil {
-		err = ending
+		err = s.initialiseHidden(ctx, statements)
+	} else {
+		err = unhideLeft(ctx, s.session, s.application)
 	}
 	if err != nil {
 		return err
 	}
 	return s.durable(ctx)
+}
+
+func (s provisioning) initialiseHidden(ctx context.Context, statements []contract.Statement) error {
+	err := hide(ctx, s.session, s.application)
+	if err == nil {
+		err = s.initialiseAs(ctx, statements)
+	}
+	if ending := unhide(context.WithoutCancel(ctx), s.session, s.application); err == nil {
+		err = ending
+	}
+	return err
 }
 
 // durable waits until as many members as durability asks for have all that was committed before:

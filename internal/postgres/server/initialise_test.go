@@ -80,6 +80,7 @@ func TestInitSQL(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", query, got, want)
 		}
 	}
+	a.settingsStay(t, func() error { return declare(contract.Statement{SQL: "SELECT 1"}) })
 	a.initSQLElsewhere(t)
 	a.saysNothingOf(t, "hunter2")
 }
@@ -135,6 +136,25 @@ func TestInitSQLIsDurable(t *testing.T) {
 	}
 	b.again(a, 2)
 	a.do(Call{Do: "declared", Application: app, Provisions: statements})
+}
+
+// settingsStay: what a superuser has set for the owner stays when declared again; what an
+// interrupted attempt has left does not.
+func (i *instance) settingsStay(t *testing.T, declare func() error) {
+	t.Helper()
+	const ofOwner = "SELECT coalesce(string_agg(c, ' '), '') FROM pg_db_role_setting, unnest(setconfig) c WHERE setrole <> 0"
+	app := postgres.Application{User: "app", Database: "app"}
+	check(t, hide(t.Context(), i.session(), app))
+	check(t, declare())
+	if got := i.value(t, "app", ofOwner); got != "" {
+		t.Errorf("an interrupted attempt has left %s", got)
+	}
+	_, err := i.session().Exec(t.Context(), "ALTER ROLE app IN DATABASE app SET log_min_duration_statement = 500")
+	check(t, err)
+	check(t, declare())
+	if got := i.value(t, "app", ofOwner); got != "log_min_duration_statement=500" {
+		t.Errorf("of what a superuser has set, %q is left", got)
+	}
 }
 
 // saysNothingOf checks that a text is not in the log.
