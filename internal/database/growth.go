@@ -41,8 +41,8 @@ type Filled struct{ Used, Size int64 }
 //	otherwise                                                what lasts for ten minutes more, at least By percent, up to the limit
 //
 // How full they are is in the instances' reports. When they grew stands on the claims, and how full
-// they were then, written with the size. So how fast they fill needs no memory. It is how fast that
-// of the primary does: a replica that copies its data is no writer, and has its end.
+// they were then, written with the size. So the manager need not remember how fast they fill.
+// Only the volume of the primary counts for that: a replica that copies its data stops by itself.
 func (d *Database) Grow(observed State) {
 	fills := []func(contract.Report) fill{
 		func(report contract.Report) fill { return fill{percent: report.Full, size: report.Size} },

@@ -15,7 +15,7 @@ import (
 const longAfter = "11s"
 
 // TestCacheHungServer: a primary whose server is stopped while its program goes on is replaced, and
-// what it was told meanwhile is not acknowledged once it goes on. After how long is printed.
+// what it was told meanwhile is not acknowledged once it goes on. The test prints the time.
 func TestCacheHungServer(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]contract.Settings{"in memory": inMemory, "stored": stored} {

@@ -130,8 +130,9 @@ func (o *Observed) see(seen Seen) {
 }
 
 // Heartbeat notes what the loop measures of its own server. After a pause of the loop itself, the
-// measurements start again, because the pause says nothing about the server. So they do after the
-// server did not say who receives from it, because that says nothing about the members.
+// measurements start again, because the pause says nothing about the server. After a time in which
+// the server did not say who receives from it, silence is counted anew, because that time says
+// nothing about the members.
 func (o *Observed) Heartbeat(server Server) {
 	if server.ReceiversAt-o.Server.ReceiversAt >= degradeAfter {
 		o.WatchedSince = server.ReceiversAt

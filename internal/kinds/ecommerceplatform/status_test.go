@@ -216,12 +216,11 @@ func TestWarnOfChange(t *testing.T) {
 
 // TestWarnOfCache: a cache has nothing on volumes, so that a change may lose all that it has.
 func TestWarnOfCache(t *testing.T) {
-	without := withoutCache
 	larger := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Memory = new(resource.MustParse("1Gi")) }
 	const replaced = "component cache: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes"
 	const deleted = "spec.cache.enabled: Cache shop-cache is deleted once the backend runs without it, and what it has in memory is lost"
 	image := func(s *platformv1.EcommercePlatformSpec) { s.Backend.Image = "r.io/back:2" }
-	stack, bare := made(admitted(), nil), made(admitted(without), nil)
+	stack, bare := made(admitted(), nil), made(admitted(withoutCache), nil)
 	for name, test := range map[string]struct {
 		before, after change
 		existing      *platformv1.AppStack
@@ -229,10 +228,10 @@ func TestWarnOfCache(t *testing.T) {
 	}{
 		"another image":         {image, in("development"), stack, ""},
 		"more memory":           {in("development"), larger, stack, replaced},
-		"off":                   {in("development"), without, stack, deleted},
-		"off, and stays off":    {without, func(s *platformv1.EcommercePlatformSpec) { without(s); image(s) }, stack, ""},
-		"on":                    {without, in("development"), bare, ""},
-		"off before it is made": {in("development"), without, nil, ""},
+		"off":                   {in("development"), withoutCache, stack, deleted},
+		"off, and stays off":    {withoutCache, func(s *platformv1.EcommercePlatformSpec) { withoutCache(s); image(s) }, stack, ""},
+		"on":                    {withoutCache, in("development"), bare, ""},
+		"off before it is made": {in("development"), withoutCache, nil, ""},
 	} {
 		got := WarnOfChange(admitted(test.after), admitted(test.before), test.existing, installation)
 		if strings.Join(got, "; ") != test.want {

@@ -233,7 +233,7 @@ func TestPoolerStatus(t *testing.T) {
 	}
 }
 
-// TestPoolerProblem: a pooler that can't start now is told of, until it has started once; an
+// TestPoolerProblem: the status says why a pooler can't start now, until it has started once; an
 // application that starts meanwhile does not wait for it.
 func TestPoolerProblem(t *testing.T) {
 	db := newDatabase(pooled)
