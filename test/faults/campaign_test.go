@@ -233,7 +233,7 @@ func TestStorm(t *testing.T) {
 	}
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for seed := first; seed < first+uint64(number); seed++ { //nolint:gosec // a small number
-			count.same(t, fmt.Sprintf("seed %d", seed), scenario, campaign.Options{Plan: campaign.Storm(seed), SettleLimit: time.Minute})
+			count.same(t, fmt.Sprintf("seed %d", seed), scenario, campaign.Options{Plan: campaign.Storm(seed)})
 		}
 	})
 }
@@ -256,6 +256,6 @@ func TestPlan(t *testing.T) {
 		}
 	})
 	eachCounted(t, count, func(t *testing.T, scenario campaign.Scenario, count *tally) {
-		count.same(t, "plan", scenario, campaign.Options{Plan: plan, SettleLimit: time.Minute})
+		count.same(t, "plan", scenario, campaign.Options{Plan: plan})
 	})
 }

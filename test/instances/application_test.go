@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,7 +40,7 @@ func (d *Database) mount(files map[string]string) {
 // says waits until the server of a pod answers a query so.
 func (p *Pod) says(query, want string) {
 	p.d.t.Helper()
-	p.d.Await(query+" to be "+want, time.Minute, func() bool {
+	p.d.Await(query+" to be "+want, func() bool {
 		got, err := p.SQL(query)
 		return err == nil && got == want
 	})
@@ -54,7 +53,7 @@ func TestApplicationAndParameters(t *testing.T) {
 	const hasRole = "SELECT count(*) FROM pg_database d JOIN pg_roles r ON r.oid = datdba WHERE datname = 'shop' AND rolname = 'app'"
 	d := New(t, server, contract.Settings{FailoverAfter: after, Parameters: map[string]string{"work_mem": "5MB"}}, 3)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	leader := d.Published(t.Context())
 	leader.says("SHOW work_mem", "5MB")
 	leader.says(hasRole, "1")
@@ -63,20 +62,20 @@ func TestApplicationAndParameters(t *testing.T) {
 	})
 	for _, pod := range d.Pods {
 		pod.says("SHOW work_mem", "6MB")
-		d.Await("report of a restart to come", time.Minute, func() bool { return pod.Report(t.Context()).PendingRestart })
+		d.Await("report of a restart to come", func() bool { return pod.Report(t.Context()).PendingRestart })
 		pod.says("SHOW shared_buffers", "128MB")
 	}
 	d.mount(map[string]string{"username": "postgres"})
-	d.Await("report of a name that can't be", time.Minute, func() bool {
+	d.Await("report of a name that can't be", func() bool {
 		return leader.Report(t.Context()).Problem == `the Secret of the application: username: Invalid value: "postgres": `+
 			"is the server's or Mainstay's own: choose another name"
 	})
 	leader.Kill()
 	d.mount(map[string]string{"username": "app"})
 	leader.Start()
-	d.Await("three instances that serve again", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve again", func() bool { return d.IsWhole(t.Context()) })
 	leader.says("SHOW shared_buffers", "64MB")
 	next := d.Published(t.Context())
 	next.says(hasRole, "1")
-	d.Await("report without a problem", time.Minute, func() bool { return next.Report(t.Context()).Problem == "" })
+	d.Await("report without a problem", func() bool { return next.Report(t.Context()).Problem == "" })
 }

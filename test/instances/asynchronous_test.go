@@ -15,14 +15,14 @@ import (
 func TestAsynchronous(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after, Durability: "Asynchronous"}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
 	leader := d.Published(t.Context())
 	replicas := slices.DeleteFunc(slices.Clone(d.Pods), func(pod *Pod) bool { return pod == leader })
 	writes := func(what string) {
 		t.Helper()
 		before := clients.acknowledged()
-		d.Await(what, time.Minute, func() bool { return clients.acknowledged() > before+20 })
+		d.Await(what, func() bool { return clients.acknowledged() > before+20 })
 	}
 	rule := func() election.Rule {
 		rules := d.Record(t.Context()).Rules
@@ -52,9 +52,9 @@ func TestAsynchronous(t *testing.T) {
 	signalAll(stalled, syscall.SIGSTOP)
 	d.configure(func(s *contract.Settings) { s.Durability = "Required" })
 	begun := time.Now()
-	d.Await("stall", time.Minute, func() bool { return time.Since(begun) > 3*time.Second })
+	d.Await("stall", func() bool { return time.Since(begun) > 3*time.Second })
 	signalAll(stalled, syscall.SIGCONT)
-	d.Await("rule that waits for one of two", time.Minute, func() bool {
+	d.Await("rule that waits for one of two", func() bool {
 		waits := rule()
 		return !waits.Async && waits.Acks == 1 && len(waits.Set) == 2
 	})
@@ -64,7 +64,7 @@ func TestAsynchronous(t *testing.T) {
 	leader.Kill()
 	writes("acknowledged writes after the leader was killed")
 	leader.Start()
-	d.Await("whole database", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("whole database", func() bool { return d.IsWhole(t.Context()) })
 	for _, wrong := range clients.Check() {
 		t.Error(wrong)
 	}

@@ -33,17 +33,17 @@ func TestCacheRefusesWrites(t *testing.T) {
 		_, err := leader.ask("SET", "key", "value")
 		return err == nil && leader.Report(t.Context()).Refuses == ""
 	}
-	d.Await("writes", time.Minute, accepts)
+	d.Await("writes", accepts)
 	replica := d.others(leader)[0]
 	replica.Kill()
-	d.Await("a reason why writes are refused", time.Minute, func() bool {
+	d.Await("a reason why writes are refused", func() bool {
 		_, err := leader.ask("SET", "key", "value")
 		return err != nil && strings.Contains(err.Error(), "NOREPLICAS") &&
 			leader.Report(t.Context()).Refuses == "0 replicas receive, and min-replicas-to-write needs 1"
 	})
 	replica.Start()
-	d.Await("writes again", time.Minute, accepts)
-	d.Await("how much the replica lacks at most", time.Minute, func() bool { return leader.Report(t.Context()).Unreplicated >= 64<<10 })
+	d.Await("writes again", accepts)
+	d.Await("how much the replica lacks at most", func() bool { return leader.Report(t.Context()).Unreplicated >= 64<<10 })
 }
 
 // TestCacheBusy: a server that runs a script for long is alive: it leads on, and says so. A replica
@@ -67,17 +67,17 @@ func TestCacheBusy(t *testing.T) {
 		return func() bool { return strings.Contains(pod.Report(t.Context()).Problem, "runs a script or a function") }
 	}
 	run(leader)
-	d.Await("a busy primary", time.Minute, isBusy(leader))
+	d.Await("a busy primary", isBusy(leader))
 	begun := time.Now()
-	d.Await("a time after which another would lead", time.Minute, func() bool { return time.Since(begun) > 8*time.Second })
+	d.Await("a time after which another would lead", func() bool { return time.Since(begun) > 8*time.Second })
 	if now := d.Record(t.Context()); now.Term != term || now.Released() || !isBusy(leader)() {
 		t.Errorf("the busy primary was replaced: %+v", now)
 	}
 	replica := d.others(leader)[0]
 	run(replica)
-	d.Await("a busy replica", time.Minute, isBusy(replica))
+	d.Await("a busy replica", isBusy(replica))
 	d.must(syscall.Kill(leader.serverProcess(), syscall.SIGKILL))
-	d.Await("the replica as the primary", time.Minute, func() bool { return d.Published(t.Context()) == replica && d.IsWhole(t.Context()) })
+	d.Await("the replica as the primary", func() bool { return d.Published(t.Context()) == replica && d.IsWhole(t.Context()) })
 }
 
 // TestCacheConnections: clients that take all connections keep no replica out.
@@ -101,7 +101,7 @@ func TestCacheConnections(t *testing.T) {
 	replica.Kill()
 	d.must(replica.Wipe())
 	replica.Start()
-	d.Await("the replica, with a copy", time.Minute, func() bool {
+	d.Await("the replica, with a copy", func() bool {
 		rules := d.Record(t.Context()).Rules
 		return len(rules) == 1 && len(rules[0].Set) == 1 && rules[0].Set[0] != before[0]
 	})
@@ -125,7 +125,7 @@ func (p *Pod) limitMemory(limit int) (ended func() int) {
 		if p.Running() {
 			p.Kill()
 		}
-		p.d.Await("the end of all processes", time.Minute, func() bool { return os.Remove(group) == nil })
+		p.d.Await("the end of all processes", func() bool { return os.Remove(group) == nil })
 	})
 	p.d.must(os.WriteFile(group+"/"+limitFile, []byte(strconv.Itoa(limit)), 0))
 	for _, pid := range p.process.All() {

@@ -29,7 +29,7 @@ func cacheOf(t *testing.T, settings contract.Settings, instances int) *Database 
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	took := d.Await("instances that serve", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	took := d.Await("instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("%d instances serve after %s", instances, took.Round(time.Millisecond))
 	return d
 }
@@ -158,8 +158,8 @@ func (w *writer) missing(pod *Pod, upTo int) int {
 func (w *writer) again(what string) {
 	w.d.t.Helper()
 	last, _ := w.now()
-	w.d.Await("writes after "+what, time.Minute, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.last > last+10 })
-	whole := w.d.Await("whole Cache after "+what, time.Minute, func() bool { return w.d.IsWhole(context.Background()) })
+	w.d.Await("writes after "+what, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.last > last+10 })
+	whole := w.d.Await("whole Cache after "+what, func() bool { return w.d.IsWhole(context.Background()) })
 	_, gap := w.now()
 	w.d.t.Logf("%s: no write for %s, whole %s after that", what, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
 }
@@ -235,7 +235,7 @@ func (w *writer) planned() {
 	}
 	w.now()
 	d.configure(func(s *contract.Settings) { s.SwitchFrom = record.Term })
-	d.Await("another primary", time.Minute, func() bool { return d.Record(context.Background()).Term > record.Term })
+	d.Await("another primary", func() bool { return d.Record(context.Background()).Term > record.Term })
 	w.again("a planned switchover")
 	last, _ := w.now()
 	if lost := w.missing(d.Published(context.Background()), last); lost > 0 {
@@ -284,10 +284,10 @@ func TestCacheEmptyPrimary(t *testing.T) {
 	d.must(err)
 	others := d.others(leader)
 	for _, pod := range others {
-		d.Await("the write on a replica", time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+		d.Await("the write on a replica", func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
 		pod.Isolate(true)
 	}
-	d.Await("a primary alone", time.Minute, func() bool {
+	d.Await("a primary alone", func() bool {
 		record := d.Record(t.Context())
 		return len(record.Rules) == 1 && len(record.Rules[0].Set) == 0
 	})
@@ -297,9 +297,9 @@ func TestCacheEmptyPrimary(t *testing.T) {
 	for _, pod := range others {
 		pod.Isolate(false)
 	}
-	d.Await("whole Cache", time.Minute, func() bool { return d.IsWhole(t.Context()) && d.Published(t.Context()) != leader })
+	d.Await("whole Cache", func() bool { return d.IsWhole(t.Context()) && d.Published(t.Context()) != leader })
 	for _, pod := range d.Pods {
-		d.Await("what was written, on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+		d.Await("what was written, on "+pod.Name, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
 	}
 
 	for _, pod := range d.Pods {
@@ -310,7 +310,7 @@ func TestCacheEmptyPrimary(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	d.Await("whole Cache after all were lost", time.Minute, func() bool { return d.isWholeAfter(t.Context(), term) })
+	d.Await("whole Cache after all were lost", func() bool { return d.isWholeAfter(t.Context(), term) })
 	t.Logf("after all were lost: whole after %s", time.Since(begun).Round(time.Millisecond))
 	if value, err := d.Published(t.Context()).ask("GET", "kept"); value != "" || err != nil {
 		t.Errorf("got %q, %v", value, err)
@@ -324,7 +324,7 @@ func TestCacheStored(t *testing.T) {
 	_, err := d.Published(t.Context()).ask("SET", "kept", "yes")
 	d.must(err)
 	for _, pod := range d.Pods {
-		d.Await("data that "+pod.Name+" stores", time.Minute, func() bool {
+		d.Await("data that "+pod.Name+" stores", func() bool {
 			_, err := os.Stat(pod.Volume() + "/data/server/appendonlydir/appendonly.aof.manifest")
 			value, _ := pod.ask("GET", "kept")
 			return err == nil && value == "yes"
@@ -337,9 +337,9 @@ func TestCacheStored(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	d.Await("whole Cache after all were killed", time.Minute, func() bool { return d.isWholeAfter(t.Context(), term) })
+	d.Await("whole Cache after all were killed", func() bool { return d.isWholeAfter(t.Context(), term) })
 	for _, pod := range d.Pods {
-		d.Await("what was written, on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+		d.Await("what was written, on "+pod.Name, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
 	}
 }
 
@@ -404,7 +404,7 @@ func TestCachePasswords(t *testing.T) {
 	} {
 		d.mount(step.files)
 		for _, pod := range d.Pods {
-			d.Await("users as the Secret says on "+pod.Name, time.Minute, func() bool {
+			d.Await("users as the Secret says on "+pod.Name, func() bool {
 				for _, one := range step.may {
 					if !may(pod, one) {
 						return false
@@ -436,14 +436,14 @@ func TestCacheParameters(t *testing.T) {
 	}
 	change("maxmemory", "33554432")
 	for _, pod := range d.Pods {
-		d.Await("another maxmemory on "+pod.Name, time.Minute, func() bool {
+		d.Await("another maxmemory on "+pod.Name, func() bool {
 			text, _ := pod.ask("INFO", "memory")
 			return strings.Contains(text, "maxmemory:33554432\r")
 		})
 	}
 	report := func(what string, is func(contract.Report) bool) {
 		t.Helper()
-		d.Await(what, time.Minute, func() bool { return is(d.Pods[0].Report(t.Context())) && is(d.Pods[1].Report(t.Context())) })
+		d.Await(what, func() bool { return is(d.Pods[0].Report(t.Context())) && is(d.Pods[1].Report(t.Context())) })
 	}
 	change("databases", "4")
 	report("a parameter that is pending", func(r contract.Report) bool { return r.PendingRestart && r.Problem == "" })
@@ -457,7 +457,7 @@ func TestCacheParameters(t *testing.T) {
 	replica := d.others(d.Published(t.Context()))[0]
 	replica.Kill()
 	replica.Start()
-	d.Await("a replica that was restarted with them", time.Minute, func() bool {
+	d.Await("a replica that was restarted with them", func() bool {
 		return d.IsWhole(t.Context()) && !replica.Report(t.Context()).PendingRestart
 	})
 	report("what is still not accepted", func(r contract.Report) bool { return strings.Contains(r.Problem, "and 1 more") })
@@ -498,12 +498,12 @@ func TestCacheCutOff(t *testing.T) {
 	term := d.Record(t.Context()).Term
 	w.now()
 	leader.Isolate(true)
-	d.Await("another primary", time.Minute, func() bool {
+	d.Await("another primary", func() bool {
 		published := d.Published(t.Context())
 		return published != nil && published != leader && d.Record(t.Context()).Term > term
 	})
 	last, _ := w.now()
-	d.Await("writes", time.Minute, func() bool { now, _ := w.now(); return now > last+10 })
+	d.Await("writes", func() bool { now, _ := w.now(); return now > last+10 })
 	if _, err := leader.ask("SET", "beside", "x"); err == nil {
 		t.Error("the former primary takes writes beside the new one")
 	}

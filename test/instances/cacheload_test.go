@@ -55,7 +55,7 @@ func fill(d *Database, leader *Pod) {
 	d.must(err)
 	defer client.Close()
 	i := 0
-	d.Await("a full memory", time.Minute, func() bool {
+	d.Await("a full memory", func() bool {
 		for range 200 {
 			d.must(write(d.t.Context(), client, 0, i))
 			i++
@@ -98,7 +98,7 @@ func (d *Database) copied(replica *Pod) time.Duration {
 	replica.Kill()
 	d.must(replica.Wipe())
 	replica.Start()
-	took := d.Await("a copy", 2*time.Minute, func() bool {
+	took := d.Await("a copy", func() bool {
 		rules := d.Record(ctx).Rules
 		return len(rules) == 1 && len(rules[0].Set) == 1 && rules[0].Set[0] != before[0] && d.IsWhole(ctx)
 	})

@@ -22,9 +22,9 @@ import (
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", func() bool { return clients.acknowledged() > 10 })
 	term, begun := d.Record(t.Context()).Term, time.Now()
 	later := func() time.Time { return time.Now().Add(time.Hour) }
 	first := d.authority
@@ -34,7 +34,7 @@ func TestCertificates(t *testing.T) {
 	d.renew(d.Pods, later(), second, first)
 	d.renew(d.Pods, later(), second)
 	d.reconnect()
-	d.Await("whole database with new certificates", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("whole database with new certificates", func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("no write for %s while certificates were renewed", clients.Ledger.LongestGap(begun).Round(time.Millisecond))
 
 	leader := slices.Index(d.Pods, d.Published(t.Context()))
@@ -42,11 +42,11 @@ func TestCertificates(t *testing.T) {
 	d.renew([]*Pod{other}, time.Now().Add(-time.Minute), second)
 	refused(t, clients, other, "expired")
 	d.renew([]*Pod{other}, later(), second)
-	d.Await("replica with a certificate that is valid again", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("replica with a certificate that is valid again", func() bool { return d.IsWhole(t.Context()) })
 	d.renew([]*Pod{other}, later(), first, second)
 	refused(t, clients, other, "foreign")
 	d.renew([]*Pod{other}, later(), second)
-	d.Await("replica with a certificate of ours again", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("replica with a certificate of ours again", func() bool { return d.IsWhole(t.Context()) })
 	if now := d.Record(t.Context()).Term; now != term {
 		t.Errorf("term %d became %d: somebody else was elected because of certificates", term, now)
 	}
@@ -60,12 +60,12 @@ func refused(t *testing.T, clients *Clients, replica *Pod, why string) {
 	t.Helper()
 	begun := time.Now()
 	replica.d.reconnect()
-	clients.d.Await("renewal of the Lease, as a replica's certificate is "+why, time.Minute, func() bool {
+	clients.d.Await("renewal of the Lease, as a replica's certificate is "+why, func() bool {
 		at := clients.d.Lease(t.Context()).Spec.RenewTime
 		return at != nil && at.After(begun)
 	})
 	before := clients.acknowledged()
-	clients.d.Await("writes without a replica", time.Minute, func() bool { return clients.acknowledged() > before+20 })
+	clients.d.Await("writes without a replica", func() bool { return clients.acknowledged() > before+20 })
 }
 
 // reconnect closes all connections between the pods.
@@ -88,7 +88,7 @@ func (d *Database) renew(pods []*Pod, until time.Time, by *Authority, trusted ..
 		d.must(err)
 	}
 	for pod, serial := range serials {
-		d.Await("new certificate at "+pod.Name, time.Minute, func() bool {
+		d.Await("new certificate at "+pod.Name, func() bool {
 			return is(pod.presented(peerPort), serial) && is(pod.presented(serverPort), serial)
 		})
 	}

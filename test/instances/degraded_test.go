@@ -14,16 +14,16 @@ import (
 func TestDegraded(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after, Durability: "Preferred"}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
 	more := func(what string) {
 		t.Helper()
 		before := clients.acknowledged()
-		d.Await(what, time.Minute, func() bool { return clients.acknowledged() > before+20 })
+		d.Await(what, func() bool { return clients.acknowledged() > before+20 })
 	}
 	whole := func(what string) {
 		t.Helper()
-		d.Await(what, 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+		d.Await(what, func() bool { return d.IsWhole(t.Context()) })
 		for _, wrong := range clients.Check() {
 			t.Errorf("%s: %s", what, wrong)
 		}
@@ -35,7 +35,7 @@ func TestDegraded(t *testing.T) {
 		for _, pod := range replicas {
 			pod.Kill()
 		}
-		d.Await("leader that waits for nobody", time.Minute, func() bool {
+		d.Await("leader that waits for nobody", func() bool {
 			rules := d.Record(t.Context()).Rules
 			return len(rules) == 1 && len(rules[0].Set) == 0
 		})
@@ -57,7 +57,7 @@ func TestDegraded(t *testing.T) {
 	replicas[0].Start()
 	replicas[1].Start()
 	begun := time.Now()
-	d.Await("long enough time for a wrong election", time.Minute, func() bool { return time.Since(begun) > 8*time.Second })
+	d.Await("long enough time for a wrong election", func() bool { return time.Since(begun) > 8*time.Second })
 	if record := d.Record(t.Context()); record.Term != term {
 		t.Errorf("%+v claimed a term, although only %s has all that was acknowledged", record.Holder, leader.Name)
 	}

@@ -16,9 +16,9 @@ func onSmallVolumes(t *testing.T, size int64) (*Database, *Clients) {
 		d.must(pod.Limit(size))
 		pod.Start()
 	}
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", func() bool { return clients.acknowledged() > 10 })
 	return d, clients
 }
 
@@ -35,10 +35,10 @@ func TestLeftBehind(t *testing.T) {
 		_, err := leader.SQL("SELECT pg_switch_wal(); CHECKPOINT")
 		d.must(err)
 		acknowledged := clients.acknowledged()
-		d.Await("writes between", time.Minute, func() bool { return clients.acknowledged() > acknowledged })
+		d.Await("writes between", func() bool { return clients.acknowledged() > acknowledged })
 	}
 	replica.Start()
-	d.Await("whole database with a replica that was made anew", time.Minute, func() bool {
+	d.Await("whole database with a replica that was made anew", func() bool {
 		return replica.Report(t.Context()).Incarnation != before && d.IsWhole(t.Context())
 	})
 	for _, wrong := range clients.Check() {
@@ -64,18 +64,18 @@ func TestFullDisk(t *testing.T) {
 			_, _ = leader.SQL("SELECT pg_logical_emit_message(true, 'test', 'x'); SELECT pg_switch_wal()")
 		}
 		if leads {
-			d.Await("another leader", time.Minute, func() bool { return d.Record(t.Context()).Term > term })
+			d.Await("another leader", func() bool { return d.Record(t.Context()).Term > term })
 		}
 		before := clients.acknowledged()
-		d.Await("acknowledged writes with a full disk", time.Minute, func() bool { return clients.acknowledged() > before+20 })
-		d.Await("word about the full disk", time.Minute, func() bool { return pod.Report(t.Context()).Full >= 95 })
+		d.Await("acknowledged writes with a full disk", func() bool { return clients.acknowledged() > before+20 })
+		d.Await("word about the full disk", func() bool { return pod.Report(t.Context()).Full >= 95 })
 		gap := clients.Ledger.LongestGap(begun).Round(time.Millisecond)
 		t.Logf("the leader: %t; it says %+v; no write for %s", leads, pod.Report(t.Context()), gap)
 		if elected := d.Record(t.Context()).Term > term; elected != leads {
 			t.Errorf("the full disk is the leader's: %t; another was elected: %t", leads, elected)
 		}
 		d.must(empty())
-		d.Await("whole database once there is room", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+		d.Await("whole database once there is room", func() bool { return d.IsWhole(t.Context()) })
 		for _, wrong := range clients.Check() {
 			t.Error(wrong)
 		}

@@ -67,7 +67,7 @@ func restored(s *scene) bool {
 // so that what follows meets each step of that sooner or later.
 func whileElecting(s *scene, more time.Duration) *Pod {
 	var candidate *Pod
-	s.d.Await("candidate", time.Minute, func() bool {
+	s.d.Await("candidate", func() bool {
 		record := s.record()
 		candidate = s.d.pod(record.Holder.Member.Name)
 		return record.Term > s.before.Term && candidate != nil
@@ -79,7 +79,7 @@ func whileElecting(s *scene, more time.Duration) *Pod {
 // wait lets some time pass.
 func (s *scene) wait(long time.Duration) {
 	moment := time.Now().Add(long)
-	s.d.Await("moment", time.Minute, func() bool { return time.Now().After(moment) })
+	s.d.Await("moment", func() bool { return time.Now().After(moment) })
 }
 
 // data are those of the replicas.
@@ -193,7 +193,7 @@ var faults = []fault{
 			s.pauseAPI(true)
 			s.other.Kill()
 			s.other.Start()
-			s.d.Await("replica that receives again", time.Minute, func() bool {
+			s.d.Await("replica that receives again", func() bool {
 				status, err := s.other.SQL("SELECT status FROM pg_stat_wal_receiver")
 				return err == nil && status == "streaming"
 			})
@@ -218,7 +218,7 @@ var faults = []fault{
 func startAnew(s *scene) {
 	before := s.other.Report(context.Background()).Incarnation
 	s.other.Start()
-	s.d.Await("data that were made anew", time.Minute, func() bool {
+	s.d.Await("data that were made anew", func() bool {
 		made := s.other.Report(context.Background()).Incarnation
 		return made != "" && made != before
 	})

@@ -38,7 +38,7 @@ func TestCacheHungServer(t *testing.T) {
 			go func() {
 				told <- client.Do(context.Background(), client.B().Set().Key("beside").Value("x").Build()).Error()
 			}()
-			took := d.Await("another primary", time.Minute, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+			took := d.Await("another primary", func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
 			t.Logf("another primary after %s", took.Round(time.Millisecond))
 			_ = syscall.Kill(server, syscall.SIGCONT) // It was killed.
 			if err := <-told; err == nil {
@@ -69,11 +69,11 @@ func TestCacheSlowServer(t *testing.T) {
 	leader, before := d.Published(t.Context()), d.Record(t.Context())
 	server, begun := leader.serverProcess(), time.Now()
 	d.must(syscall.Kill(server, syscall.SIGSTOP))
-	d.Await("stall", time.Minute, func() bool { return time.Since(begun) > 7*time.Second })
+	d.Await("stall", func() bool { return time.Since(begun) > 7*time.Second })
 	d.must(syscall.Kill(server, syscall.SIGCONT))
-	d.Await("writes", time.Minute, func() bool { _, err := leader.ask("SET", "again", "x"); return err == nil })
+	d.Await("writes", func() bool { _, err := leader.ask("SET", "again", "x"); return err == nil })
 	for _, pod := range d.others(leader) {
-		d.Await("the write on "+pod.Name, time.Minute, func() bool { value, _ := pod.ask("GET", "again"); return value == "x" })
+		d.Await("the write on "+pod.Name, func() bool { value, _ := pod.ask("GET", "again"); return value == "x" })
 	}
 	if now := d.Record(t.Context()); now.Seq != before.Seq || now.Term != before.Term {
 		t.Errorf("the record was %+v and is %+v", before, now)
@@ -85,17 +85,17 @@ func TestCacheSlowServer(t *testing.T) {
 func TestHungPreferred(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: longAfter, Durability: "Preferred"}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", func() bool { return clients.acknowledged() > 10 })
 	leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
 	signalAll(leader.process.All()[1:], syscall.SIGSTOP)
-	took := d.Await("another primary", time.Minute, func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
+	took := d.Await("another primary", func() bool { return d.Record(t.Context()).Term > term && d.Record(t.Context()).Open })
 	t.Logf("another primary after %s", took.Round(time.Millisecond))
 	signalAll(leader.process.All(), syscall.SIGCONT)
 	before := clients.acknowledged()
-	d.Await("acknowledged writes after the server was stopped", time.Minute, func() bool { return clients.acknowledged() > before+20 })
-	d.Await("whole database", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("acknowledged writes after the server was stopped", func() bool { return clients.acknowledged() > before+20 })
+	d.Await("whole database", func() bool { return d.IsWhole(t.Context()) })
 	for _, wrong := range clients.Check() {
 		t.Error(wrong)
 	}

@@ -71,10 +71,10 @@ func TestFaults(t *testing.T) {
 func faultsOf(t *testing.T, number int, measured *measurements) {
 	t.Helper()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
-	took := d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	took := d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	t.Logf("three instances serve after %s", took.Round(time.Millisecond))
 	clients := NewClients(t, d, *pause)
-	d.Await("acknowledged writes", time.Minute, func() bool { return clients.acknowledged() > 10 })
+	d.Await("acknowledged writes", func() bool { return clients.acknowledged() > 10 })
 	for round := range *rounds {
 		for i := range faults {
 			f := faults[(i + number*len(faults) / *databases)%len(faults)]
@@ -90,7 +90,7 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	t.Helper()
 	d := clients.d
 	if f.atRest {
-		d.Await("record that does not change", time.Minute, d.isQuiet(t.Context()))
+		d.Await("record that does not change", d.isQuiet(t.Context()))
 	}
 	leader := slices.Index(d.Pods, d.Published(t.Context()))
 	s := &scene{
@@ -99,17 +99,17 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	}
 	data := s.data()
 	f.hurt(s)
-	d.Await("sign of "+f.name, 2*time.Minute, func() bool { return f.noticed(s) })
+	d.Await("sign of "+f.name, func() bool { return f.noticed(s) })
 	acknowledged := clients.acknowledged()
 	if f.blocks {
 		f.mend(s)
 	}
-	d.Await("acknowledged writes after "+f.name, time.Minute, func() bool { return clients.acknowledged() > acknowledged+10 })
+	d.Await("acknowledged writes after "+f.name, func() bool { return clients.acknowledged() > acknowledged+10 })
 	if f.mend != nil && !f.blocks {
 		f.mend(s)
 	}
 	d.remember(t.Context())
-	whole := d.Await("whole database after "+f.name, 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	whole := d.Await("whole database after "+f.name, func() bool { return d.IsWhole(t.Context()) })
 	gap := clients.Ledger.LongestGap(s.begun)
 	measured.add(f.name, gap)
 	t.Logf("%s: no write for %s; whole %s after it was mended", f.name, gap.Round(time.Millisecond), whole.Round(time.Millisecond))

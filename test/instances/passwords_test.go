@@ -112,7 +112,7 @@ func TestPasswordsAreInSecretsOnly(t *testing.T) {
 		"log_min_duration_statement": "0", "log_connections": "on", "log_error_verbosity": "verbose",
 	}}, 1)
 	d.mount(map[string]string{"username": "app", "password": firstPassword, "dbname": "shop"})
-	d.Await("an instance that serves", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("an instance that serves", func() bool { return d.IsWhole(t.Context()) })
 	primary := d.Published(t.Context())
 	_, err := primary.SQL("CREATE EXTENSION pg_stat_statements")
 	d.must(err)
@@ -125,7 +125,7 @@ func TestPasswordsAreInSecretsOnly(t *testing.T) {
 	p := newPooler(d)
 	logsIn := func(user, password string) {
 		t.Helper()
-		d.Await(user+" to log in", time.Minute, func() bool {
+		d.Await(user+" to log in", func() bool {
 			_, direct := logIn(t.Context(), primary.Address, user, password)
 			_, pooled := logIn(t.Context(), p.address, user, password)
 			return direct == nil && pooled == nil

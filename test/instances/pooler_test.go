@@ -142,6 +142,9 @@ type load struct {
 	gap      time.Duration
 }
 
+// some is how many rows show that the clients write: more than one of each.
+const some = 400
+
 // newLoad starts clients, each of which has one connection, and connects again after a failure.
 func newLoad(t *testing.T, p *pooler, clients int) *load {
 	t.Helper()
@@ -208,7 +211,7 @@ func (l *load) reset(d *Database) {
 	l.failures.Store(0)
 	l.rows.Store(0)
 	l.mu.Unlock()
-	d.Await("rows by every client", time.Minute, func() bool { return l.rows.Load() > 1000 })
+	d.Await("rows of the clients", func() bool { return l.rows.Load() > some })
 }
 
 // TestPooler: clients of a pooler wait, and none of their statements fails, while the primary hands
@@ -217,11 +220,11 @@ func TestPooler(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	d.declare(contract.Provisions{Pooler: true})
 	d.serve()
 	p := newPooler(d)
-	d.Await("a statement through the pooler", time.Minute, func() bool {
+	d.Await("a statement through the pooler", func() bool {
 		session, err := p.connect(t.Context(), "app", "secret")
 		if err != nil {
 			return false
@@ -233,7 +236,7 @@ func TestPooler(t *testing.T) {
 	p.refuses()
 	l := newLoad(t, p, 200)
 	p.handsOver(l)
-	d.Await("three instances that serve again", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve again", func() bool { return d.IsWhole(t.Context()) })
 	p.failsOver(l)
 	p.ends(l)
 	for _, pod := range d.Pods {
@@ -271,12 +274,12 @@ func (p *pooler) handsOver(l *load) {
 	former := d.Published(d.t.Context())
 	term := d.Record(d.t.Context()).Term
 	d.configure(func(s *contract.Settings) { s.SwitchFrom = term })
-	d.Await("another primary", time.Minute, func() bool {
+	d.Await("another primary", func() bool {
 		now := d.Published(d.t.Context())
 		return now != nil && now != former
 	})
 	rows := l.rows.Load()
-	d.Await("rows after the handover", time.Minute, func() bool { return l.rows.Load() > rows+1000 })
+	d.Await("rows after the handover", func() bool { return l.rows.Load() > rows+some })
 	d.t.Logf("a planned handover: the longest wait of a statement was %s", l.gap.Round(time.Millisecond))
 	if l.failures.Load() > 0 {
 		d.t.Errorf("%d statements failed, the last with %s", l.failures.Load(), l.last)
@@ -289,12 +292,12 @@ func (p *pooler) failsOver(l *load) {
 	d.t.Helper()
 	l.reset(d)
 	d.Published(d.t.Context()).Kill()
-	d.Await("another primary", time.Minute, func() bool {
+	d.Await("another primary", func() bool {
 		now := d.Published(d.t.Context())
 		return now != nil && now.Running()
 	})
 	rows := l.rows.Load()
-	d.Await("rows after the failover", time.Minute, func() bool { return l.rows.Load() > rows+1000 })
+	d.Await("rows after the failover", func() bool { return l.rows.Load() > rows+some })
 	if pool := int64(20); l.failures.Load() > 2*pool {
 		d.t.Errorf("%d statements failed, and %d at most were under way: the last with %s", l.failures.Load(), pool, l.last)
 	}
@@ -308,14 +311,14 @@ func (p *pooler) ends(l *load) {
 	l.reset(d)
 	p.process.Signal(syscall.SIGTERM)
 	rows := l.rows.Load()
-	d.Await("rows while the pooler waits for its clients", time.Minute, func() bool { return l.rows.Load() > rows+1000 })
+	d.Await("rows while the pooler waits for its clients", func() bool { return l.rows.Load() > rows+some })
 	if l.failures.Load() > 0 {
 		d.t.Errorf("%d statements failed while the pooler ended, the last with %s", l.failures.Load(), l.last)
 	}
 	l.end()
 	select {
 	case <-p.process.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(within):
 		d.t.Error("the pooler does not end after its clients")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
@@ -60,7 +59,7 @@ func exchanged(name, file, content, says string) damage {
 func TestForeignVolumes(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	leader := d.Published(t.Context())
 	replica := d.Pods[0]
 	if replica == leader {
@@ -71,7 +70,7 @@ func TestForeignVolumes(t *testing.T) {
 		d.must(damage.hurt(replica.Volume()))
 		before := fingerprint(t, replica.Volume())
 		replica.Start()
-		d.Await("end of the program, with "+damage.name, time.Minute, func() bool { return !replica.Running() })
+		d.Await("end of the program, with "+damage.name, func() bool { return !replica.Running() })
 		if report := replica.Report(t.Context()); report.State != "Ended" || !strings.Contains(report.Problem, damage.says) {
 			t.Errorf("%s: the pod says %+v, want a problem with %q", damage.name, report, damage.says)
 		}
@@ -81,7 +80,7 @@ func TestForeignVolumes(t *testing.T) {
 		d.must(damage.mend(replica.Volume()))
 	}
 	replica.Start()
-	d.Await("whole database once the volume is as it was", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("whole database once the volume is as it was", func() bool { return d.IsWhole(t.Context()) })
 
 	log := len(replica.log())
 	second, err := replica.again()
@@ -90,7 +89,7 @@ func TestForeignVolumes(t *testing.T) {
 	if said := replica.log()[log:]; !strings.Contains(said, "is used by another process") {
 		t.Errorf("a second program on the same volume said %q", said)
 	}
-	d.Await("whole database beside a second program", time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("whole database beside a second program", func() bool { return d.IsWhole(t.Context()) })
 }
 
 // TestDamagedData: data of a replica that no server can have written are made anew from those of
@@ -98,7 +97,7 @@ func TestForeignVolumes(t *testing.T) {
 func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
-	d.Await("three instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	leader := d.Published(t.Context())
 	_, err := leader.SQL("CREATE TABLE precious AS SELECT 7 AS answer")
 	d.must(err)
@@ -115,7 +114,7 @@ func TestDamagedData(t *testing.T) {
 		before, err := os.ReadFile(incarnation)
 		d.must(errors.Join(err, hurt(filepath.Join(replica.Volume(), "data/server/global/pg_control"))))
 		replica.Start()
-		d.Await("replica made anew, after "+name, 2*time.Minute, func() bool {
+		d.Await("replica made anew, after "+name, func() bool {
 			now, err := os.ReadFile(incarnation)
 			return err == nil && string(now) != string(before) && d.IsWhole(t.Context())
 		})
@@ -130,8 +129,8 @@ func TestForeignSystem(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 2)
 	other := New(t, server, contract.Settings{FailoverAfter: after}, 1)
-	d.Await("two instances that serve", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
-	other.Await("one instance that serves", 2*time.Minute, func() bool { return other.IsWhole(t.Context()) })
+	d.Await("two instances that serve", func() bool { return d.IsWhole(t.Context()) })
+	other.Await("one instance that serves", func() bool { return other.IsWhole(t.Context()) })
 	_, err := other.Pods[0].SQL("CREATE TABLE precious AS SELECT 7 AS answer")
 	d.must(err)
 	replica := d.Pods[0]
@@ -147,7 +146,7 @@ func TestForeignSystem(t *testing.T) {
 	}
 	exchange()
 	replica.Start()
-	d.Await("word about the data of another database", time.Minute, func() bool {
+	d.Await("word about the data of another database", func() bool {
 		return strings.Contains(replica.Report(t.Context()).Problem, "the data of another database")
 	})
 	if d.IsWhole(t.Context()) {
@@ -157,8 +156,8 @@ func TestForeignSystem(t *testing.T) {
 	exchange()
 	replica.Start()
 	other.Pods[0].Start()
-	d.Await("whole database with its own data", time.Minute, func() bool { return d.IsWhole(t.Context()) })
-	other.Await("the other one with its own data", time.Minute, func() bool {
+	d.Await("whole database with its own data", func() bool { return d.IsWhole(t.Context()) })
+	other.Await("the other one with its own data", func() bool {
 		answer, err := other.Pods[0].SQL("SELECT answer FROM precious")
 		return err == nil && answer == "7"
 	})

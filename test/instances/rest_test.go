@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -19,7 +18,7 @@ func TestAtRest(t *testing.T) {
 		"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all", "autovacuum": "off",
 	}}, 1)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
-	d.Await("an instance that serves", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("an instance that serves", func() bool { return d.IsWhole(t.Context()) })
 	primary := d.Published(t.Context())
 	ask := func(query string) string {
 		t.Helper()
@@ -54,7 +53,7 @@ func TestAtRest(t *testing.T) {
 	waitForBeats := func(count int) {
 		t.Helper()
 		from := beaten()
-		d.Await("heartbeats", time.Minute, func() bool { return beaten() >= from+count })
+		d.Await("heartbeats", func() bool { return beaten() >= from+count })
 	}
 	waitForBeats(2) // Until then, what was made is counted.
 	ask("SELECT pg_stat_statements_reset()")
@@ -69,7 +68,7 @@ func TestAtRest(t *testing.T) {
 	// The counters see a change, such as a user that is declared otherwise.
 	provisions.Users[0].ConnectionLimit = 7
 	primary.makes(provisions)
-	d.Await("rows that change", time.Minute, func() bool { return ask(changed) != before })
+	d.Await("rows that change", func() bool { return ask(changed) != before })
 	if made() != 2 {
 		t.Errorf("the users were made %d times", made())
 	}
@@ -79,7 +78,7 @@ func TestAtRest(t *testing.T) {
 func (p *Pod) makes(provisions contract.Provisions) {
 	p.d.t.Helper()
 	p.d.declare(provisions)
-	p.d.Await("the databases and users", time.Minute, func() bool {
+	p.d.Await("the databases and users", func() bool {
 		return p.Report(p.d.t.Context()).Provisions == contract.ProvisionsRevision(provisions.Encode())
 	})
 }

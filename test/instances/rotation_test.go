@@ -78,7 +78,7 @@ func (r *rotator) reconcile() postgresql.ObservedUser {
 	r.before = next
 	r.d.declare(next)
 	revision := contract.ProvisionsRevision(next.Encode())
-	r.d.Await("the primary to make the user", time.Minute, func() bool {
+	r.d.Await("the primary to make the user", func() bool {
 		primary := r.d.Published(r.d.t.Context())
 		return primary != nil && primary.Report(r.d.t.Context()).Provisions == revision
 	})
@@ -109,7 +109,7 @@ func (r *reconnecting) everyone(d *Database) {
 	for i := range r.rounds {
 		before[i] = r.rounds[i].Load()
 	}
-	d.Await("connections of every client", 2*time.Minute, func() bool {
+	d.Await("connections of every client", func() bool {
 		for i := range r.rounds {
 			if r.rounds[i].Load() < before[i]+2 && r.failures.Load() == 0 {
 				return false
@@ -143,13 +143,13 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after, Parameters: map[string]string{"max_connections": "300"}}, 1)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
-	d.Await("an instance that serves", 2*time.Minute, func() bool { return d.IsWhole(t.Context()) })
+	d.Await("an instance that serves", func() bool { return d.IsWhole(t.Context()) })
 	r := &rotator{d: d, user: databasev1.User{Name: "orders"}, now: time.Now()}
 	r.reconcile()
 	d.serve()
 	p := newPooler(d)
 	primary := d.Published(t.Context()).Address
-	d.Await("a login through the pooler", time.Minute, func() bool {
+	d.Await("a login through the pooler", func() bool {
 		_, err := logIn(t.Context(), p.address, "orders", r.secret.Load().Password)
 		return err == nil
 	})

@@ -375,7 +375,7 @@ func TestStackAdmission(t *testing.T) {
 	key := client.ObjectKeyFromObject(stack)
 	g.Eventually(func() error {
 		return s.client.Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "shop-db"}, &msappsv1.WebApp{})
-	}).WithTimeout(testenv.Within).Should(gomega.Succeed())
+	}).Should(gomega.Succeed())
 	g.Eventually(func() ([]string, error) {
 		if err := s.client.Get(t.Context(), key, stack); err != nil {
 			return nil, err
@@ -384,7 +384,7 @@ func TestStackAdmission(t *testing.T) {
 		stack.Spec.Components = []platformv1.Component{raw("back", `{"image":"r.io/web:1","replicas":2}`), webPart("new", "back")}
 		err := s.client.Update(t.Context(), stack, client.DryRunAll)
 		return s.warnings(), err
-	}).WithTimeout(testenv.Within).Should(gomega.Equal([]string{
+	}).Should(gomega.Equal([]string{
 		"2 components: 2 created, 1 deleted", "component back: WebApp shop-back is created",
 		"component new: WebApp shop-new is created once these are ready: back", "component db: WebApp shop-db is deleted"}))
 }

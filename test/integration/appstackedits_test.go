@@ -146,7 +146,7 @@ func editAtRandom(t *testing.T, space string, seed uint64) {
 	}
 	// The component may depend on nothing, so that it is there at once.
 	var kept types.UID
-	g.Eventually(has("kept")).WithContext(t.Context()).WithTimeout(patience).WithPolling(polling).ShouldNot(gomega.BeEmpty())
+	g.Eventually(has("kept")).WithContext(t.Context()).WithPolling(polling).ShouldNot(gomega.BeEmpty())
 	kept, _ = has("kept")(t.Context())
 	for range 1 + random.IntN(3) {
 		components := randomSpec(random, name)
@@ -156,7 +156,7 @@ func editAtRandom(t *testing.T, space string, seed uint64) {
 			}
 			stack.Spec.Components = components
 			return cluster.Client.Update(ctx, stack)
-		}).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Succeed())
+		}).WithContext(t.Context()).Should(gomega.Succeed())
 	}
 	isDeleted := random.IntN(3) == 0
 	var want []string
@@ -169,7 +169,7 @@ func editAtRandom(t *testing.T, space string, seed uint64) {
 		slices.Sort(want)
 	}
 	g.Eventually(func(ctx context.Context) error { return ended(ctx, stack, want, kept) }).WithContext(t.Context()).
-		WithTimeout(2 * patience).WithPolling(polling).Should(gomega.Succeed())
+		WithPolling(polling).Should(gomega.Succeed())
 }
 
 // ended returns an error unless a stack has come to rest with these components; none if it is

@@ -66,7 +66,7 @@ func TestStackObjects(t *testing.T) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(queueKind)
 	key := client.ObjectKey{Namespace: space, Name: "shop-queue"}
-	s.Eventually(func() error { return cluster.Client.Get(t.Context(), key, live) }).WithTimeout(patience).Should(gomega.Succeed())
+	s.Eventually(func() error { return cluster.Client.Get(t.Context(), key, live) }).Should(gomega.Succeed())
 	s.Expect(live.GetLabels()).To(gomega.HaveKeyWithValue("app.kubernetes.io/part-of", "shop"))
 
 	write := func(value any, status bool, path ...string) {
@@ -79,7 +79,7 @@ func TestStackObjects(t *testing.T) {
 				return cluster.Client.Status().Update(t.Context(), live)
 			}
 			return cluster.Client.Update(t.Context(), live)
-		}).WithTimeout(patience).Should(gomega.Succeed())
+		}).Should(gomega.Succeed())
 	}
 	write(map[string]any{"uri": "mq:1", "observedGeneration": int64(1)}, true, "status")
 	s.awaits("web")
@@ -93,7 +93,7 @@ func TestStackObjects(t *testing.T) {
 		value, _, _ := unstructured.NestedInt64(live.Object, "spec", "size")
 		return value, err
 	}
-	s.Eventually(size).WithTimeout(patience).Should(gomega.Equal(int64(3)))
+	s.Eventually(size).Should(gomega.Equal(int64(3)))
 	write([]any{map[string]any{"name": "a", "defaulted": true}}, false, "spec", "users")
 	before := manager.Settle(t)
 	manager.Stop()
@@ -106,5 +106,5 @@ func TestStackObjects(t *testing.T) {
 	s.Eventually(func() (*metav1.Time, error) {
 		err := cluster.Client.Get(t.Context(), key, live)
 		return live.GetDeletionTimestamp(), err
-	}).WithTimeout(patience).ShouldNot(gomega.BeNil())
+	}).ShouldNot(gomega.BeNil())
 }

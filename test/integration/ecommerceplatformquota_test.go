@@ -51,7 +51,7 @@ func TestPlatformQuota(t *testing.T) {
 
 	// The controller of StatefulSets tells a refusal in an event alone.
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-db"}}
-	g.Eventually(isThere(set)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.BeTrue())
+	g.Eventually(isThere(set)).WithContext(t.Context()).Should(gomega.BeTrue())
 	const exceeded = "is forbidden: exceeded quota: pods, requested: pods=1, used: pods=1, limited: pods=1"
 	create(t, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-db.1"}, Type: corev1.EventTypeWarning, Reason: "FailedCreate",

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,9 +21,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
-
-// patience is how long a manager may take on a busy machine.
-const patience = time.Minute
 
 // hasNone checks that nothing was made of a database.
 func hasNone(t *testing.T, db *databasev1.PostgreSQL) {
@@ -51,7 +47,7 @@ func TestDatabaseInAWatchedNamespace(t *testing.T) {
 		withImages(settings)
 		settings.WatchNamespaces = []string{inside.Namespace}
 	})
-	g.Eventually(known(inside, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Succeed())
+	g.Eventually(known(inside, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
 	manager.Stop()
 	hasNone(t, outside)
 	for _, call := range slices.Concat(manager.Requests.Since(0), manager.Requests.Watched()) {
@@ -73,13 +69,13 @@ func TestDatabaseWithoutWebhooks(t *testing.T) {
 	create(t, db)
 	for _, kind := range []string{databasev1.ConditionStalled, databasev1.ConditionReady} {
 		for _, part := range []string{"InvalidSpec", `spec.parameters[fsync]: Invalid value: "off": must not be set`, "spec.preferredPrimary: Unsupported value"} {
-			g.Eventually(says(db, kind)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.ContainSubstring(part))
+			g.Eventually(says(db, kind)).WithContext(t.Context()).Should(gomega.ContainSubstring(part))
 		}
 	}
 	hasNone(t, db)
 	change(t, db, func(db *databasev1.PostgreSQL) { db.Spec.Parameters, db.Spec.PreferredPrimary = nil, "" })
-	g.Eventually(known(db, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Succeed())
-	g.Eventually(says(db, databasev1.ConditionStalled)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.BeEmpty())
+	g.Eventually(known(db, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Eventually(says(db, databasev1.ConditionStalled)).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
 // versions returns the version of each child of a database.
@@ -117,7 +113,7 @@ func TestDatabaseKindOff(t *testing.T) {
 		g.Expect(known(db, "db", &appsv1.StatefulSet{}, always)(t.Context())).To(gomega.Succeed())
 	}
 	first := startManagerWith(t, db.Namespace, nil, withImages)
-	g.Eventually(settled).WithTimeout(patience).Should(gomega.Succeed())
+	g.Eventually(settled).Should(gomega.Succeed())
 	first.Stop()
 	before, err := versions(t.Context(), db)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -129,7 +125,7 @@ func TestDatabaseKindOff(t *testing.T) {
 		withImages(settings)
 		settings.Kinds = []string{"webapp"}
 	})
-	g.Eventually(ready(app)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Equal("False Deploying"), "it does not run")
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "it does not run")
 	without.Stop()
 	g.Expect(asked(without, "postgresqls")).To(gomega.BeFalse(), "a kind that is off is read")
 	g.Expect(versions(t.Context(), db)).To(gomega.Equal(before), "a kind that is off changes its children")
@@ -137,7 +133,7 @@ func TestDatabaseKindOff(t *testing.T) {
 	again := &testenv.Requests{}
 	change(t, db, func(db *databasev1.PostgreSQL) { db.Spec.Failover.After = "12s" })
 	startManagerWith(t, db.Namespace, again, withImages)
-	g.Eventually(settled).WithTimeout(patience).Should(gomega.Succeed())
+	g.Eventually(settled).Should(gomega.Succeed())
 	for _, call := range testenv.In(db.Namespace, again.Since(0, "POST ", "PATCH ", "PUT ", "DELETE ")) {
 		g.Expect(call).To(gomega.Or(gomega.ContainSubstring("/configmaps/db-config"), gomega.ContainSubstring("/postgresqls/db/status"),
 			gomega.ContainSubstring("/"+app.Name)), "more is written than what changed")
@@ -160,7 +156,7 @@ func TestDatabaseQuotaGrows(t *testing.T) {
 	startManagerWith(t, db.Namespace, nil, withImages)
 	create(t, db)
 	for _, part := range []string{"False Refused", "data-db-1", "exceeded quota: volumes", "limited: persistentvolumeclaims=1"} {
-		g.Eventually(says(db, databasev1.ConditionReady)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.ContainSubstring(part))
+		g.Eventually(says(db, databasev1.ConditionReady)).WithContext(t.Context()).Should(gomega.ContainSubstring(part))
 	}
 	g.Expect(apierrors.IsNotFound(known(db, "db", &appsv1.StatefulSet{}, always)(t.Context()))).To(gomega.BeTrue(), "pods are made of half of the volumes")
 	g.Eventually(func(ctx context.Context) error {
@@ -169,8 +165,8 @@ func TestDatabaseQuotaGrows(t *testing.T) {
 		}
 		quota.Status.Hard = limit("9")
 		return cluster.Client.Status().Update(ctx, quota)
-	}).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Succeed())
-	g.Eventually(known(db, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.Succeed())
+	}).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Eventually(known(db, "db", &appsv1.StatefulSet{}, always)).WithContext(t.Context()).Should(gomega.Succeed())
 }
 
 // TestDatabaseLeavesForeignObjects: a foreign object under the name of what pods use stays as it
@@ -197,7 +193,7 @@ func TestDatabaseLeavesForeignObjects(t *testing.T) {
 			startManagerWith(t, db.Namespace, nil, withImages)
 			create(t, db)
 			for _, part := range []string{"False Conflict", db.Namespace + "/" + name + " exists and was not created by this PostgreSQL"} {
-				g.Eventually(says(db, databasev1.ConditionReady)).WithContext(t.Context()).WithTimeout(patience).Should(gomega.ContainSubstring(part))
+				g.Eventually(says(db, databasev1.ConditionReady)).WithContext(t.Context()).Should(gomega.ContainSubstring(part))
 			}
 			g.Expect(known(db, name, object, func() bool { return object.GetResourceVersion() == version })(t.Context())).To(gomega.Succeed())
 			g.Expect(apierrors.IsNotFound(known(db, "db", &appsv1.StatefulSet{}, always)(t.Context()))).To(gomega.BeTrue(), "pods are made")

@@ -36,13 +36,13 @@ func TestManyDatabaseUsers(t *testing.T) {
 		provisions, told, _ := declared(ctx, db)
 		revision = told
 		return len(provisions.Users)
-	}).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal(users))
+	}).WithContext(t.Context()).Should(gomega.Equal(users))
 	t.Logf("declared after %s", time.Since(began).Round(time.Millisecond))
 	observedRevision(t, db, "db-1")
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true, Provisions: revision})
 	live := &databasev1.PostgreSQL{}
 	g.Eventually(known(db, "db", live, func() bool { return len(live.Status.Users) == users })).WithContext(t.Context()).
-		WithTimeout(time.Minute).Should(gomega.Succeed())
+		Should(gomega.Succeed())
 	g.Expect(known(db, "db-user-999", &corev1.Secret{}, always)(t.Context())).To(gomega.Succeed())
 }
 

@@ -24,7 +24,7 @@ import (
 const (
 	// Within is how long a test waits for something before it fails. A success takes some tenths of a
 	// second; the rest is for slow and busy machines.
-	Within = 2 * time.Minute
+	Within = 4 * time.Minute
 	// Poll is the interval between two checks.
 	Poll = 20 * time.Millisecond
 	// startLimit is how long etcd and the API server may take to start. Each needs some 5 s of one

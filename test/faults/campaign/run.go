@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +24,9 @@ const (
 	// poll is the interval between two checks of a run.
 	poll = 10 * time.Millisecond
 	// settleLimit is how long a step may take. Only failures take that long: with a first retry after
-	// about a second, a step with one fault takes some two seconds, and ten times that on a busy
-	// machine.
-	settleLimit = 60 * time.Second
+	// about a second, a step with one fault takes some two seconds, and thirty times that while
+	// a dozen runs share two busy processors.
+	settleLimit = 3 * time.Minute
 	// calmPolls is how many consecutive polls must find no new write before a step is complete: 300 ms
 	// on an idle machine, where a subsequent write follows within milliseconds. It is a number of
 	// polls because polls slow down on a busy machine just as the managers in the same process do.
@@ -83,8 +82,6 @@ type Options struct {
 	// Wrap, if set, wraps the transport between each manager and the proxy: a seeded bug. It is called
 	// for every new manager, so that its memory ends with the manager.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// SettleLimit is how long a step may take. Zero means a minute.
-	SettleLimit time.Duration
 	// GiveUp ends a step early if it will not settle, because nothing happens any more or the same
 	// repeats. It is for managers that are expected to be wrong; it would also give up one that waits
 	// for a timer.
@@ -269,7 +266,7 @@ func (r *run) silence() error {
 // settle waits until the step is complete and nothing has been written for a while. It starts a new
 // manager after a kill.
 func (r *run) settle(ctx context.Context, step Step) error {
-	deadline := time.Now().Add(cmp.Or(r.SettleLimit, settleLimit))
+	deadline := time.Now().Add(settleLimit)
 	quiet := quiet{since: time.Now()}
 	for {
 		select {
