@@ -266,7 +266,7 @@ test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36
 
 .PHONY: test-e2e
 test-e2e: ## run the tests against a real cluster with real pods
-	go run ./hack/testrun testbed e2e databases-brief installations testbed-down
+	go run ./hack/testrun testbed e2e testbed-down databases-brief installations
 
 .PHONY: test-databases
 test-databases: ## let all that can happen to a PostgreSQL happen on a real cluster of three nodes; `make test` has one of each sort

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ type goTest struct {
 	race bool
 	// inCluster runs the tests in the test cluster's network.
 	inCluster bool
-	// low gives the command a low priority.
-	low bool
+	// nice lowers the priority of the command, as nice(1) does.
+	nice int
 	// environment is in addition to that of the layer.
 	environment []string
 }
@@ -79,8 +80,8 @@ func (g goTest) command(ctx context.Context, further []string, options ...string
 		arguments = append(arguments, "-exec", absolute(step.Testbed)+" exec --")
 	}
 	arguments = append(arguments, g.arguments...)
-	if g.low {
-		arguments = append([]string{"nice", "-n", "10"}, arguments...)
+	if g.nice > 0 {
+		arguments = append([]string{"nice", "-n", strconv.Itoa(g.nice)}, arguments...)
 	}
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
 	command.Dir = g.directory

@@ -77,6 +77,14 @@ func (l layer) await(ctx context.Context, over map[string]chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
+// Priorities, as in nice(1).
+const (
+	// lowered is that of the host lane: pods of the other lanes get the processors first.
+	lowered = 10
+	// computes is that of tests that only compute, beside others that wait for something.
+	computes = 15
+)
+
 func run(ctx context.Context, log *step.Log, l layer) ended {
 	start := time.Now()
 	result := ended{layer: l}
@@ -114,7 +122,9 @@ func (l layer) test(ctx context.Context, log *step.Log, environment []string, to
 	running.SetLimit(max(l.atOnce, 1))
 	var mutex sync.Mutex
 	for _, test := range tests {
-		test.low = l.lane == hostLane
+		if l.lane == hostLane {
+			test.nice = max(test.nice, lowered)
+		}
 		running.Go(func() error {
 			var counted counts
 			err := test.run(ctx, log, environment, &counted)

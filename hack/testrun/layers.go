@@ -26,7 +26,8 @@ const (
 	clusterLane lane = "cluster"
 	// secondLane has what needs a cluster for itself: databases on three nodes, which are cut off,
 	// and the installation and removal of Mainstay. It has a test cluster of its own, and waits even
-	// more.
+	// more. It begins when the cluster lane is over: two clusters and what computes are too much for
+	// two processors, see docs/decisions/20261122-lanes.md.
 	secondLane lane = "second"
 )
 
@@ -56,6 +57,9 @@ type layer struct {
 	race bool
 }
 
+// firstCluster are the layers that use the cluster of the cluster lane.
+var firstCluster = []string{"testbed", "e2e", "testbed-down"}
+
 // layers are those of `make test`, and those on request. On each lane they run in this order; a
 // failed layer does not stop the next.
 var layers = []layer{
@@ -75,16 +79,12 @@ var layers = []layer{
 	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
 		runs: commands(endToEnd("-run", "^TestMainstay$")...)},
-	// After the testbed's tests have shown that clusters work, and recorded what the machine was like
-	// without one.
-	{name: "databases-brief", lane: secondLane, after: []string{"testbed"}, budget: databasesAllowance,
+	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
+	{name: "databases-brief", lane: secondLane, after: firstCluster, budget: databasesAllowance,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
 		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
 	{name: "installations", lane: secondLane, budget: 5 * time.Minute, prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
 		runs: commands(endToEnd("-run", "^TestInstallations$")...)},
-	// It compares the machine with what was recorded, without the second cluster.
-	{name: "testbed-down", lane: clusterLane, after: []string{"installations", "databases"}, budget: time.Minute, prepare: testbedDown,
-		runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},
@@ -97,7 +97,7 @@ var layers = []layer{
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
-	{name: "databases", lane: secondLane, onRequest: true, after: []string{"testbed"}, budget: 14 * time.Minute,
+	{name: "databases", lane: secondLane, onRequest: true, after: firstCluster, budget: 14 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-9", "demo-shop"),
 		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
 	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
@@ -192,7 +192,8 @@ func faults(options ...string) []goTest {
 // simulation returns the simulated election of instances. The race detector, with which it also
 // runs in the pure layer, would make it ten times as slow.
 func simulation(options ...string) goTest {
-	return goTest{directory: ".", arguments: append([]string{"-timeout", "60m", "./test/simulation/", "-args"}, options...)}
+	arguments := append([]string{"-timeout", "60m", "./test/simulation/", "-args"}, options...)
+	return goTest{directory: ".", nice: computes, arguments: arguments}
 }
 
 // databasesHere returns the tests of databases that need no cluster.

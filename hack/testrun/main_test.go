@@ -7,8 +7,8 @@ import (
 
 func TestChoose(t *testing.T) {
 	for name, c := range map[string]struct{ names, want []string }{
-		"nothing named": {nil, []string{"verify", "pure", "tools", "integration", "faults", "instances", "testbed", "e2e", "databases-brief", "installations",
-			"testbed-down"}},
+		"nothing named": {nil, []string{"verify", "pure", "tools", "integration", "faults", "instances", "testbed", "e2e", "testbed-down",
+			"databases-brief", "installations"}},
 		"in the order they came": {[]string{"e2e", "pure"}, []string{"e2e", "pure"}},
 		"one on request":         {[]string{"compat-1.33"}, []string{"compat-1.33"}},
 	} {

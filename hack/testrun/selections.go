@@ -216,8 +216,8 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 		chosen["testbed"], chosen["testbed-down"] = []goTest{testbedTest("^TestUp$")}, []goTest{testbedTest("^TestDown$")}
 	}
 	var narrowed []layer
-	for _, name := range []string{"pure", "tools", integrationLayer, faultsLayer, instancesLayer, "testbed", endToEndLayer, databasesLayer,
-		installationsLayer, "testbed-down"} {
+	for _, name := range []string{"pure", "tools", integrationLayer, faultsLayer, instancesLayer, "testbed", endToEndLayer, "testbed-down",
+		databasesLayer, installationsLayer} {
 		if len(chosen[name]) > 0 {
 			l := named(name)
 			l.runs = commands(chosen[name]...)
