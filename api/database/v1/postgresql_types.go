@@ -59,7 +59,7 @@ type PostgreSQLSpec struct {
 	// Version is the major version of the server: "12" to "18". 12, 13 and 14 get no more fixes
 	// from the PostgreSQL project. It can't be changed.
 	// +required
-	// +kubebuilder:validation:MaxLength=2
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self in ['12', '13', '14', '15', '16', '17', '18']",message="must be one of \"12\", \"13\", \"14\", \"15\", \"16\", \"17\" and \"18\", for example \"17\""
 	Version string `json:"version"`
 

@@ -38,8 +38,9 @@ var mistakes = []mistake{
 	{`version: "19"`, "spec.version", `Invalid value: "19": ` + wantVersion},
 	{`version: ""`, "spec.version", `Invalid value: "": ` + wantVersion},
 	{`version: "1"`, "spec.version", `Invalid value: "1": ` + wantVersion},
-	{`version: "17.2"`, "spec.version", "Too long: may not be more than 2 bytes"},
-	{`version: latest`, "spec.version", "Too long: may not be more than 2 bytes"},
+	{`version: "17.2"`, "spec.version", `Invalid value: "17.2": ` + wantVersion},
+	{`version: latest`, "spec.version", `Invalid value: "latest": ` + wantVersion},
+	{`version: "` + strings.Repeat("1", 33) + `"`, "spec.version", "Too long: may not be more than 32 bytes"},
 	{`version: 17`, "spec.version", `spec.version in body must be of type string: "integer"`},
 	{`version: null`, "spec.version", `must be of type string: "null"`},
 	// The image.
