@@ -46,17 +46,7 @@ func TestDatabasePooler(t *testing.T) {
 	for _, object := range objects {
 		g.Eventually(known(db, "db-pooler", object, always)).WithContext(t.Context()).Should(gomega.Succeed())
 	}
-	from := func(ctx context.Context) (string, error) {
-		bound := &appsv1.Deployment{}
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		if err != nil || len(bound.Spec.Template.Spec.Containers[0].Env) == 0 {
-			return "", err
-		}
-		return bound.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef.Name, nil
-	}
+	from := connectsWith(app)
 	g.Eventually(whyNotReady(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("PostgreSQL db, whose pooler takes no connections yet"))
 	live := &databasev1.PostgreSQL{}
 	ready := func(ctx context.Context) (string, error) {
@@ -77,6 +67,70 @@ func TestDatabasePooler(t *testing.T) {
 	g.Expect(bound.Generation).To(gomega.BeEquivalentTo(1), "its pods are replaced at the very start")
 	manager.Settle(t)
 	removePooler(t, live, from, ready, append(objects, deployment))
+}
+
+// connectsWith returns the name of the Secret with which an app connects; "" before it starts.
+func connectsWith(app *msappsv1.WebApp) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		bound := &appsv1.Deployment{}
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), bound)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil || len(bound.Spec.Template.Spec.Containers[0].Env) == 0 {
+			return "", err
+		}
+		return bound.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef.Name, nil
+	}
+}
+
+// TestPoolerInTheWay: a pooler that can't be made is told of, and keeps neither the database nor an
+// application that is bound to it from starting.
+func TestPoolerInTheWay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		obstruct func(t *testing.T, db *databasev1.PostgreSQL)
+		says     string
+	}{
+		"a foreign Service": {func(t *testing.T, db *databasev1.PostgreSQL) {
+			t.Helper()
+			create(t, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: "db-pooler"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}},
+			})
+		}, "exists and was not created by this PostgreSQL"},
+		"a quota of Deployments": {func(t *testing.T, db *databasev1.PostgreSQL) {
+			t.Helper()
+			forbid(t, db.Namespace, "count/deployments.apps")
+		}, "exceeded quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			db := newDatabase(namespace(t))
+			startManagerWith(t, db.Namespace, nil, withImages)
+			test.obstruct(t, db)
+			db.Spec.Replicas, db.Spec.Pooler = 1, &databasev1.Pooler{}
+			app := newApp(db.Namespace, bindTo)
+			create(t, db)
+			create(t, app)
+			observedRevision(t, db, "db-1")
+			runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
+			g.Eventually(func(ctx context.Context) (string, error) {
+				live := &databasev1.PostgreSQL{}
+				if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), live); err != nil || live.Status.Pooler == nil {
+					return "", err
+				}
+				return live.Status.Pooler.Problem, nil
+			}).WithContext(t.Context()).Should(gomega.ContainSubstring(test.says))
+			if name == "a foreign Service" {
+				g.Eventually(connectsWith(app)).WithContext(t.Context()).Should(gomega.Equal("db-app"))
+				return
+			}
+			// The quota refuses the application, too, which so does not wait for the pooler.
+			g.Eventually(whyNotReady(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("exceeded quota"))
+		})
+	}
 }
 
 // whyNotReady returns the message of an app's condition Ready.

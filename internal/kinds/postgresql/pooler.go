@@ -78,7 +78,8 @@ func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) 
 		wanted.Keep = append(wanted.Keep, Ref(db, "Deployment", PoolerName(db.Name)), Ref(db, "PodDisruptionBudget", PoolerName(db.Name)))
 		return
 	}
-	add(plan.Child{Object: poolerDeployment(db, observed), DryRunFirst: true, Needs: []plan.Ref{
+	// One that is refused keeps nothing else of the database from being written.
+	add(plan.Child{Object: poolerDeployment(db, observed), Needs: []plan.Ref{
 		Ref(db, "Secret", database.CertificatesName(db.Name)),
 	}})
 	if db.Spec.Pooler.Instances > 1 && !db.Spec.Hibernated {

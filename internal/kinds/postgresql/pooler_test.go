@@ -36,6 +36,10 @@ func withPooler(db *databasev1.PostgreSQL, observed Observed, ready int32) Obser
 		Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: "NewReplicaSetAvailable"}},
 	}
 	observed.Children[Ref(db, "Deployment", "db-pooler")] = plan.Found{Ownership: plan.Ours, Object: deployment}
+	observed.Children[Ref(db, "Service", "db-pooler")] = plan.Found{Ownership: plan.Ours, Object: poolerService(db, observed)}
+	if secret := Ref(db, "Secret", "db-pooler"); observed.Children[secret].Object == nil {
+		observed.Children[secret] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db-pooler"}}}
+	}
 	return observed
 }
 
@@ -242,29 +246,44 @@ func TestPoolerProblem(t *testing.T) {
 	unsigned.Certificates, noImage.PoolerImage = nil, ""
 	late := withPooler(db, running(db, 1), 0)
 	poolerOf(db, late).Status.Conditions[0].Reason = deadlineExceeded
+	podless := withPooler(db, running(db, 1), 0)
+	condition := &poolerOf(db, podless).Status.Conditions[0]
+	condition.Type, condition.Status = appsv1.DeploymentReplicaFailure, corev1.ConditionTrue
+	foreign := withPooler(db, running(db, 1), 1)
+	foreign.Children[Ref(db, "Service", "db-pooler")] = plan.Found{Ownership: plan.Foreign, Object: &corev1.Service{}}
+	conflict := func(kind string) plan.Result { return plan.Result{Conflicts: []plan.Ref{Ref(db, kind, "db-pooler")}} }
+	refused := plan.Result{Refusals: map[plan.Ref]string{Ref(db, "Deployment", "db-pooler"): "applying it: exceeded quota"}}
 	mended := withPooler(db, running(db, 1), 0)
 	mended.Children[Ref(db, "Deployment", "db-pooler")].Object.SetGeneration(2)
 	poolerOf(db, mended).Status.Conditions[0].Reason = deadlineExceeded
+	const exists = " exists and was not created by this PostgreSQL"
 	was := newDatabase(pooled)
 	was.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
 	for name, test := range map[string]struct {
 		db       *databasev1.PostgreSQL
 		observed Observed
+		result   plan.Result
 		want     string
 	}{
-		"it is being made":                {db, withPooler(db, running(db, 1), -1), ""},
-		"it starts":                       {db, withPooler(db, running(db, 1), 0), ""},
-		"it takes connections":            {db, withPooler(db, running(db, 1), 1), ""},
-		"there is no certificate":         {db, unsigned, noPoolerYet},
-		"there is no image":               {db, noImage, noPoolerImage},
-		"nothing is made while paused":    {paused, withPooler(paused, running(paused, 1), -1), "the PostgreSQL is paused"},
-		"it has started before the pause": {paused, withPooler(paused, running(paused, 1), 0), ""},
-		"it does not start":               {db, late, "its instances have not started in time: see the Deployment db-pooler"},
-		"it gets another image":           {db, mended, ""},
-		"it has been there":               {was, late, ""},
+		"it is being made":                {db, withPooler(db, running(db, 1), -1), plan.Result{}, ""},
+		"it starts":                       {db, withPooler(db, running(db, 1), 0), plan.Result{}, ""},
+		"it takes connections":            {db, withPooler(db, running(db, 1), 1), plan.Result{}, ""},
+		"there is no certificate":         {db, unsigned, plan.Result{}, noPoolerYet},
+		"there is no image":               {db, noImage, plan.Result{}, noPoolerImage},
+		"nothing is made while paused":    {paused, withPooler(paused, running(paused, 1), -1), plan.Result{}, "the PostgreSQL is paused"},
+		"it has started before the pause": {paused, withPooler(paused, running(paused, 1), 0), plan.Result{}, ""},
+		"it does not start":               {db, late, plan.Result{}, "its instances have not started in time: see the Deployment db-pooler"},
+		"it gets another image":           {db, mended, plan.Result{}, ""},
+		"it has been there":               {was, late, plan.Result{}, ""},
+		"its Deployment is refused":       {db, withPooler(db, running(db, 1), -1), refused, "applying it: exceeded quota"},
+		"its Deployment is foreign":       {db, withPooler(db, running(db, 1), -1), conflict("Deployment"), "Deployment shop/db-pooler" + exists},
+		"its Service is foreign":          {db, foreign, conflict("Service"), "Service shop/db-pooler" + exists},
+		"its budget is foreign":           {db, withPooler(db, running(db, 1), 0), conflict("PodDisruptionBudget"), ""},
+		"its pods are refused":            {db, podless, plan.Result{}, "its pods can't be created: see the Deployment db-pooler"},
+		"it has been there, and is gone":  {was, withPooler(db, running(db, 1), -1), refused, ""},
 	} {
 		told := test.db.DeepCopy()
-		status, _ := Status(test.db, test.observed, Decision{Replicas: 1}, plan.Result{})
+		status, _ := Status(test.db, test.observed, Decision{Replicas: 1}, test.result)
 		told.Status = status
 		if got := status.Pooler.Problem; got != test.want {
 			t.Errorf("%s: the problem is %q, not %q", name, got, test.want)

@@ -16,10 +16,14 @@ import (
 )
 
 // isPooled reports whether applications connect through the pooler: from when its first instance
-// has taken connections on, as long as the spec has it.
+// has taken connections on, as long as the spec has it. They need its Service and Secret for that.
 func isPooled(db *databasev1.PostgreSQL, observed Observed) bool {
 	was := db.Status.Pooler != nil && db.Status.Pooler.SecretName != ""
-	return db.Spec.Pooler != nil && (was || poolersReady(db, observed) > 0)
+	lacks := slices.ContainsFunc(poolerNeeds(db), func(ref plan.Ref) bool {
+		_, there := observed.Children.Get(ref)
+		return !there
+	})
+	return db.Spec.Pooler != nil && (was || !lacks && poolersReady(db, observed) > 0)
 }
 
 // poolersReady is how many instances of the pooler take connections.
@@ -52,11 +56,13 @@ func isLeaving(db *databasev1.PostgreSQL, observed Observed) bool {
 
 // poolerRefs name the objects of a pooler.
 func poolerRefs(db *databasev1.PostgreSQL) []plan.Ref {
-	var refs []plan.Ref
-	for _, kind := range []string{"Secret", "Service", "NetworkPolicy", "Deployment", "PodDisruptionBudget"} {
-		refs = append(refs, Ref(db, kind, PoolerName(db.Name)))
-	}
-	return refs
+	return append(poolerNeeds(db), Ref(db, "NetworkPolicy", PoolerName(db.Name)), Ref(db, "PodDisruptionBudget", PoolerName(db.Name)))
+}
+
+// poolerNeeds name those without which no application can connect through it.
+func poolerNeeds(db *databasev1.PostgreSQL) []plan.Ref {
+	name := PoolerName(db.Name)
+	return []plan.Ref{Ref(db, "Deployment", name), Ref(db, "Service", name), Ref(db, "Secret", name)}
 }
 
 // leavingStatus is what the status says of a pooler that the spec has lost; nil once nothing is
@@ -77,7 +83,7 @@ func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.Poo
 }
 
 // poolerStatus is what the status says of the pooler; nil without one.
-func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+func poolerStatus(db *databasev1.PostgreSQL, observed Observed, result plan.Result) *databasev1.PoolerStatus {
 	if db.Spec.Pooler == nil {
 		return leavingStatus(db, observed)
 	}
@@ -85,7 +91,7 @@ func poolerStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.Pool
 	if isPooled(db, observed) {
 		status.SecretName = PoolerName(db.Name)
 	} else {
-		status.Problem = whyNoPooler(db, observed)
+		status.Problem = whyNoPooler(db, observed, result)
 	}
 	return status
 }
@@ -95,12 +101,14 @@ const (
 	noPoolerYet   = "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
 )
 
-// whyNoPooler returns why the pooler can't start now, so that nobody who starts waits for it.
-func whyNoPooler(db *databasev1.PostgreSQL, observed Observed) string {
-	deployment := poolerOf(db, observed)
+// whyNoPooler returns why the pooler can't start now, so that no application waits for it.
+func whyNoPooler(db *databasev1.PostgreSQL, observed Observed, result plan.Result) string {
+	deployment, why := poolerOf(db, observed), whyUnmade(db, result)
 	switch {
-	case deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation && isPastDeadline(deployment):
-		return "its instances have not started in time: see the Deployment " + deployment.Name
+	case why != "":
+		return why
+	case deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation:
+		return whyNoPods(deployment)
 	case deployment != nil:
 		return ""
 	case db.Spec.Paused:
@@ -113,11 +121,32 @@ func whyNoPooler(db *databasev1.PostgreSQL, observed Observed) string {
 	return ""
 }
 
-// isPastDeadline reports whether a Deployment has told that its rollout has failed.
-func isPastDeadline(deployment *appsv1.Deployment) bool {
-	return slices.ContainsFunc(deployment.Status.Conditions, func(one appsv1.DeploymentCondition) bool {
-		return one.Type == appsv1.DeploymentProgressing && one.Reason == deadlineExceeded
-	})
+// whyUnmade returns why an object could not be made that applications need in order to connect
+// through the pooler.
+func whyUnmade(db *databasev1.PostgreSQL, result plan.Result) string {
+	for _, ref := range poolerNeeds(db) {
+		if slices.Contains(result.Conflicts, ref) {
+			return ref.String() + " exists and was not created by this PostgreSQL"
+		}
+		if refusal, isRefused := result.Refusals[ref]; isRefused {
+			return refusal
+		}
+	}
+	return ""
+}
+
+// whyNoPods returns what a Deployment tells of pods that could not be created or started; "" if
+// nothing.
+func whyNoPods(deployment *appsv1.Deployment) string {
+	for _, one := range deployment.Status.Conditions {
+		switch {
+		case one.Type == appsv1.DeploymentReplicaFailure && one.Status == corev1.ConditionTrue:
+			return "its pods can't be created: see the Deployment " + deployment.Name
+		case one.Type == appsv1.DeploymentProgressing && one.Reason == deadlineExceeded:
+			return "its instances have not started in time: see the Deployment " + deployment.Name
+		}
+	}
+	return ""
 }
 
 // deadlineExceeded is the reason of a Deployment whose pods could not be started in time.

@@ -31,7 +31,7 @@ func Status(
 		Selector:           d.Selector(),
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
-		Pooler:             poolerStatus(db, observed),
+		Pooler:             poolerStatus(db, observed, result),
 		Users:              madeUsers(db, observed),
 	}
 	status.CredentialsRevision = credentialsRevision(db, observed, status)
