@@ -79,7 +79,10 @@ func Configuration(s Settings) string {
 		"pool_mode = " + string(s.Mode),
 		fmt.Sprintf("max_client_conn = %d", s.MaxClients), fmt.Sprintf("default_pool_size = %d", s.PoolSize),
 		fmt.Sprintf("max_db_connections = %d", s.MaxConnections),
-		"max_prepared_statements = 200", "ignore_startup_parameters = extra_float_digits",
+		"max_prepared_statements = 200",
+		// What PgBouncer can't keep for a client, it refuses. Many drivers send this one by themselves,
+		// and it changes no value. Ignoring others, or options as a whole, would change answers.
+		"ignore_startup_parameters = extra_float_digits",
 		// The server's verifiers are looked up, and a client's proof is used to log in there: no
 		// password is known here.
 		"auth_type = scram-sha-256", "auth_file = " + filepath.Join(s.Run, UsersFile),

@@ -17,7 +17,7 @@ func TestConfiguration(t *testing.T) {
 		"auth_type = scram-sha-256", "auth_user = mainstay_pooler",
 		"auth_query = SELECT name, verifier FROM mainstay.pooler_lookup($1)", "client_tls_sslmode = require",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = /certificates/ca.crt", "unix_socket_mode = 0700",
-		"max_db_connections = 43",
+		"max_db_connections = 43", "ignore_startup_parameters = extra_float_digits",
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("there is no line %q in\n%s", line, text)

@@ -122,13 +122,21 @@ func (p *pooler) connect(ctx context.Context, user, password string) (*pgx.Conn,
 }
 
 func (p *pooler) connectTo(ctx context.Context, database, user, password string) (*pgx.Conn, error) {
+	config, err := p.configOf(database, user, password)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+func (p *pooler) configOf(database, user, password string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=require", p.address, serverPort, user, database))
 	if err != nil {
 		return nil, err
 	}
 	config.Password = password
 	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // this is a test's pooler
-	return pgx.ConnectConfig(ctx, config)
+	return config, nil
 }
 
 // load writes through the pooler by some clients, until it is stopped.
@@ -234,6 +242,7 @@ func TestPooler(t *testing.T) {
 		return err == nil
 	})
 	p.refuses()
+	p.startsUp(t)
 	l := newLoad(t, p, 200)
 	p.handsOver(l)
 	d.Await("three instances that serve again", func() bool { return d.IsWhole(t.Context()) })
