@@ -3,6 +3,7 @@ package postgres
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // SecondLogin returns the name of the role that takes turns with the role of a user. It has a dot,
@@ -13,5 +14,5 @@ func SecondLogin(user string) string {
 		return user + suffix
 	}
 	sum := sha256.Sum256([]byte(user))
-	return user[:min(len(user), short)] + "." + hex.EncodeToString(sum[:hashed]) + suffix
+	return strings.ToValidUTF8(user[:min(len(user), short)], "") + "." + hex.EncodeToString(sum[:hashed]) + suffix
 }

@@ -12,7 +12,7 @@ import (
 func TestSecondLogin(t *testing.T) {
 	long := strings.Repeat("a", 62)
 	names := map[string]bool{}
-	for _, user := range []string{"shop", strings.Repeat("a", 61), long + "b", long + "c", long} {
+	for _, user := range []string{"shop", strings.Repeat("a", 61), long + "b", long + "c", long, "a" + strings.Repeat("é", 31)} {
 		second := postgres.SecondLogin(user)
 		if names[second] || len(second) > 63 || !strings.Contains(second, ".") || postgres.CheckUser(second) != nil {
 			t.Errorf("%s: got %q", user, second)

@@ -194,9 +194,16 @@ func TestHostileNames(t *testing.T) {
 	objects := `SELECT coalesce(string_agg(name, '|' ORDER BY name), '') FROM (SELECT rolname::text AS name FROM pg_roles
 		WHERE rolname NOT LIKE 'pg\_%' AND rolname NOT LIKE 'mainstay%' UNION ALL SELECT datname FROM pg_database) o`
 	before := a.value(t, "postgres", objects)
+	// A name that the server can't even be asked for keeps no other user from being made.
+	two := []contract.User{{Name: "\xff", Verifier: verifierOf(t, "one")}, {Name: "beside", Verifier: verifierOf(t, "one")}}
+	if _, err := a.try(Call{Do: "declared", Application: app, Provisions: contract.Provisions{Users: two}}); err == nil {
+		t.Error("a name that is no UTF-8 is not refused")
+	}
+	_, err := a.session().Exec(t.Context(), "DROP ROLE beside")
+	check(t, err)
 	for n, name := range []string{
 		`a"; CREATE ROLE evil SUPERUSER; --`, `'; DROP DATABASE app; --`, "$$", `\`, "ä€", "a b", `""`, "%s%d", "E'\\'", "{a,b}", `{"a"}`, "NULL", "a.2", "all",
-		strings.Repeat("x", 63), "select", "a\u2028b", "*", "a,b", "(", "/*",
+		strings.Repeat("x", 63), "a" + strings.Repeat("é", 31), "select", "a\u2028b", "*", "a,b", "(", "/*",
 	} {
 		user := contract.User{Name: name, Verifier: verifierOf(t, "one"), ConnectionLimit: -1, Roles: []string{}}
 		second := user

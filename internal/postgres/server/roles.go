@@ -59,6 +59,9 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 	var names, locked []string
 	unlisted := map[string]string{}
 	for _, user := range users {
+		if postgres.CheckUser(user.Name) != nil {
+			continue // It is refused below. A query with such a name may be, too, for all of them.
+		}
 		names = append(names, user.Name)
 		if user.As == "" {
 			unlisted[postgres.SecondLogin(user.Name)] = user.Name
