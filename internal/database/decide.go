@@ -97,8 +97,8 @@ func Decide(d *Database, observed State) Decision {
 		return decided
 	}
 	decided = switchover(d, observed, instances, replace(d, set, instances, observed.Now))
-	if d.Reclaim != databasev1.DeletionDelete || !d.hasUnused(observed) {
-		return decided
+	if d.Reclaim != databasev1.DeletionDelete || !d.hasUnused(observed) || !remain(d, instances) {
+		return decided // An event tells when all are ready.
 	}
 	if decided.Reclaims = reclaims(d, observed, instances); !decided.Reclaims {
 		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, LookAgain) // Nothing tells of the Lease.
@@ -106,19 +106,24 @@ func Decide(d *Database, observed State) Decision {
 	return decided
 }
 
-// reclaims reports whether the volumes of removed instances can be deleted: nothing that was
-// acknowledged can be only there. All that remain are ready, the primary leads by the Lease, and
-// that names none of the removed ones.
+// remain reports whether the instances are those that the spec wants, all ready, and one is the
+// primary.
+func remain(d *Database, instances []Instance) bool {
+	isWanted := func(one Instance) bool { return one.IsReady() && !d.isRemoved(one.Pod.Name) }
+	wanted := slices.DeleteFunc(slices.Clone(instances), func(one Instance) bool { return !isWanted(one) })
+	return len(wanted) == int(d.Replicas) && len(instances) == len(wanted) && PrimaryOf(instances) != nil
+}
+
+// isRemoved reports whether the spec does not want the instance that has a pod of this name.
+func (d *Database) isRemoved(pod string) bool { return OrdinalOf(d.Name, pod) >= int(d.Replicas) }
+
+// reclaims reports whether the volumes of removed instances can be deleted, once all others are as
+// they are to be: nothing that was acknowledged can be only there. The primary leads by the Lease,
+// and that names none of the removed ones.
 func reclaims(d *Database, observed State, instances []Instance) bool {
 	record, known := observed.Record(d)
-	primary := PrimaryOf(instances)
-	if !known || !record.Open || primary == nil || primary.Pod.Name != record.Holder.Member.Name {
-		return false
-	}
-	isRemoved := func(pod string) bool { return OrdinalOf(d.Name, pod) >= int(d.Replicas) }
-	isReady := func(instance Instance) bool { return instance.IsReady() && !isRemoved(instance.Pod.Name) }
-	ready := slices.DeleteFunc(slices.Clone(instances), func(instance Instance) bool { return !isReady(instance) })
-	return len(ready) == int(d.Replicas) && len(instances) == len(ready) && !slices.ContainsFunc(record.Pods(), isRemoved)
+	leads := known && record.Open && PrimaryOf(instances).Pod.Name == record.Holder.Member.Name
+	return leads && !slices.ContainsFunc(record.Pods(), d.isRemoved)
 }
 
 // begin decides how many pods are made where there are none: at first, and after hibernation. Of
