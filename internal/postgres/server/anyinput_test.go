@@ -205,13 +205,13 @@ func (i anyInput) takesAccess(t *testing.T) {
 	}
 	text := strings.Join(given, "\n")
 	var want []string
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if postgres.CheckAccess(line) != nil {
 			continue
 		}
 		fields := strings.Fields(line)
 		var users []string
-		for _, user := range strings.Split(fields[2], ",") {
+		for user := range strings.SplitSeq(fields[2], ",") {
 			if users = append(users, user); user != "all" && !strings.HasPrefix(user, "+") {
 				users = append(users, postgres.SecondLogin(user))
 			}
