@@ -75,6 +75,7 @@ const (
 //
 //	the certificates                                         step
 //	one is missing, can't be read, or has expired            IssueCertificates
+//	there are more authorities than rotations can leave      IssueCertificates
 //	there are next ones, issued ten minutes ago              UseNext
 //	there are next ones                                      KeepCertificates
 //	they are 60 days old                                     PublishAuthority
@@ -82,7 +83,7 @@ const (
 //	otherwise                                                KeepCertificates
 func NextCertificateStep(content map[string][]byte, extras []Extra, now time.Time) (CertificateStep, time.Time) {
 	from, until, whole := validity(content, "")
-	if !whole || len(content[AuthorityKey]) == 0 || now.After(until) {
+	if !whole || len(Authorities(content)) == 0 || now.After(until) {
 		return IssueCertificates, now
 	}
 	if nextFrom, _, isThere := validity(content, nextPrefix); isThere {
@@ -97,6 +98,19 @@ func NextCertificateStep(content map[string][]byte, extras []Extra, now time.Tim
 		return KeepCertificates, renew
 	}
 	return PublishAuthority, now
+}
+
+// maxAuthorities is the length of the longest bundle of authorities that counts, in bytes: some
+// fifty, where six rotations a year leave seven. The bundle is copied into the Secret of each user,
+// so a longer one that somebody writes into the Secret would cost a thousand times its length.
+const maxAuthorities = 32 << 10
+
+// Authorities returns the authorities that are trusted; nil if there are none, or more than counts.
+func Authorities(content map[string][]byte) []byte {
+	if len(content[AuthorityKey]) > maxAuthorities {
+		return nil
+	}
+	return content[AuthorityKey]
 }
 
 // HasExtra reports whether there is an extra certificate.

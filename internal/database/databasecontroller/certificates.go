@@ -61,6 +61,6 @@ func issue(d *database.Database, stored map[string][]byte, now time.Time, next b
 		}
 		content[certificate], content[key] = one.Certificate, one.Key
 	}
-	content[database.AuthorityKey] = pki.UniteBundles(now, stored[database.AuthorityKey], pki.Encode([]*x509.Certificate{authority}))
+	content[database.AuthorityKey] = pki.UniteBundles(now, database.Authorities(stored), pki.Encode([]*x509.Certificate{authority}))
 	return content, nil
 }

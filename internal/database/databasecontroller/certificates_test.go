@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"testing"
 	"time"
 
@@ -45,6 +46,35 @@ func TestRotation(t *testing.T) {
 	broken := map[string][]byte{"ca.crt": used["ca.crt"], "0.crt": []byte("nothing")}
 	if mended := at(broken, 0); len(mended) != 2*database.MaxReplicas+1 {
 		t.Errorf("a Secret that was edited has %d keys", len(mended))
+	}
+}
+
+// TestTooManyAuthorities: a Secret that somebody has filled with authorities is made anew without
+// them: they would be copied into the Secret of each user.
+func TestTooManyAuthorities(t *testing.T) {
+	db, now := &database.Database{Namespace: "shop", Name: "db"}, time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	stored, _, err := Certificates(db, nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := stored[database.AuthorityKey]
+	for name, test := range map[string]struct {
+		count int
+		stays bool
+	}{"few": {32 << 10 / len(one), true}, "too many": {32<<10/len(one) + 1, false}} {
+		edited := maps.Clone(stored)
+		edited[database.AuthorityKey] = bytes.Repeat(one, test.count)
+		content, _, err := Certificates(db, edited, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTrust(t, content, now)
+		if stays := bytes.Equal(content[database.AuthorityKey], edited[database.AuthorityKey]); stays != test.stays {
+			t.Errorf("%s: the authorities stay: %t", name, stays)
+		}
+		if !test.stays && len(content[database.AuthorityKey]) > 2*len(one) {
+			t.Errorf("%s: %d bytes of authorities are left", name, len(content[database.AuthorityKey]))
+		}
 	}
 }
 

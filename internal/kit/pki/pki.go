@@ -122,12 +122,12 @@ func ParseBundle(bundle []byte) ([]*x509.Certificate, error) {
 			problem = err
 			continue
 		}
-		found = Unite(found, []*x509.Certificate{certificate})
+		found = append(found, certificate)
 	}
 	if problem == nil && len(found) == 0 {
 		problem = errors.New("no certificate found")
 	}
-	return found, problem
+	return Unite(found), problem
 }
 
 // Encode returns certificates in PEM.
@@ -139,11 +139,14 @@ func Encode(certificates []*x509.Certificate) []byte {
 	return encoded.Bytes()
 }
 
-// Unite returns all certificates of the lists, each once, at its first position.
+// Unite returns all certificates of the lists, each once, at its first position. The cost grows with
+// their length only: users can write some bundles, and thousands of certificates fit into a Secret.
 func Unite(lists ...[]*x509.Certificate) []*x509.Certificate {
 	var united []*x509.Certificate
+	known := map[string]bool{}
 	for _, certificate := range slices.Concat(lists...) {
-		if !slices.ContainsFunc(united, certificate.Equal) {
+		if !known[string(certificate.Raw)] {
+			known[string(certificate.Raw)] = true
 			united = append(united, certificate)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -89,5 +90,29 @@ func TestUniteBundles(t *testing.T) {
 	}
 	if UniteBundles(now, nil) != nil {
 		t.Error("an empty bundle has a certificate")
+	}
+}
+
+// TestUniteCost: what it takes grows with the length of a bundle, not with its square: a Secret has
+// room for thousands of certificates. Allocated bytes are counted, because time is not exact.
+func TestUniteCost(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, issued, err := Issue(now, time.Hour, make([]Request, 800)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := func(count int) uint64 {
+		var bundle []byte
+		for _, one := range issued[:count] {
+			bundle = append(bundle, one.Certificate...)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		UniteBundles(now, bundle)
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(len(bundle))
+	}
+	if few, many := cost(50), cost(800); many > 2*few {
+		t.Errorf("a byte of a bundle costs %d bytes, and %d in one that is sixteen times as long", few, many)
 	}
 }
