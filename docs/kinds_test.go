@@ -58,7 +58,8 @@ func hasField(definition *apiextensionsv1.CustomResourceDefinition, name string)
 }
 
 // TestKindsOnPages: a new kind is added to the sentences that are about all of them: what pruning
-// does, what to send with a question, what can be paused, and which health Argo CD is to see.
+// does, what to send with a question, what can be paused, which health Argo CD is to see, and what
+// the label kind of metrics can be.
 func TestKindsOnPages(t *testing.T) {
 	pruned := section(t, "gitops.md", "What pruning does")
 	asked := section(t, "operating.md", "Before you ask for help")
@@ -67,8 +68,12 @@ func TestKindsOnPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	counted := section(t, "metrics.md", "`mainstay_reconcile_total`")
 	for _, definition := range kindDefinitions(t) {
 		kind := definition.Spec.Names.Kind
+		if !strings.Contains(counted, "`"+kind+"`") {
+			t.Errorf("metrics.md does not name %s among the values of the label kind", kind)
+		}
 		if !regexp.MustCompile(`(?m)^\| ([A-Za-z]+, )*` + kind + `(, [A-Za-z]+)* \|`).MatchString(pruned) {
 			t.Errorf("gitops.md does not say what happens when a %s is pruned", kind)
 		}

@@ -151,6 +151,7 @@ func TestHealth(t *testing.T) {
 		"suspending":                {2, []string{"Degraded=False Healthy", "Progressing=True Suspending", "Ready=False Suspending"}, "Progressing Ready: Suspending"},
 		"suspended":                 {2, []string{"Degraded=False Healthy", "Progressing=False Suspended", "Ready=False Suspended", "Suspended=True Suspended"}, "Suspended Ready: Suspended"},
 		"paused and crashing":       {2, []string{"Degraded=True CrashLoop", "Paused=True PausedByUser", "Ready=False CrashLoop"}, "Degraded Ready: CrashLoop"},
+		"hibernated":                {2, []string{"Degraded=False Healthy", "Progressing=False Settled", "Ready=False Hibernated"}, "Suspended Ready: Hibernated"},
 		"awaiting approval":         {2, []string{"Degraded=False Healthy", "Ready=False AwaitingApproval"}, "Suspended Ready: AwaitingApproval"},
 	} {
 		var conditions []any
@@ -173,7 +174,12 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestReasonsOfTheHealthCheck: the script names reasons that our controllers use.
+// waitsForOthers are reasons for which objects wait, and which neither a user nor the clock ends:
+// for these, Progressing is right.
+var waitsForOthers = []string{"RouteAPIMissing", "RouteNotAccepted", "WaitingForBinding"}
+
+// TestReasonsOfTheHealthCheck: the script names reasons that our controllers use, and all for which
+// an object of some kind waits until a user or the clock continues.
 func TestReasonsOfTheHealthCheck(t *testing.T) {
 	_, rest, _ := strings.Cut(healthScript(t), "local suspended = {")
 	list, _, _ := strings.Cut(rest, "}")
@@ -192,6 +198,23 @@ func TestReasonsOfTheHealthCheck(t *testing.T) {
 	for _, reason := range named {
 		if !strings.Contains(declared.String(), `= "`+reason[1]+`"`) {
 			t.Errorf("no kind has the reason %s", reason[1])
+		}
+	}
+	page, err := os.ReadFile("../../docs/gitops.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := regexp.MustCompile(`summary\.Waiting, \w+\.Reason(\w+)`)
+	for _, file := range files(t, "../../internal/kinds/*/*.go") {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reason := range waits.FindAllStringSubmatch(string(content), -1) {
+			isSuspended := strings.Contains(list, reason[1]+" = true") && strings.Contains(string(page), "`"+reason[1]+"`")
+			if isSuspended == slices.Contains(waitsForOthers, reason[1]) {
+				t.Errorf("%s: an object waits for the reason %s; it is suspended in argocd-cm.yaml and in gitops.md: %t", file, reason[1], isSuspended)
+			}
 		}
 	}
 }

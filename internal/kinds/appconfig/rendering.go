@@ -62,7 +62,7 @@ type Rendering struct {
 func RenderingIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) Rendering {
 	content, problems := renderIn(config, environment, environments)
 	if len(problems) > 0 {
-		return Rendering{Problem: problems.ToAggregate().Error()}
+		return Rendering{Problem: conditions.FirstProblems(problems).ToAggregate().Error()}
 	}
 	return Rendering{Content: content, Hash: HashOf(content)}
 }

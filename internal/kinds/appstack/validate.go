@@ -62,6 +62,9 @@ func checkNames(stack *platformv1.AppStack) field.ErrorList {
 
 // checkComponent checks one component by itself, and that what it depends on exists.
 func checkComponent(stack *platformv1.AppStack, c *platformv1.Component, kinds component.Kinds, at *field.Path) field.ErrorList {
+	if count := len(c.DependsOn); count > MaxComponents {
+		return field.ErrorList{field.TooMany(at.Child("dependsOn"), count, MaxComponents)}
+	}
 	problems := append(checkDependencies(stack, c, at.Child("dependsOn")), checkOutputs(c, at.Child("outputs"))...)
 	problems = append(problems, checkVariables(stack, c, kinds, at.Child("dependsOn"))...)
 	kind, known := kinds.Get(c.Type)

@@ -1,14 +1,12 @@
 package configmonitor
 
 import (
-	"cmp"
-	"slices"
-
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
@@ -72,9 +70,7 @@ func validateSelector(spec *configv1.ConfigMonitorSpec, at *field.Path) field.Er
 		return field.ErrorList{field.Required(at, "must have at least one label: an empty selector would select every pod of the namespace")}
 	}
 	problems := metav1validation.ValidateLabels(spec.PodSelector, at)
-	// Maps have no order, and the text is used in a condition: it must not change without a cause.
-	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
-	return problems
+	return conditions.InOrder(problems)
 }
 
 // Warn warns about what is legal but unwise in a defaulted monitor.

@@ -5,7 +5,10 @@
 // workload gets it.
 package instrumentation
 
-import "github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+import (
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+)
 
 // Names of the controllers of the two kinds; their field managers are mainstay/instrumentation and
 // mainstay/clusterinstrumentation.
@@ -19,5 +22,5 @@ const (
 func Compile(object injection.Object) *injection.Agent {
 	spec := object.GetSpec().DeepCopy()
 	defaultSpec(spec)
-	return injection.NewAgent(object, spec, validate(object, spec).ToAggregate())
+	return injection.NewAgent(object, spec, conditions.FirstProblems(validate(object, spec)).ToAggregate())
 }

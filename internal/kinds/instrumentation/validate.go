@@ -14,6 +14,7 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
@@ -160,8 +161,7 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
-	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
-	return problems
+	return conditions.InOrder(problems)
 }
 
 // validateEnv refuses variables that the API server would refuse in every workload.

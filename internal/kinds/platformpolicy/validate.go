@@ -1,7 +1,6 @@
 package platformpolicy
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ func Validate(written *mspolicyv1.PlatformPolicy, environments policy.Environmen
 	problems := validateEnvironments(written.Spec.Rules, environments, field.NewPath("spec", "rules"))
 	for i, rule := range written.Spec.Rules {
 		at := field.NewPath("spec", "rules").Index(i)
-		problems = append(problems, inOrder(policy.ValidateSelector(rule.NamespaceSelector, at.Child("namespaceSelector")))...)
+		problems = append(problems, conditions.InOrder(policy.ValidateSelector(rule.NamespaceSelector, at.Child("namespaceSelector")))...)
 		for j, entry := range rule.AllowedRegistries {
 			if _, err := image.ParsePrefix(entry); err != nil {
 				problems = append(problems, field.Invalid(at.Child("allowedRegistries").Index(j), entry, err.Error()))
@@ -36,9 +35,9 @@ func Validate(written *mspolicyv1.PlatformPolicy, environments policy.Environmen
 				problems = append(problems, field.Invalid(at.Child("requiredLabels").Index(j), key, message))
 			}
 		}
-		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels")))...)
-		problems = append(problems, inOrder(validateResources(rule.Defaults.Resources, at.Child("defaults", "resources")))...)
-		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels")))...)
+		problems = append(problems, conditions.InOrder(metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels")))...)
+		problems = append(problems, conditions.InOrder(validateResources(rule.Defaults.Resources, at.Child("defaults", "resources")))...)
+		problems = append(problems, conditions.InOrder(metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels")))...)
 		problems = append(problems, validateCarried(rule.Defaults.Labels, at.Child("defaults", "labels"))...)
 		problems = append(problems, validateCarried(rule.Enforced.Labels, at.Child("enforced", "labels"))...)
 		if context := rule.Enforced.SecurityContext; context != nil {
@@ -66,13 +65,6 @@ func validateEnvironments(rules []mspolicyv1.Rule, environments policy.Environme
 		}
 		first[environment] = i
 	}
-	return problems
-}
-
-// inOrder sorts errors about map entries: the text is used in a condition, and must not change
-// without a cause.
-func inOrder(problems field.ErrorList) field.ErrorList {
-	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return problems
 }
 

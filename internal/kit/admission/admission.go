@@ -168,7 +168,7 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (ctrladmission.
 		}
 	}
 	if len(found.Problems) > 0 {
-		return found.Warnings, apierrors.NewInvalid(k.Kind.GroupKind(), object.GetName(), found.Problems)
+		return found.Warnings, apierrors.NewInvalid(k.Kind.GroupKind(), object.GetName(), conditions.FirstProblems(found.Problems))
 	}
 	violations, err := k.violations(ctx, object, former)
 	if err != nil {

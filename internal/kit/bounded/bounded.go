@@ -29,6 +29,9 @@ const (
 	// more.
 	freeObjects    = 1000
 	bytesPerObject = 16
+	// sizeOfObject is how large the struct is that one object becomes, in bytes. An element of a list
+	// whose struct is larger counts as several.
+	sizeOfObject = 128
 )
 
 // Unmarshal parses JSON into a value if Check accepts it. The names of fields count as they are
@@ -146,7 +149,7 @@ func (c *checker) list(of reflect.Type, depth int) error {
 	for i := 0; c.decoder.More(); i++ {
 		// A parser makes room for a struct before it looks at the element, which may be null.
 		if element != nil && (element.Kind() == reflect.Struct || element.Kind() == reflect.Array) {
-			if err := c.spend(); err != nil {
+			if err := c.spend(1 + int(element.Size()/sizeOfObject)); err != nil {
 				return err
 			}
 			c.isPaid = true
@@ -158,9 +161,9 @@ func (c *checker) list(of reflect.Type, depth int) error {
 	return c.end()
 }
 
-// spend counts one object.
-func (c *checker) spend() error {
-	if c.budget.objects--; c.budget.objects < 0 {
+// spend counts objects.
+func (c *checker) spend(objects int) error {
+	if c.budget.objects -= objects; c.budget.objects < 0 {
 		return &Error{Problem: fmt.Sprintf("Too many: may not have more than one object in %d bytes, after the first %d", bytesPerObject,
 			freeObjects)}
 	}
@@ -170,7 +173,7 @@ func (c *checker) spend() error {
 // object reads an object; isPaid reports that it has been counted as an element of a list.
 func (c *checker) object(of reflect.Type, depth int, isPaid bool) error {
 	if !isPaid {
-		if err := c.spend(); err != nil {
+		if err := c.spend(1); err != nil {
 			return err
 		}
 	}

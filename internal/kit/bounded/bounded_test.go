@@ -21,6 +21,7 @@ type spec struct {
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	Env       []corev1.EnvVar              `json:"env,omitempty"`
 	Limits    []resource.Quantity          `json:"limits,omitempty"`
+	Many      []corev1.Container           `json:"many,omitempty"`
 	Timeout   metav1.Duration              `json:"timeout"`
 	Plain     resource.Quantity
 }
@@ -48,6 +49,8 @@ func TestCheck(t *testing.T) {
 		"not JSON":        {`{"size":`, "unexpected EOF"},
 		"two values":      {`{}{}`, "one JSON value"},
 		"many objects":    {`{"env":[` + strings.Repeat("{},", 5000) + `{}]}`, "Too many"},
+		"small structs":   {`{"env":[` + strings.Repeat(`{"name":"name-01"},`, 2000) + `{}]}`, ""},
+		"large structs":   {`{"many":[` + strings.Repeat(`{"name":"name-01"},`, 2000) + `{}]}`, "Too many"},
 		"many levels":     {strings.Repeat("[", 101) + strings.Repeat("]", 101), "may not have more than 100 levels"},
 		"too long":        {`{"a":"` + strings.Repeat("x", 1<<16) + `"}`, "Too long: may not be more than 65536 bytes"},
 	} {

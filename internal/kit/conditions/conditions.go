@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // maxMessage limits the message of a condition, in bytes. The API allows 32,768 bytes. An event's
@@ -52,6 +53,36 @@ func First(most int, names []string, separator string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], separator), more)
 	}
 	return strings.Join(names, separator)
+}
+
+// maxProblems is the number of problems of one object that are named: nobody reads more.
+const maxProblems = 100
+
+// FirstProblems returns the first hundred problems; the last of them says how many more there are.
+// The time in which the API machinery joins problems grows with the square of their number: those
+// of an object of half a megabyte took half a minute.
+func FirstProblems(all field.ErrorList) field.ErrorList {
+	more := len(all) - maxProblems
+	if more <= 0 {
+		return all
+	}
+	first := slices.Clone(all[:maxProblems])
+	last := *first[maxProblems-1]
+	last.Detail += fmt.Sprintf(" (and %d more problems)", more)
+	first[maxProblems-1] = &last
+	return first
+}
+
+// InOrder sorts problems by what they say, and returns them. Those of map entries come in any order,
+// and the text of a condition must not change without a cause.
+func InOrder(problems field.ErrorList) field.ErrorList {
+	slices.SortFunc(problems, func(a, b *field.Error) int {
+		if order := cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail)); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Error(), b.Error()) // which costs much more
+	})
+	return problems
 }
 
 // maxShown limits how much of a value a message repeats, in bytes.

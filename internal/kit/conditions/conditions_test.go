@@ -8,12 +8,32 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 var (
 	then = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	now  = metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 )
+
+// TestFirstProblems: no more than a hundred problems are named, and what joins them takes no longer
+// for more.
+func TestFirstProblems(t *testing.T) {
+	var all field.ErrorList
+	for i := range 250 {
+		all = append(all, field.Invalid(field.NewPath("spec").Index(i), i, "is wrong"))
+	}
+	if few := FirstProblems(all[:100]); len(few) != 100 || few[99].Detail != "is wrong" {
+		t.Errorf("of 100 problems %d are named: %v", len(few), few[99])
+	}
+	first := FirstProblems(all)
+	if len(first) != 100 || first[0] != all[0] || first[99].Error() != "spec[99]: Invalid value: 99: is wrong (and 150 more problems)" {
+		t.Errorf("of 250 problems %d are named: %v", len(first), first[99])
+	}
+	if all[99].Detail != "is wrong" {
+		t.Error("a problem was changed")
+	}
+}
 
 func condition(kind, status, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: "about " + reason}

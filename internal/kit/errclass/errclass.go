@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -49,7 +50,7 @@ func InvalidSpec(problems field.ErrorList) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return InvalidSpecError{problems.ToAggregate()}
+	return InvalidSpecError{conditions.FirstProblems(problems).ToAggregate()}
 }
 
 // Error returns the text of the wrapped error.

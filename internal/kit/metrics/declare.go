@@ -5,7 +5,7 @@ package metrics
 const KindWorkload = "Workload"
 
 var (
-	kindLabel      = Label{"kind", "kind of the object: `WebApp`"}
+	kindLabel      = Label{"kind", "kind of the object: `AppConfig`, `AppStack`, `Cache`, `ClusterInstrumentation`, `ConfigMonitor`, `EcommercePlatform`, `Instrumentation`, `PlatformPolicy`, `PostgreSQL` or `WebApp`"}
 	passKindLabel  = Label{"kind", kindLabel.Meaning + "; `" + KindWorkload + "` for a pass over a namespace that restarts workloads"}
 	namespaceLabel = Label{"namespace", "namespace of the object; empty for cluster-scoped kinds, `(other)` beyond the first 500"}
 )
@@ -55,7 +55,7 @@ var contests = counter(Metric{
 	Name:   "mainstay_contested_writes_total",
 	Help:   "Children, and annotations on workloads (kind Workload), that were put back after a pause, because someone else changes them again and again.",
 	Normal: "None. The event Contested names the object and the field manager that changes it: change the spec, or stop the other writer.",
-	Labels: []Label{kindLabel, namespaceLabel},
+	Labels: []Label{passKindLabel, namespaceLabel},
 })
 
 var restarts = counter(Metric{
@@ -90,7 +90,7 @@ var (
 		Name:   "mainstay_objects",
 		Help:   "Existing objects, by their conditions. Each replica reports it: take the maximum.",
 		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready`, `Paused` or `Suspended` for long.",
-		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Suspended`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
+		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Suspended` (a hibernated database too), `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
 	})
 	unreadyObjects = gauge(Metric{
 		Name: "mainstay_unready_objects",
@@ -112,7 +112,7 @@ var (
 		Help: "Workloads that Instrumentations and ClusterInstrumentations match, by state. A workload that several match counts for each. " +
 			"Each replica reports it: take the maximum.",
 		Normal: "Nearly all `injected`; some `pending` while agents are rolled out. Check `failed` ones: status.workloads has the reason.",
-		Labels: []Label{kindLabel, {"state", "`injected`, `pending` (its pods are being replaced, or it waits for the rollout) or `failed` (it can't be injected, or does not become ready with the agent)"}},
+		Labels: []Label{{"kind", "`Instrumentation` or `ClusterInstrumentation`"}, {"state", "`injected`, `pending` (its pods are being replaced, or it waits for the rollout) or `failed` (it can't be injected, or does not become ready with the agent)"}},
 	})
 	leader = gauge(Metric{
 		Name:   "mainstay_leader",

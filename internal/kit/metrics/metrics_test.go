@@ -18,6 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
@@ -76,7 +77,7 @@ func TestReconciled(t *testing.T) {
 	}
 }
 
-// TestKindWorkload: the metrics of a pass, and only these, name the kind that no object has.
+// TestKindWorkload: the metrics of a pass and of what it writes, and only these, name the kind that no object has.
 func TestKindWorkload(t *testing.T) {
 	var named []string
 	for _, metric := range Declared() {
@@ -86,7 +87,8 @@ func TestKindWorkload(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"mainstay_reconcile_total", "mainstay_reconcile_duration_seconds", "mainstay_errors_total"}
+	want := []string{"mainstay_reconcile_total", "mainstay_reconcile_duration_seconds", "mainstay_errors_total",
+		"mainstay_contested_writes_total"}
 	if !slices.Equal(named, want) {
 		t.Errorf("named by %q", named)
 	}
@@ -238,6 +240,17 @@ func TestPhaseOf(t *testing.T) {
 	} {
 		if got := phaseOf(object); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestPhaseOfHibernated: a database that its user has stopped needs no attention.
+func TestPhaseOfHibernated(t *testing.T) {
+	object := app("", "Degraded=False", "Ready=False")
+	for reason, want := range map[string]string{databasev1.ReasonHibernated: "Suspended", databasev1.ReasonScaling: "Progressing"} {
+		object.Status.Conditions[1].Reason = reason
+		if got := phaseOf(object); got != want {
+			t.Errorf("%s: got %s, want %s", reason, got, want)
 		}
 	}
 }

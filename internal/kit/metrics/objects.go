@@ -27,6 +27,9 @@ const (
 	progressing = "Progressing"
 )
 
+// hibernated is the reason for which a database is not Ready because its user has stopped it.
+const hibernated = "Hibernated"
+
 var phases = []string{deleting, pending, ready, paused, suspended, stalled, degraded, unknown, progressing}
 
 // object is an object with conditions.
@@ -43,7 +46,8 @@ type object interface {
 //	one of an earlier generation
 //	Ready is True                   Ready
 //	Paused is True                  Paused
-//	Suspended is True               Suspended
+//	Suspended is True, or Ready     Suspended
+//	has the reason Hibernated
 //	Stalled is True                 Stalled
 //	Degraded is True                Degraded
 //	Ready is Unknown                Unknown
@@ -61,6 +65,9 @@ func phaseOf(object object) string {
 			return pending
 		}
 		statuses[condition.Type] = condition.Status
+		if condition.Type == "Ready" && condition.Reason == hibernated {
+			statuses[suspended] = metav1.ConditionTrue
+		}
 	}
 	switch statuses["Ready"] {
 	case "":

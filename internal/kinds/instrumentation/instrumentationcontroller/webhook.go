@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -130,6 +129,10 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, before *cor
 func isBehind(setting *injection.NamespaceContext, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) bool {
 	composed := *w
 	var statuses []injection.AgentStatus
+	byKey := make(map[string]int, len(setting.Agents))
+	for i, agent := range setting.Agents {
+		byKey[injection.GrantKey(agent.ID)] = i
+	}
 	for _, key := range injection.GrantKeys(w.Annotations, replaced) {
 		if w.Annotations[key] == replaced[key] {
 			continue
@@ -138,9 +141,9 @@ func isBehind(setting *injection.NamespaceContext, w *injection.Workload, before
 			composed.Template = w.Template.DeepCopy()
 			statuses = setting.Compose(&composed, before)
 		}
-		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
-		isIn := i >= 0 && statuses[i].State == injection.In
-		isThere := isIn || i >= 0 && statuses[i].State == injection.Retained
+		i, isKnown := byKey[key]
+		isIn := isKnown && statuses[i].State == injection.In
+		isThere := isIn || isKnown && statuses[i].State == injection.Retained
 		grant := injection.ParseGrant(w.Annotations[key])
 		if grant.Revision == "" && isThere || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
 			return true

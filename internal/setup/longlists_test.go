@@ -1,0 +1,232 @@
+package setup
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/registration"
+)
+
+// longText is the length of a list or map that is far longer than a schema allows, in bytes.
+const longText = 256 << 10
+
+// spot is a list or a map of a type: the path to it, with [] for the first item of a list, and a
+// long text of it.
+type spot struct {
+	path []string
+	text string
+}
+
+// spotsOf returns the lists and maps of a type, below those of its fields whose types are our own.
+func spotsOf(of reflect.Type, path []string) []spot {
+	below := func(step string) []string { return append(slices.Clone(path), step) }
+	switch of.Kind() { //nolint:exhaustive // others have no items
+	case reflect.Pointer:
+		return spotsOf(of.Elem(), path)
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 {
+			return nil
+		}
+		long := longOf("[", "]", func(number int) string { return itemOf(of.Elem(), number) })
+		return append([]spot{{path, long}}, spotsOf(of.Elem(), below("[]"))...)
+	case reflect.Map:
+		return []spot{{path, longOf("{", "}", func(number int) string { return fmt.Sprintf(`"key-%06d":%s`, number, valueOf(of.Elem(), "value")) })}}
+	case reflect.Struct:
+		var found []spot
+		for i := range of.NumField() {
+			if field := of.Field(i); strings.Contains(of.PkgPath(), "/mainstay/api/") {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				if name == "" {
+					found = append(found, spotsOf(field.Type, path)...)
+				} else {
+					found = append(found, spotsOf(field.Type, below(name))...)
+				}
+			}
+		}
+		return found
+	}
+	return nil
+}
+
+// itemOf returns an item of a list: a struct with one text, that of its name if it has one.
+func itemOf(of reflect.Type, number int) string {
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	text := fmt.Sprintf("name-%06d", number)
+	if of.Kind() != reflect.Struct {
+		return valueOf(of, text)
+	}
+	named := ""
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		if of.Field(i).Type.Kind() == reflect.String && name != "" && (named == "" || name == "name") {
+			named = name
+		}
+	}
+	if named == "" {
+		return `{"no":"` + text + `"}`
+	}
+	return `{"` + named + `":"` + text + `"}`
+}
+
+// valueOf returns a value of a type; of a string the text.
+func valueOf(of reflect.Type, text string) string {
+	switch of.Kind() { //nolint:exhaustive // null is a value of all others
+	case reflect.String:
+		return `"` + text + `"`
+	case reflect.Int32, reflect.Int64:
+		return "10"
+	case reflect.Bool:
+		return "true"
+	}
+	return "null"
+}
+
+// longOf returns a list or a map with as many items as make it long.
+func longOf(before, after string, item func(number int) string) string {
+	var text strings.Builder
+	text.WriteString(before + item(0))
+	for number := 1; text.Len() < longText; number++ {
+		text.WriteString("," + item(number))
+	}
+	return text.String() + after
+}
+
+// put returns a value with another one at a path in it. It makes what leads there.
+func put(in any, path []string, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+	if path[0] == "[]" {
+		list, _ := in.([]any)
+		if len(list) == 0 {
+			list = []any{map[string]any{"name": "first"}}
+		}
+		list[0] = put(list[0], path[1:], value)
+		return list
+	}
+	fields, isObject := in.(map[string]any)
+	if !isObject {
+		fields = map[string]any{}
+	}
+	fields[path[0]] = put(fields[path[0]], path[1:], value)
+	return fields
+}
+
+// samples returns a valid object of each kind, in the namespace shop.
+func samples(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	found := map[string]map[string]any{
+		"Deployment": {"metadata": map[string]any{"name": "web"}, "spec": map[string]any{
+			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}}}},
+	}
+	for _, pattern := range []string{"../../config/samples/*.yaml", "../../config/samples/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file) //nolint:gosec // a file of this repository
+			if err != nil {
+				t.Fatal(err)
+			}
+			for document := range strings.SplitSeq(string(content), "\n---\n") {
+				var object map[string]any
+				if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+					t.Fatal(err)
+				}
+				if kind, isNamed := object["kind"].(string); isNamed {
+					found[kind] = put(object, []string{"metadata", "namespace"}, "shop").(map[string]any)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// TestLongLists sends every webhook objects of its kinds in which one list or map is far longer
+// than the schema allows, for each that they have: everybody in the cluster can do that, and the
+// API server calls mutating webhooks before it counts items. The answer costs memory and time in
+// proportion to the length: the object is copied, compared and refused, so that it costs more than
+// what is only read.
+func TestLongLists(t *testing.T) {
+	const most, constantTime = 400, 300 * time.Millisecond
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	in := registration.Input{
+		Manager: someManager{scheme: scheme, client: cluster}, Kinds: kinds(), Rules: strictRules, Reviewing: cluster, Version: &version.Info{},
+	}
+	all := samples(t)
+	try := func(kind, path, text string, hooks []admission.Hook) {
+		body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"UPDATE",` +
+			`"kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},` +
+			`"options":{"fieldManager":"mainstay/instrumentation"},"object":` + text + `,"oldObject":{"metadata":{"name":"web"}}}}`
+		for _, hook := range hooks {
+			spent := measured(func() { post(t, hook.Handler, body) })
+			if spent.bytes > uint64(most*len(body)+constantCost) || spent.time > constantTime+time.Duration(len(body))*time.Millisecond/1024 {
+				t.Errorf("%s of a %s: %d bytes at %s took %d bytes of memory and %s", hook.Path, kind, len(body), path, spent.bytes, spent.time)
+			}
+		}
+	}
+	for _, kind := range kinds() {
+		spots := spotsOf(reflect.TypeOf(kind.Object), nil)
+		if len(spots) < 3 || all[kind.GroupKind.Kind] == nil {
+			t.Errorf("%s: %d lists, sample %v", kind.GroupKind.Kind, len(spots), all[kind.GroupKind.Kind])
+		}
+		for _, one := range spots {
+			if one.path[0] != "status" {
+				path := strings.Join(one.path, ".")
+				try(kind.GroupKind.Kind, path, with(t, all[kind.GroupKind.Kind], one.path, one.text), kind.Hooks(in))
+			}
+		}
+	}
+	hooks := wiring{Input: in}.hooks()
+	grants := longOf("{", "}", func(number int) string {
+		return fmt.Sprintf(`"agent-%06d.instrumentation.mainstay.dev/granted":"r 2026-11-21T08:00:00Z 1"`, number)
+	})
+	try("Deployment", "metadata.annotations", with(t, all["Deployment"], []string{"metadata", "annotations"}, grants), hooks)
+	pod := []string{"spec", "template", "spec"}
+	for _, one := range spotsOf(reflect.TypeFor[appsv1.Deployment](), nil) {
+		try("Deployment", strings.Join(one.path, "."), with(t, all["Deployment"], one.path, one.text), hooks)
+	}
+	containers := longOf("[", "]", func(number int) string { return itemOf(reflect.TypeFor[corev1.Container](), number) })
+	for _, list := range []string{"containers", "initContainers", "volumes"} {
+		try("Deployment", list, with(t, all["Deployment"], append(slices.Clone(pod), list), containers), hooks)
+	}
+}
+
+// with returns an object with a text at a path of it.
+func with(t *testing.T, object map[string]any, path []string, text string) string {
+	t.Helper()
+	written, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied any
+	if err := json.Unmarshal(written, &copied); err != nil {
+		t.Fatal(err)
+	}
+	if written, err = json.Marshal(put(copied, path, json.RawMessage(text))); err != nil {
+		t.Fatal(err)
+	}
+	return string(written)
+}
