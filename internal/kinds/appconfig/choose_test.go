@@ -47,6 +47,8 @@ func TestChoose(t *testing.T) {
 			want: "8 8"},
 		"nor is one that was pruned": {changes: changes{says("bye")},
 			world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHighest, "9"), want: "10 10"},
+		"a number that somebody wrote has no next": {changes: changes{says("bye")},
+			world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHighest, "9223372036854775807", failed, "9223372036854775807"), want: "2 2"},
 		"an earlier content again": {changes: changes{says("a")}, world: newWorld().keeps("a", "b").has(2, "b"), want: "1 1"},
 		"edited by hand":           {world: newWorld().keeps("hello").has(1, "hello").edited("oops"), want: "1 1"},
 		"its marks were removed":   {world: newWorld().keeps("hello").has(0, "hello"), want: "1 1"},

@@ -38,10 +38,14 @@ func ref(config *configv1.AppConfig, name string) plan.Ref {
 	return plan.Ref{Kind: "ConfigMap", Namespace: config.Namespace, Name: name}
 }
 
+// maxRevision is the highest number of a revision that counts. Users can write a higher one into an
+// annotation: there might be no next one.
+const maxRevision = 1_000_000_000_000
+
 // number parses a revision in an annotation or label; 0 if it is invalid.
 func number(text string) int64 {
 	parsed, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || parsed < 1 {
+	if err != nil || parsed < 1 || parsed > maxRevision {
 		return 0
 	}
 	return parsed

@@ -121,16 +121,30 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 		Holds: o.holds(at, configMap), LastGood: number(marks[configv1.AnnotationLastGood]),
 		Failure: marks[configv1.AnnotationFailure],
 	}
-	for text := range strings.SplitSeq(marks[configv1.AnnotationFailed], ",") {
-		if failed := number(text); failed > 0 {
-			current.Failed = append(current.Failed, failed)
-		}
-	}
+	current.Failed = failedIn(marks[configv1.AnnotationFailed])
 	current.Highest = max(current.Revision, current.LastGood, number(marks[configv1.AnnotationHighest]))
 	for _, failed := range current.Failed {
 		current.Highest = max(current.Highest, failed)
 	}
 	return current
+}
+
+// maxFailed is the length of the longest list of failed revisions that counts, in bytes: only those
+// that are kept are in it, at most a hundred.
+const maxFailed = 4 << 10
+
+// failedIn parses a list of failed revisions. A longer one than we write counts as none.
+func failedIn(text string) []int64 {
+	if len(text) > maxFailed {
+		return nil
+	}
+	var all []int64
+	for one := range strings.SplitSeq(text, ",") {
+		if failed := number(one); failed > 0 {
+			all = append(all, failed)
+		}
+	}
+	return all
 }
 
 // revisions returns the kept revisions, newest first. A ConfigMap that is not ours, or whose

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -269,29 +270,52 @@ func (r *rotating) users() []contract.User {
 // are bound.
 const boundKey = "PostgreSQL/"
 
+// maxBound is the length of the longest such annotation that counts, in bytes: a longer one is none
+// of ours.
+const maxBound = 16 << 10
+
 // boundBy returns what that annotation of a Deployment says.
-func boundBy(one *appsv1.Deployment) []string {
-	const most = 16 << 10 // bytes: a longer one is none of ours
+func boundBy(one *appsv1.Deployment) iter.Seq[string] {
 	text := one.Spec.Template.Annotations[api.AnnotationBindings]
-	if len(text) > most {
-		return nil
+	if len(text) > maxBound {
+		text = ""
 	}
-	return strings.Split(text, ",")
+	return strings.SplitSeq(text, ",")
 }
 
-// Laggard returns the name of the first application that is bound to a user of a database and has
-// another revision of its credentials, or still has pods of before; "" if there is none.
-func Laggard(db *databasev1.PostgreSQL, user, revision string, all []appsv1.Deployment) string {
-	key := boundKey + db.Name + "/" + user + "="
+// BoundApps are the applications that are bound to a database, by its users.
+type BoundApps map[string][]boundApp
+
+type boundApp struct {
+	name, revision string
+	// isUpdated is true if it has no pods of an earlier template.
+	isUpdated bool
+}
+
+// BoundTo returns the applications that are bound to a database, by what the annotations of their
+// pod templates say.
+func BoundTo(db *databasev1.PostgreSQL, all []appsv1.Deployment) BoundApps {
+	apps := BoundApps{}
 	for i := range all {
-		one := &all[i]
-		for _, bound := range boundBy(one) {
-			has, isBound := strings.CutPrefix(bound, key)
-			has, _, _ = strings.Cut(has, ":")
-			status := one.Status
-			if isBound && (has != revision || status.ObservedGeneration < one.Generation || status.UpdatedReplicas != status.Replicas) {
-				return one.Name
+		one, status := &all[i], all[i].Status
+		isUpdated := status.ObservedGeneration >= one.Generation && status.UpdatedReplicas == status.Replicas
+		for bound := range boundBy(one) {
+			account, isOurs := strings.CutPrefix(bound, boundKey+db.Name+"/")
+			if user, revision, isBound := strings.Cut(account, "="); isOurs && isBound {
+				revision, _, _ = strings.Cut(revision, ":")
+				apps[user] = append(apps[user], boundApp{one.Name, revision, isUpdated})
 			}
+		}
+	}
+	return apps
+}
+
+// Laggard returns the name of the first application that is bound to a user and has another
+// revision of its credentials, or still has pods of before; "" if there is none.
+func (b BoundApps) Laggard(user, revision string) string {
+	for _, one := range b[user] {
+		if one.revision != revision || !one.isUpdated {
+			return one.name
 		}
 	}
 	return ""

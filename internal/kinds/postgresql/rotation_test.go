@@ -319,7 +319,7 @@ func TestLaggard(t *testing.T) {
 		"another database":        {web("PostgreSQL/db2/shop=r1", 2, 2, 3, 3), ""},
 		"an annotation of others": {web(strings.Repeat("x", 17<<10)+",PostgreSQL/db/shop=r1", 2, 2, 3, 3), ""},
 	} {
-		if got := Laggard(db, "shop", "r2", test.all); got != test.want {
+		if got := BoundTo(db, test.all).Laggard("shop", "r2"); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}

@@ -76,10 +76,11 @@ func WarnOfPooler(db, before *databasev1.PostgreSQL, all []appsv1.Deployment) []
 	}
 	var bound []string
 	for i := range all {
-		if slices.ContainsFunc(boundBy(&all[i]), func(one string) bool {
-			return strings.HasPrefix(one, boundKey+db.Name+"=") || strings.HasPrefix(one, boundKey+db.Name+"/")
-		}) {
-			bound = append(bound, all[i].Name)
+		for one := range boundBy(&all[i]) {
+			if strings.HasPrefix(one, boundKey+db.Name+"=") || strings.HasPrefix(one, boundKey+db.Name+"/") {
+				bound = append(bound, all[i].Name)
+				break
+			}
 		}
 	}
 	if len(bound) == 0 {

@@ -47,9 +47,15 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		return err
 	}
 	observed.Users = map[string]postgresql.ObservedUser{}
+	// They are read once, and only if a user has to wait for them.
+	apps := sync.OnceValues(func() (postgresql.BoundApps, error) { return k.boundApps(ctx, db) })
 	for _, user := range db.Spec.Users {
 		logins := before.LoginsOf(user.Name)
 		one, err := k.observeUser(ctx, db, *observed, user, logins)
+		if err == nil && one.Problem == "" && logins.IsOver(observed.Now) {
+			one.WaitsFor, err = waitsFor(apps, user.Name, observed.CredentialsRevision(
+				postgresql.Common(db, *observed), postgresql.UserSecretName(db, user)))
+		}
 		if err != nil {
 			return err
 		}
@@ -127,10 +133,7 @@ func (k kind) observeUser(
 			return one, err
 		}
 	}
-	if before.IsOver(observed.Now) {
-		one.WaitsFor, err = k.laggard(ctx, db, user.Name, observed.CredentialsRevision(postgresql.Common(db, observed), secret))
-	}
-	return one, err
+	return one, nil
 }
 
 // verifierOf returns what the server keeps in place of a password: what the role has, if that is
@@ -170,14 +173,20 @@ func (v *verified) is(verifier, password string) bool {
 	return true
 }
 
-// laggard returns an application that has not replaced its pods since the Secret of a user was
-// changed; "" if there is none.
-func (k kind) laggard(ctx context.Context, db *databasev1.PostgreSQL, user, revision string) (string, error) {
+// boundApps returns the applications that are bound to a database.
+func (k kind) boundApps(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.BoundApps, error) {
 	var all appsv1.DeploymentList
 	if err := k.client.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing the Deployments of applications: %w", err)
+		return nil, fmt.Errorf("listing the Deployments of applications: %w", err)
 	}
-	return postgresql.Laggard(db, user, revision, all.Items), nil
+	return postgresql.BoundTo(db, all.Items), nil
+}
+
+// waitsFor returns an application that has not replaced its pods since the Secret of a user was
+// changed; "" if there is none.
+func waitsFor(apps func() (postgresql.BoundApps, error), user, revision string) (string, error) {
+	all, err := apps()
+	return all.Laggard(user, revision), err
 }
 
 // passwordOf returns the password of the Secret that has it; "" if one is to be made.
