@@ -177,7 +177,12 @@ func (f Filled) String() string { return fmt.Sprintf("%d/%d", f.Used, f.Size) }
 
 // grownFrom returns how full the volumes were when they grew; 0 of 0 if a claim does not say that.
 func grownFrom(claim *corev1.PersistentVolumeClaim) Filled {
-	used, size, _ := strings.Cut(claim.Annotations[api.AnnotationGrownFrom], "/")
+	const most = 40 // bytes
+	text := claim.Annotations[api.AnnotationGrownFrom]
+	if len(text) > most {
+		return Filled{}
+	}
+	used, size, _ := strings.Cut(text, "/")
 	from, err := strconv.ParseInt(used, 10, 64)
 	of, errOf := strconv.ParseInt(size, 10, 64)
 	if err != nil || errOf != nil || from < 0 || of < from || of > maxSize {

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -79,7 +80,9 @@ func entries(t *testing.T) map[string]entry {
 		}
 		return strings.TrimSuffix(all.String(), ",")
 	}
-	return map[string]entry{
+	all := databaseEntries()
+	maps.Copy(all, specEntries())
+	maps.Copy(all, map[string]entry{
 		"annotation `instrumentation.mainstay.dev/injected`": {
 			accepted: records(`,"sizeLimit":"1e3"`),
 			beyond: map[string]string{
@@ -201,7 +204,8 @@ func entries(t *testing.T) map[string]entry {
 				return len(appconfig.Validate(config, policy.Environments{})) == 0 && appconfig.RenderingIn(config, policy.None, policy.Environments{}).Problem == ""
 			},
 		},
-	}
+	})
+	return all
 }
 
 // stackKinds are the kinds of components: the WebApp.

@@ -80,7 +80,8 @@ func levels(count int, before, after string) pair {
 // limits are those of the table in docs/threat-model.md, by its rows.
 func limits() map[string]map[string]pair {
 	const image = `{"image":"reg.io/a:1",`
-	return map[string]map[string]pair{
+	all := databaseLimits()
+	maps.Copy(all, map[string]map[string]pair{
 		"annotation `instrumentation.mainstay.dev/injected`": and(quantities(`[{"id":"a","image":"x","mode":"InitContainer",`+
 			`"mountPath":"/x","containers":[{"name":"app"}],"sizeLimit":`, `}]`), map[string]pair{
 			"bytes": stretched(256<<10, `[{"id":"a","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"app"}],"directory":"`, `"}]`),
@@ -117,7 +118,8 @@ func limits() map[string]map[string]pair {
 			"bytes":      stretched(1<<20, "", "{{ 1 }}"),
 			"iterations": {`{{ range 10000 }}{{ end }}`, `{{ range 10001 }}{{ end }}`},
 		},
-	}
+	})
+	return all
 }
 
 // conversions returns the objects of a review: as many as its length allows, or one more.
