@@ -20,6 +20,8 @@ import (
 // with what is in it. A constant text is not that of a user.
 var parsers = map[string][]string{
 	"encoding/json":                               {"Unmarshal", "NewDecoder"},
+	"encoding/pem":                                {"Decode"},
+	"crypto/x509":                                 {"ParseCertificate", "ParseCertificates"},
 	"sigs.k8s.io/json":                            {"Unmarshal", "UnmarshalStrict", "UnmarshalCaseSensitivePreserveInts"},
 	"sigs.k8s.io/yaml":                            {"Unmarshal", "UnmarshalStrict"},
 	"k8s.io/apimachinery/pkg/api/resource":        {"ParseQuantity", "MustParse"},
@@ -32,6 +34,8 @@ var parsers = map[string][]string{
 	"text/template/parse":                         {"New", "Parse"},
 	"github.com/santhosh-tekuri/jsonschema/v6":    {"UnmarshalJSON", "NewCompiler"},
 	"k8s.io/kube-openapi/pkg/validation/validate": {"NewSchemaValidator"},
+	// Ours are bounded, but the number of bytes is the caller's.
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded": {"Unmarshal", "Check", "NewBudget"},
 }
 
 // methods are parsers that are methods, by their names.
@@ -55,6 +59,27 @@ var bounds = map[string]string{
 	"instance/engine/scripted/scripted.go load":                          "a database server of tests",
 	"instance/peers/peers.go decode":                                     "512 KiB, from a peer with a certificate of the database: FuzzMessage",
 	"instance/volume/volume.go decodeLocal":                              "a file that the instance itself writes",
+	"database/certificates.go validity":                                  "a Secret: 1 MiB, of each of five keys the first certificate",
+	"install/certificates/pair.go parsePair":                             "a Secret of the manager's namespace: 1 MiB, FuzzParsePair",
+	"kit/pki/pki.go ParseBundle":                                         "limits: Secret `NAME-certificates` of a database",
+	"kit/pki/pki.go sign":                                                "what we have just signed",
+	"workload/stamp.go ParseStamp":                                       "limits: annotation `config.mainstay.dev/observed`",
+	"instance/contract/provisions.go ParseProvisions":                    "limits: Secret `NAME-provisions` of a PostgreSQL",
+	"instance/contract/report.go ParseReport":                            "limits: annotation `database.mainstay.dev/instance`",
+	"instance/contract/settings.go ParseSettings":                        "64 KiB: FuzzSettings",
+	"kinds/appstack/bind.go bindingsIn":                                  "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/decide.go exposes":                                   "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/external.go KindOf":                                  "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/external.go readExternal":                            "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/object.go Object":                                    "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/warn.go importedPrefixes":                            "limits: `components[].spec` of an AppStack",
+	"kinds/configmonitor/record.go ParseRecord":                          "limits: annotation `config.mainstay.dev/evicted`",
+	"kinds/ecommerceplatform/compile.go formerly":                        "limits: `components[].spec` of an AppStack",
+	"kinds/ecommerceplatform/warn.go valuesOf":                           "limits: `components[].spec` of an AppStack",
+	"kinds/instrumentation/injection/record.go Injected":                 "limits: annotation `instrumentation.mainstay.dev/injected`",
+	"kit/admission/bounded.go checkCost":                                 "limits: review of an admission",
+	"valkey/server/stream.go readJSON":                                   "the limit of the caller, from a peer with a certificate of the Cache: FuzzProtocol",
+	"valkey/state.go ParseState":                                         "a file of the volume: FuzzState",
 	"kinds/appstack/object.go read":                                      "limits: `components[].spec` of an AppStack",
 	"kinds/ecommerceplatform/compile.go cache":                           "constants of the table of environments",
 	"kinds/ecommerceplatform/compile.go formerStorage":                   "after bounded.Quantity",
