@@ -88,7 +88,8 @@ func databaseEntries() map[string]entry {
 			read: func(_ *testing.T, text string) bool { return len(failedRevisions(text)) > 0 },
 		},
 		"annotations `agent-ID.instrumentation.mainstay.dev/granted`": {
-			accepted: "r 2026-11-21T08:00:00Z 1", beyond: map[string]string{"bytes": junk + " 2026-11-21T08:00:00Z 1", "fields": strings.Repeat("r ", 128<<10)},
+			accepted: "r 2026-11-21T08:00:00Z 1",
+			beyond:   map[string]string{"bytes": junk + " 2026-11-21T08:00:00Z 1", "fields": strings.Repeat("r ", 128<<10)},
 			read: func(_ *testing.T, text string) bool { return injection.ParseGrant(text).Revision != "" },
 		},
 		"passwords of databases": {

@@ -73,8 +73,8 @@ func FirstProblems(all field.ErrorList) field.ErrorList {
 	return first
 }
 
-// InOrder sorts problems by what they say, and returns them. Those of map entries come in any order,
-// and the text of a condition must not change without a cause.
+// InOrder sorts problems by what they say, and returns them. Those of map entries come in any
+// order, and the text of a condition must not change without a cause.
 func InOrder(problems field.ErrorList) field.ErrorList {
 	slices.SortFunc(problems, func(a, b *field.Error) int {
 		if order := cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail)); order != 0 {

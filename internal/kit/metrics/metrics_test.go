@@ -77,7 +77,8 @@ func TestReconciled(t *testing.T) {
 	}
 }
 
-// TestKindWorkload: the metrics of a pass and of what it writes, and only these, name the kind that no object has.
+// TestKindWorkload: the metrics of a pass and of what it writes, and only these, name the kind that
+// no object has.
 func TestKindWorkload(t *testing.T) {
 	var named []string
 	for _, metric := range Declared() {

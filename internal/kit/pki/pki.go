@@ -139,8 +139,9 @@ func Encode(certificates []*x509.Certificate) []byte {
 	return encoded.Bytes()
 }
 
-// Unite returns all certificates of the lists, each once, at its first position. The cost grows with
-// their length only: users can write some bundles, and thousands of certificates fit into a Secret.
+// Unite returns all certificates of the lists, each once, at its first position. What it takes
+// grows with their length only: users can write some bundles, and thousands of certificates fit
+// into a Secret.
 func Unite(lists ...[]*x509.Certificate) []*x509.Certificate {
 	var united []*x509.Certificate
 	known := map[string]bool{}
