@@ -90,7 +90,7 @@ func databaseEntries() map[string]entry {
 		"annotations `agent-ID.instrumentation.mainstay.dev/granted`": {
 			accepted: "r 2026-11-21T08:00:00Z 1",
 			beyond:   map[string]string{"bytes": junk + " 2026-11-21T08:00:00Z 1", "fields": strings.Repeat("r ", 128<<10)},
-			read: func(_ *testing.T, text string) bool { return injection.ParseGrant(text).Revision != "" },
+			read:     func(_ *testing.T, text string) bool { return injection.ParseGrant(text).Revision != "" },
 		},
 		"passwords of databases": {
 			accepted: "secret-01", beyond: map[string]string{"bytes": junk},
