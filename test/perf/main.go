@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -37,6 +38,8 @@ type bench struct {
 	postgreSQLs int
 	// stacks is the number of AppStacks of the part stacks.
 	stacks int
+	// users are how many Deployments of the part fanout use one ConfigMap, one number after the other.
+	users []int
 }
 
 // say prints a line of progress.
@@ -106,6 +109,11 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
 	flags.IntVar(&b.postgreSQLs, "postgresqls", 500, "PostgreSQLs of the part `databases`")
 	flags.IntVar(&b.stacks, "stacks", 2000, "AppStacks of the part `stacks`")
+	flags.Func("users", "Deployments of the part `fanout`, instead of 200, 1000 and 5000; may be repeated", func(text string) error {
+		count, err := strconv.Atoi(text)
+		b.users = append(b.users, count)
+		return err
+	})
 	output := flags.String("output", "bin/bench.json", "file for the figures")
 	page := flags.String("page", "", "page to write the figures into; empty writes none")
 	baseline := flags.String("baseline", "test/perf/baseline.json", "file to compare with; empty compares with nothing")
