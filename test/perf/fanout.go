@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// manyUsers are numbers of Deployments that use one ConfigMap, if no others are asked for. 5,000
-// take some twenty minutes by themselves.
+// manyUsers are numbers of Deployments that use one ConfigMap, if no others are asked for.
 var manyUsers = []int{200, 1000, 5000}
 
 // restartedBarely is the annotation of a pod template that the bare client changes.
