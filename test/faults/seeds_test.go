@@ -70,6 +70,9 @@ var seeded = []struct {
 	{"configmonitor", configMonitor(), configMonitorSeeds},
 	{"instrumentation", briefInstrumentation(), instrumentationSeeds},
 	{"postgresql", postgreSQL(), postgreSQLSeeds},
+	{"cache", cacheOfTwo(), cacheSeeds},
+	{"appstack", appStack(), appStackSeeds},
+	{"ecommerceplatform", platform(), platformSeeds},
 }
 
 // webAppSeeds are bugs in what every kind shares, and in a WebApp's manager. Those in a manager's

@@ -25,6 +25,14 @@ var postgreSQLSeeds = []seed{
 	},
 }
 
+// Bugs of a Cache, beside those of PostgreSQLs: what both share is tried there.
+var cacheSeeds = []seed{{
+	name:    "the status is written before the children",
+	bug:     always(statusFirst("statefulsets", "database.mainstay.dev/v1", "caches", "mainstay/cache")),
+	options: at(proxy.KillBefore, "patch", "statefulsets", 2),
+	reason:  campaign.Claimed, text: "in step",
+}}
+
 // recordLast creates the Lease, which says whether new data may be made, when a volume exists.
 func recordLast() seededTransport {
 	var mutex sync.Mutex
