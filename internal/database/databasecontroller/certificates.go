@@ -6,6 +6,9 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 )
@@ -29,6 +32,39 @@ func Certificates(d *database.Database, stored map[string][]byte, now time.Time)
 	case database.KeepCertificates:
 	}
 	return stored, change, nil
+}
+
+// maxIssued is how many databases Issued knows of, with some 10 kB each.
+const maxIssued = 100
+
+// Issued are the certificates that were issued last for databases whose Secret could not be used.
+// Others may spoil that Secret again and again. It is put back with the same content then, and so
+// with the pauses of what is contested: new certificates each time would be a new content, also for
+// the ConfigMap of the authorities, whose change causes the next pass. It is lost with the process.
+type Issued struct{ last *lru.Cache }
+
+// NewIssued returns an Issued that knows of none.
+func NewIssued() *Issued { return &Issued{lru.New(maxIssued)} }
+
+// certificates is Certificates for a database with a UID. A Secret that was deleted gets new ones.
+func (i *Issued) certificates(
+	uid types.UID, d *database.Database, stored map[string][]byte, now time.Time,
+) (map[string][]byte, time.Time, error) {
+	step, _ := database.NextCertificateStep(stored, d.Extras, now)
+	if i == nil || step != database.IssueCertificates {
+		return Certificates(d, stored, now)
+	}
+	if last, known := i.last.Get(uid); known && stored != nil {
+		before := last.(map[string][]byte)
+		if step, change := database.NextCertificateStep(before, d.Extras, now); step == database.KeepCertificates {
+			return maps.Clone(before), change, nil
+		}
+	}
+	content, change, err := Certificates(d, stored, now)
+	if err == nil {
+		i.last.Add(uid, maps.Clone(content))
+	}
+	return content, change, err
 }
 
 // issue returns the content with new certificates: as the next ones beside the present ones, or in

@@ -78,6 +78,34 @@ func TestTooManyAuthorities(t *testing.T) {
 	}
 }
 
+// TestSpoiledAgain: a Secret that others spoil again and again gets the same certificates each
+// time, which is what makes it contested. One that is deleted gets new ones.
+func TestSpoiledAgain(t *testing.T) {
+	d, now := &database.Database{Namespace: "shop", Name: "db"}, time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	issued := NewIssued()
+	at := func(stored map[string][]byte, after time.Duration) map[string][]byte {
+		t.Helper()
+		content, _, err := issued.certificates("uid", d, stored, now.Add(after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTrust(t, content, now.Add(after))
+		return content
+	}
+	first := at(nil, 0)
+	spoiled := maps.Clone(first)
+	delete(spoiled, "0.crt")
+	if again := at(spoiled, time.Minute); !bytes.Equal(again["0.crt"], first["0.crt"]) || !bytes.Equal(again["ca.crt"], first["ca.crt"]) {
+		t.Error("a Secret that was spoiled has other certificates")
+	}
+	if later := at(spoiled, 61*24*time.Hour); bytes.Equal(later["0.crt"], first["0.crt"]) {
+		t.Error("certificates that are old are used again")
+	}
+	if deleted := at(nil, 61*24*time.Hour); bytes.Equal(deleted["0.crt"], first["0.crt"]) {
+		t.Error("a Secret that was deleted has its former certificates")
+	}
+}
+
 // checkTrust checks that every certificate is of an authority in the bundle, and belongs to its
 // key.
 func checkTrust(t *testing.T, content map[string][]byte, now time.Time) {

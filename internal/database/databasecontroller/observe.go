@@ -47,6 +47,8 @@ type Reader struct {
 	Monitors      *optionalapi.API
 	MonitorLabels map[string]string
 	Clock         clock.PassiveClock
+	// Issued are the certificates that were issued last; nil remembers none.
+	Issued *Issued
 }
 
 // Observe reads everything that decisions about a database depend on: from the cache, but the
@@ -82,7 +84,7 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 	}
 	observed.PodsRefused = r.observeRefusal(ctx, observed, described)
 	stored := SecretOf(observed, described, database.CertificatesName(described.Name))
-	observed.Certificates, observed.CertificatesChange, err = Certificates(described, stored, observed.Now)
+	observed.Certificates, observed.CertificatesChange, err = r.Issued.certificates(object.GetUID(), described, stored, observed.Now)
 	return observed, err
 }
 

@@ -123,6 +123,7 @@ func (k Kind[T, O]) newReconciler(in registration.Input, monitors *optionalapi.A
 		Kind: k.Steps(Reader{
 			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: k.Name, Claims: k.Claims, Further: k.Further,
 			Catalogue: k.Catalogue, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
+			Issued: NewIssued(),
 		}),
 	})
 	if in.Rules != nil {
