@@ -121,6 +121,10 @@ type Instance struct {
 	// unansweredResignations counts the pings that say that this instance has resigned and have no
 	// answer yet.
 	unansweredResignations int
+	// leavesAt is when a leader that was asked to end does so; 0 if it does not yet. isSucceeded is
+	// true once it knows of the next leader.
+	leavesAt    time.Duration
+	isSucceeded bool
 	// pinging counts the pings to a peer that have no answer yet, and probing is true while the
 	// instance checks whether the leader's port refuses connections.
 	pinging map[string]int
@@ -136,10 +140,13 @@ type Instance struct {
 	reported  contract.Report
 	reporting bool
 	reportsAt time.Time
-	status    atomic.Pointer[Status]
-	member    atomic.Pointer[election.Member]
-	members   atomic.Pointer[[]election.Member]
-	addresses atomic.Pointer[map[string]string]
+	// leaderLostAt is since when this instance, which is reported as a replica, has no role; zero is
+	// never.
+	leaderLostAt time.Time
+	status       atomic.Pointer[Status]
+	member       atomic.Pointer[election.Member]
+	members      atomic.Pointer[[]election.Member]
+	addresses    atomic.Pointer[map[string]string]
 	// full and fullLog are how full the volumes were when that was last measured, in steps.
 	full       volume.Fill
 	fullLog    volume.Fill
@@ -249,11 +256,12 @@ func (i *Instance) Run(ctx context.Context) error {
 		i.observe(ctx)
 		action := election.Decide(i.core)
 		if _, ends := action.(election.Exit); ends {
-			if i.unansweredResignations == 0 {
+			wait, waits := i.leaving()
+			if !waits {
 				i.Log.Info("shutting down as requested")
 				return nil
 			}
-			action = election.Wait{Until: i.core.Now + pingTime, For: "the other members to receive its resignation"}
+			action = wait
 		}
 		wait, waits := action.(election.Wait)
 		switch {

@@ -182,7 +182,7 @@ func (d *database) isWhole() bool {
 		if pod == d.record.Holder.Member.Name {
 			want = contract.Primary
 		}
-		if d.reports[pod].Role != want {
+		if said := d.reports[pod]; said.Role != want || said.Term != d.record.Term {
 			return false
 		}
 	}

@@ -42,7 +42,7 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
 	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
-	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) {
+	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) || i.isBetweenLeaders(report) {
 		return
 	}
 	i.reporting = true
@@ -61,6 +61,26 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 
 // reportEvery is how often a report may be written.
 const reportEvery = time.Second
+
+// keepsRole is for how long a replica that has lost its leader is still reported as one.
+const keepsRole = 3 * time.Second
+
+// isBetweenLeaders reports whether a replica has just lost its leader, and is not yet reported as
+// without a role. With each change of the leader all replicas lose it for a moment. Reported at
+// once, that would take all of them out of the read Service, and kube-proxy, which carries out
+// changes once a second (minSyncPeriod), would be late with the change of the write Service.
+func (i *Instance) isBetweenLeaders(report contract.Report) bool {
+	state := i.core.Server.State
+	runs := state == election.Standby || state == election.Promoting || state == election.Leading
+	if !runs || i.reported.Role != contract.Replica || report.Role != contract.NoRole {
+		i.leaderLostAt = time.Time{}
+		return false
+	}
+	if i.leaderLostAt.IsZero() {
+		i.leaderLostAt = time.Now()
+	}
+	return time.Since(i.leaderLostAt) < keepsRole
+}
 
 // describe returns the report of the instance.
 func (i *Instance) describe(seen engine.Observation) contract.Report {

@@ -460,6 +460,9 @@ func (d *Database) IsWhole(ctx context.Context) bool {
 	for _, pod := range d.Pods {
 		report := pod.Report(ctx)
 		member := election.Member{Name: pod.Name, Incarnation: report.Incarnation}
+		if report.Term != record.Term {
+			return false
+		}
 		if pod == published && (report.Role != contract.Primary || member != record.Holder.Member) ||
 			pod != published && (report.Role != contract.Replica || !slices.Contains(record.Rules[0].Set, member)) {
 			return false
