@@ -113,17 +113,44 @@ func TestInitialise(t *testing.T) {
 	}
 }
 
-// TestReclaim: the volumes of removed instances stay, unless the spec says otherwise.
+// TestReclaim: the volumes of removed instances stay, unless the spec says otherwise, all that remain
+// are ready, and no rule of the Lease names a removed one. What volumes an earlier Cache left stay.
 func TestReclaim(t *testing.T) {
-	for _, reclaim := range []databasev1.DeletionPolicy{"", databasev1.DeletionDelete} {
-		c := newCache(stores, func(spec *databasev1.CacheSpec) { spec.Reclaim = reclaim })
-		observed := empty()
-		claim := Ref(c, "PersistentVolumeClaim", "data-sessions-1")
+	member := func(name string) election.Member { return election.Member{Name: name, Incarnation: "1"} }
+	reclaims := func(spec *databasev1.CacheSpec) { spec.Reclaim = databasev1.DeletionDelete }
+	for name, test := range map[string]struct {
+		c       *databasev1.Cache
+		ready   int32
+		named   string
+		deletes bool
+	}{
+		"asked for":             {newCache(stores, reclaims, replicas(2)), 2, "sessions-1", true},
+		"the default":           {newCache(stores, replicas(2)), 2, "sessions-1", false},
+		"one is not ready":      {newCache(stores, reclaims, replicas(2)), 1, "sessions-1", false},
+		"a rule names it":       {newCache(stores, reclaims, replicas(2)), 2, "sessions-2", false},
+		"those of one before":   {newCache(reclaims, replicas(2)), 2, "sessions-1", false},
+		"while they hibernate":  {newCache(stores, reclaims, hibernates, replicas(2)), 2, "sessions-1", false},
+		"while nothing changes": {newCache(stores, reclaims, pauses, replicas(2)), 2, "sessions-1", false},
+	} {
+		observed := running(test.c, 2)
+		for ordinal := test.ready; ordinal < 2; ordinal++ {
+			observed = observed.says(int(ordinal), contract.Report{State: "Starting"})
+		}
+		text, err := election.Record{
+			System: "1", Term: 4, Open: true, Holder: election.Holder{Member: member("sessions-0")},
+			Rules: []election.Rule{{Leader: member("sessions-0"), Set: []election.Member{member(test.named)}, Acks: 1, Async: true}},
+		}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		observed.Children[Ref(test.c, "Lease", test.c.Name)] = plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationRecord: text}},
+		}}
+		claim := Ref(test.c, "PersistentVolumeClaim", "data-sessions-2")
 		observed.Children[claim] = plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{}}
-		wants := Common(c, observed).Reclaim == databasev1.DeletionDelete
-		wanted := Desired(c, observed, Decision{Replicas: 1, Reclaims: wants})
-		if deletes := slices.Contains(wanted.Delete, claim); deletes != (reclaim == databasev1.DeletionDelete) {
-			t.Errorf("%q: the volume is deleted: %t", reclaim, deletes)
+		wanted := Desired(test.c, observed, Decide(test.c, observed))
+		if deletes := slices.Contains(wanted.Delete, claim); deletes != test.deletes {
+			t.Errorf("%s: the volume is deleted: %t", name, deletes)
 		}
 	}
 }

@@ -2,10 +2,14 @@ package cache
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +40,8 @@ var mistakes = []mistake{
 	{`version: 9`, "spec.version", `spec.version in body must be of type string: "integer"`},
 	{`image: A B`, "spec.image", `Invalid value: "A B": must be an image reference`},
 	{`image: ` + strings.Repeat("a", 513), "spec.image", "Too long: may not be more than 512 bytes"},
+	{`imagePullSecrets: [pull]`, "spec.imagePullSecrets[0]", `must be of type object: "string"`},
+	{`imagePullSecrets: [{name: a}, {name: a}]`, "spec.imagePullSecrets[1]", `Duplicate value: {"name":"a"}`},
 	{`replicas: 0`, "spec.replicas", `Invalid value: 0: ` + wantReplicas},
 	{`replicas: 6`, "spec.replicas", `Invalid value: 6: ` + wantReplicas},
 	{`replicas: three`, "spec.replicas", `must be of type integer: "string"`},
@@ -47,6 +53,7 @@ var mistakes = []mistake{
 	{`memory: ""`, "spec.memory", `Invalid value: "": ` + wantMemory},
 	{`memory: null`, "spec.memory", `must be of type integer,string: "null"`},
 	{`maxMemoryPercent: 9`, "spec.maxMemoryPercent", "should be greater than or equal to 10"},
+	{`maxMemoryPercent: 0`, "spec.maxMemoryPercent", "should be greater than or equal to 10"}, // An eviction policy needs a limit.
 	{`maxMemoryPercent: 91`, "spec.maxMemoryPercent", "should be less than or equal to 90"},
 	{`evictionPolicy: lru`, "spec.evictionPolicy", `Unsupported value: "lru": supported values: "allkeys-lru"`},
 	{`resources: {limits: {memory: 1Gi}}`, "spec.resources.limits.memory", "Forbidden: it follows from spec.memory"},
@@ -54,6 +61,7 @@ var mistakes = []mistake{
 	{`resources: {limits: {cpu: -1}}`, "spec.resources.limits.cpu", `Invalid value: "-1": must be 0 or more`},
 	{`minReplicasToWrite: 1`, "spec.minReplicasToWrite", "Invalid value: 1: must be from 0 to 0, less than spec.replicas"},
 	{`minReplicasToWrite: 5`, "spec.minReplicasToWrite", "should be less than or equal to 4"},
+	{`minReplicasToWrite: -1`, "spec.minReplicasToWrite", "should be greater than or equal to 0"},
 	// Persistence.
 	{`persistence: {}`, "spec.persistence.storage", "Required value"},
 	{`persistence: {storage: 63Mi}`, "spec.persistence.storage", `Invalid value: "63Mi": ` + wantStorage},
@@ -68,10 +76,12 @@ var mistakes = []mistake{
 	{`plainPort: 80`, "spec.plainPort", `Invalid value: 80: ` + wantPort},
 	{`plainPort: 6379`, "spec.plainPort", `Invalid value: 6379: ` + wantPort},
 	{`plainPort: 65536`, "spec.plainPort", `Invalid value: 65536: ` + wantPort},
+	{`plainPort: "6380"`, "spec.plainPort", `must be of type integer: "string"`},
 	{`tls: false`, "spec.plainPort", "Required value: spec.tls is false, so clients need a port without TLS, for example 6380"},
 	{`tls: "off"`, "spec.tls", `must be of type boolean: "string"`},
 	// Parameters that are ours, dangerous, unknown, or have a bad value.
 	{`parameters: {maxmemory: 1gb}`, "spec.parameters[maxmemory]", `Invalid value: "1gb": must not be set: spec.memory and spec.maxMemoryPercent say it`},
+	{`parameters: {maxmemory: "0"}`, "spec.parameters[maxmemory]", `Invalid value: "0": must not be set: spec.memory and spec.maxMemoryPercent say it`},
 	{`parameters: {maxmemory-policy: noeviction}`, "spec.parameters[maxmemory-policy]", "must not be set: spec.evictionPolicy says it"},
 	{`parameters: {appendonly: "no"}`, "spec.parameters[appendonly]", "must not be set: spec.persistence says it"},
 	{`parameters: {appendfilename: x}`, "spec.parameters[appendfilename]", "must not be set: spec.persistence rests on it"},
@@ -87,11 +97,18 @@ var mistakes = []mistake{
 	{`parameters: {hz: "1\nport 1"}`, "spec.parameters[hz]", `must be from 1 to 500`},
 	{`parameters: {notify-keyspace-events: "E\nx"}`, "spec.parameters[notify-keyspace-events]", "must be letters out of KEg$lshzxetdmnA, or empty"},
 	{`parameters: {activerehashing: "on"}`, "spec.parameters[activerehashing]", `Invalid value: "on": must be yes or no`},
-	{`parameters: {maxmemory-clients: 101%}`, "spec.parameters[maxmemory-clients]", `must be a size, for example 100mb, or a percentage`},
+	{`parameters: {maxmemory-clients: 101%}`, "spec.parameters[maxmemory-clients]", `must be a size of at most 1024gb, for example 100mb, or a percentage`},
+	{`parameters: {client-query-buffer-limit: 1kb}`, "spec.parameters[client-query-buffer-limit]",
+		`Invalid value: "1kb": must be a size from 1mb to 1024gb, for example 2mb`},
+	{`parameters: {proto-max-bulk-len: "1048575"}`, "spec.parameters[proto-max-bulk-len]", `Invalid value: "1048575": must be a size from 1mb`},
+	{`parameters: {stream-node-max-bytes: 1025gb}`, "spec.parameters[stream-node-max-bytes]", `Invalid value: "1025gb": must be a size of at most 1024gb`},
+	{`parameters: {stream-node-max-bytes: 1tb}`, "spec.parameters[stream-node-max-bytes]", `Invalid value: "1tb": must be a size of at most 1024gb`},
+	{`parameters: {dynamic-hz: "yes"}`, "spec.parameters[dynamic-hz]", `Invalid value: "yes": must not be set: the server no longer knows it`},
 	{`parameters: {hz: 10}`, "spec.parameters.hz", `must be of type string: "integer"`},
 	{`parameters: {` + numbered(101) + `}`, "spec.parameters", "Too many: 101: must have at most 100 items"},
 	// Failover, placement and pods.
 	{`failover: {after: 4s}`, "spec.failover.after", `Invalid value: "4s": ` + wantAfter},
+	{`failover: {after: 301s}`, "spec.failover.after", `Invalid value: "301s": ` + wantAfter},
 	{`failover: {after: soon}`, "spec.failover.after", `Invalid value: "soon": ` + wantAfter},
 	{`failover: {acceptLoss: -1}`, "spec.failover.acceptLoss", "should be greater than or equal to 0"},
 	{`topologySpread: Always`, "spec.topologySpread", `Unsupported value: "Always"`},
@@ -102,6 +119,10 @@ var mistakes = []mistake{
 	{`annotations: {mainstay.dev/adopt: x}`, "spec.annotations", "annotation keys must be [domain/]name"},
 	{`runAsUser: 0`, "spec.runAsUser", "should be greater than or equal to 1"},
 	{`deletionPolicy: Keep`, "spec.deletionPolicy", `Unsupported value: "Keep": supported values: "Retain", "Delete"`},
+	{`reclaim: Keep`, "spec.reclaim", `Unsupported value: "Keep": supported values: "Retain", "Delete"`},
+	{`rollout: {window: {start: "22:00"}}`, "spec.rollout.window.end", "Required value"},
+	{`restartedAt: now`, "spec.restartedAt", `Invalid value: "now": spec.restartedAt in body must be of type date-time: "now"`},
+	{`paused: "no"`, "spec.paused", `must be of type boolean: "string"`},
 	{`rollout: {window: {start: "25:00", end: "04:00"}}`, "spec.rollout.window.start", `Invalid value: "25:00"`},
 	{`switchoverAt: now`, "spec.switchoverAt", "must be of type date-time"},
 	{`hibernated: "no"`, "spec.hibernated", `must be of type boolean: "string"`},
@@ -150,6 +171,7 @@ func TestMistakes(t *testing.T) {
 	for _, right := range []string{
 		"replicas: 5", "memory: 32Mi", "maxMemoryPercent: 90", "evictionPolicy: volatile-lfu", "persistence: {storage: 512Mi}", "plainPort: 6380",
 		`parameters: {hz: "500", maxmemory-clients: 100%, notify-keyspace-events: "", slowlog-log-slower-than: "-1", stream-node-max-bytes: 4kb}`,
+		`parameters: {client-query-buffer-limit: 1MB, proto-max-bulk-len: "1048576", stream-node-max-bytes: 1024gb}`, "reclaim: Delete",
 	} {
 		if problems := checks.Refuse(nil, manifest(t, "sessions", right)); len(problems) > 0 {
 			t.Errorf("%s: %v", right, problems)
@@ -176,12 +198,44 @@ func numbered(count int) string {
 	return strings.Join(all, ", ")
 }
 
+// TestParametersOnThePage: the page names those parameters that may be set, each once, and those that
+// need a restart in the row that says so.
+func TestParametersOnThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/spec/cache.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| what about | parameters |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	restarts := map[string]bool{}
+	for row := range strings.Lines(table) {
+		about, names, _ := strings.Cut(strings.Trim(row, "|\n "), " | ")
+		for _, found := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(names, -1) {
+			if _, again := restarts[found[1]]; again {
+				t.Errorf("%s is there twice", found[1])
+			}
+			restarts[found[1]] = about == "with a restart"
+		}
+	}
+	want := map[string]bool{}
+	for name, parameter := range known {
+		want[name] = parameter.restarts
+	}
+	if diff := cmp.Diff(want, restarts); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestWarn: what is legal but unwise, each once said and once not.
 func TestWarn(t *testing.T) {
 	roomy := func(spec *databasev1.CacheSpec) { stores(spec) }
 	for field, test := range map[string]struct{ unwise, wise func(*databasev1.CacheSpec) }{
 		"spec.hibernated": {hibernates, func(spec *databasev1.CacheSpec) { hibernates(spec); roomy(spec) }},
 		"spec.plainPort":  {withoutTLS, roomy},
+		"spec.switchoverAt": {
+			func(s *databasev1.CacheSpec) { s.SwitchoverAt = new(metav1.NewTime(noon)) },
+			func(s *databasev1.CacheSpec) { s.Replicas, s.SwitchoverAt = 2, new(metav1.NewTime(noon)) },
+		},
 		"spec.minReplicasToWrite": {
 			func(s *databasev1.CacheSpec) { s.Replicas, s.MinReplicasToWrite = 2, 1 },
 			func(s *databasev1.CacheSpec) { s.Replicas, s.MinReplicasToWrite = 3, 1 },

@@ -50,20 +50,53 @@ func (p parameter) atStart() parameter {
 var (
 	yesOrNo = matching("yes or no", regexp.MustCompile(`^(yes|no)$`))
 	count   = number(0, 1<<31-1)
-	// size is what the server reads as a number of bytes.
-	size = matching("a size, for example 1mb", regexp.MustCompile(`^(?i)[0-9]{1,15}(b|k|kb|m|mb|g|gb)?$`))
+	size    = sizeFrom(0)
+	percent = regexp.MustCompile(`^([1-9][0-9]?|100)%$`)
 )
+
+// mostSize is the largest size, in bytes: more than any server has.
+const mostSize = 1 << 40
+
+// units are those that the server knows, in bytes.
+var units = map[string]int64{
+	"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 1000_000, "mb": 1 << 20, "g": 1000_000_000, "gb": 1 << 30,
+}
+
+var sizePattern = regexp.MustCompile(`^([0-9]{1,13})([a-z]{0,2})$`)
+
+// sizeFrom is what the server reads as a number of bytes, of at least so many mebibytes.
+func sizeFrom(least int64) parameter {
+	said := "a size of at most 1024gb, for example 2mb"
+	if least > 0 {
+		said = fmt.Sprintf("a size from %dmb to 1024gb, for example 2mb", least)
+	}
+	return parameter{said: said, accepts: func(value string) bool {
+		parts := sizePattern.FindStringSubmatch(strings.ToLower(value))
+		if parts == nil {
+			return false
+		}
+		given, err := strconv.ParseInt(parts[1], 10, 64)
+		unit, isUnit := units[parts[2]]
+		return err == nil && isUnit && given <= mostSize/unit && given*unit >= least<<20
+	}}
+}
+
+// sizeOrPercent is a size, or a part of the memory.
+func sizeOrPercent() parameter {
+	return parameter{said: "a size of at most 1024gb, for example 100mb, or a percentage from 1% to 100%", accepts: func(value string) bool {
+		return size.accepts(value) || percent.MatchString(value)
+	}}
+}
 
 // known are the parameters that users may set, by their names in valkey.conf. Those of the server
 // that are missing here are ours, or let a client reach what it must not.
 var known = map[string]parameter{
-	"activerehashing": yesOrNo, "dynamic-hz": yesOrNo, "hz": number(1, 500), "databases": number(1, 1024).atStart(),
+	"activerehashing": yesOrNo, "hz": number(1, 500), "databases": number(1, 1024).atStart(),
 	"io-threads": number(1, 64).atStart(), "maxclients": number(10, 100_000), "tcp-backlog": number(1, 65535).atStart(),
-	"tcp-keepalive": number(0, 86400), "timeout": number(0, 31_536_000), "proto-max-bulk-len": size, "client-query-buffer-limit": size,
+	"tcp-keepalive": number(0, 86400), "timeout": number(0, 31_536_000), "proto-max-bulk-len": sizeFrom(1), "client-query-buffer-limit": sizeFrom(1),
 	"maxmemory-samples": number(1, 64), "maxmemory-eviction-tenacity": number(0, 100),
-	"maxmemory-clients": matching("a size, for example 100mb, or a percentage from 1% to 100%",
-		regexp.MustCompile(`^(?i)([0-9]{1,15}(b|k|kb|m|mb|g|gb)?|([1-9][0-9]?|100)%)$`)),
-	"lfu-log-factor": number(0, 255), "lfu-decay-time": number(0, 65535),
+	"maxmemory-clients": sizeOrPercent(),
+	"lfu-log-factor":    number(0, 255), "lfu-decay-time": number(0, 65535),
 	"lazyfree-lazy-eviction": yesOrNo, "lazyfree-lazy-expire": yesOrNo, "lazyfree-lazy-server-del": yesOrNo,
 	"lazyfree-lazy-user-del": yesOrNo, "lazyfree-lazy-user-flush": yesOrNo,
 	"slowlog-log-slower-than": number(-1, 1<<53), "slowlog-max-len": number(0, 100_000), "latency-monitor-threshold": count,
@@ -86,7 +119,7 @@ var ours = map[string]string{
 	"cluster-enabled": "a Cache has one primary", "dir": "it is on the volume of the instance", "user": "spec.passwordSecret says it",
 	"aclfile": "spec.passwordSecret says it", "masterauth": "replication rests on it", "primaryauth": "replication rests on it",
 	"loadmodule": "it runs code in the server", "rename-command": "commands are refused by the user's rights",
-	"include": "it reads any file", "daemonize": "our program runs the server",
+	"include": "it reads any file", "daemonize": "our program runs the server", "dynamic-hz": "the server no longer knows it",
 }
 
 // families are beginnings of names of parameters that are ours.

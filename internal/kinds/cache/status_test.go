@@ -24,6 +24,9 @@ func worked(count int32, changes ...func(*databasev1.CacheSpec)) *databasev1.Cac
 // hibernates stops the instances.
 func hibernates(spec *databasev1.CacheSpec) { spec.Hibernated = true }
 
+// pauses keeps Mainstay from changing anything.
+func pauses(spec *databasev1.CacheSpec) { spec.Paused = true }
+
 // asleep is a Cache whose status says that it hibernated.
 func asleep(changes ...func(*databasev1.CacheSpec)) *databasev1.Cache {
 	c := worked(3, changes...)
@@ -78,7 +81,7 @@ func TestStatus(t *testing.T) {
 		"hibernated":         {asleep(hibernates), without(running(worked(3), 3)), plan.Result{}, "Hibernated spec.hibernated is true: no instance runs", "Hibernated"},
 		"wakes":              {asleep(), young(none), plan.Result{}, "Updating the instances are being started: sessions-0", "Updating"},
 		"does not wake":      {asleep(), running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent), plan.Result{}, "FailingOver no instance takes writes", "FailingOver"},
-		"paused":             {worked(3, func(spec *databasev1.CacheSpec) { spec.Paused = true }), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
+		"paused":             {worked(3, pauses), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
 	} {
 		status, _ := Status(test.c, test.observed, Decide(test.c, test.observed), test.result)
 		ready := condition(status, "Ready")
