@@ -120,7 +120,7 @@ var layers = []layer{
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, databases: true,
 		runs: everyPostgreSQL},
 	// On request: every version of Valkey, in Caches to which faults happen.
-	{name: "valkey", lane: hostLane, onRequest: true, budget: 10 * time.Minute, prepare: instances, databases: true, runs: everyValkey},
+	{name: "valkey", lane: hostLane, onRequest: true, budget: 15 * time.Minute, prepare: instances, databases: true, runs: everyValkey},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
@@ -236,8 +236,10 @@ func everyValkey(ctx context.Context) ([]goTest, error) {
 			return nil, err
 		}
 		caches := realServers("-test.run=TestCache", "-test.count=3")
+		filled := realServers("-test.run=TestCacheMemory", "-fill=60s")
 		caches.environment = []string{valkeyRoot + "=" + root}
-		tests = append(tests, caches)
+		filled.environment = caches.environment
+		tests = append(tests, caches, filled)
 	}
 	return tests, nil
 }

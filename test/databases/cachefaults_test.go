@@ -23,7 +23,7 @@ import (
 )
 
 var caches = databaseKind{
-	kind: "Cache", resource: "caches", process: "valkey-server",
+	kind: "Cache", resource: "caches", process: "valkey-server", starts: 10 * time.Second,
 	look: func(d *database) looks {
 		var found databasev1.Cache
 		d.get(name, &found)

@@ -30,6 +30,9 @@ type databaseKind struct {
 	kind, resource string
 	// process is the name of the processes of its server.
 	process string
+	// starts is how long three instances may take to be ready on an idle machine; 0 is any time. Tests
+	// fail after three times that.
+	starts time.Duration
 	// look reads what the object says.
 	look func(d *database) looks
 	// replicates reports whether all replicas receive what the primary writes.
@@ -88,7 +91,11 @@ func newDatabaseOf(t *testing.T, of databaseKind, namespace, spec string) *datab
 	begun := time.Now()
 	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: "+of.kind+"\nmetadata: {name: "+name+"}\nspec:\n"+spec)
 	d.awaitReady()
-	t.Logf("ready %s after it was applied", time.Since(begun).Round(100*time.Millisecond))
+	took := time.Since(begun)
+	t.Logf("ready %s after it was applied", took.Round(100*time.Millisecond))
+	if allowed := allowed(of.starts); of.starts > 0 && took > allowed {
+		t.Errorf("ready %s after it was applied: more than %s", took, allowed)
+	}
 	return d
 }
 

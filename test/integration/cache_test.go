@@ -211,6 +211,45 @@ func TestCachePersists(t *testing.T) {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"persistence":null}}`))
 	err := cluster.Client.Patch(t.Context(), c.DeepCopy(), patch)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("can't be added or removed")))
+	reclaimsVolumes(t, c)
+}
+
+// reclaimsVolumes scales a cache of three in, and lets the volumes of the removed instances be
+// deleted.
+func reclaimsVolumes(t *testing.T, c *databasev1.Cache) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	change := func(spec string) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":`+spec+`}`))
+		g.Expect(cluster.Client.Patch(t.Context(), c.DeepCopy(), patch)).To(gomega.Succeed())
+	}
+	deleted := func(ctx context.Context) (ordinals []int, err error) {
+		for ordinal := range 3 {
+			claim := &corev1.PersistentVolumeClaim{}
+			if err := there(c.Namespace, fmt.Sprintf("data-sessions-%d", ordinal), claim, always)(ctx); err != nil {
+				return nil, err
+			}
+			if claim.DeletionTimestamp != nil {
+				ordinals = append(ordinals, ordinal)
+			}
+		}
+		return ordinals, nil
+	}
+	g.Eventually(func(ctx context.Context) error { return leads(ctx, c, "sessions-0") }).WithContext(t.Context()).Should(gomega.Succeed())
+	observedRevision(t, c, "sessions-1")
+	runsCache(t, c, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
+	change(`{"replicas":1}`)
+	set := &appsv1.StatefulSet{}
+	g.Eventually(there(c.Namespace, "sessions", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).Should(gomega.Succeed())
+	observedRevision(t, c, "sessions-1")
+	live := &databasev1.Cache{}
+	g.Eventually(there(c.Namespace, "sessions", live, func() bool {
+		return live.Status.Phase == databasev1.CachePhaseRunning && live.Status.InstanceSummary == "1/1"
+	})).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Expect(deleted(t.Context())).To(gomega.BeEmpty(), "volumes are deleted without a word of the user")
+	change(`{"reclaim":"Delete"}`)
+	g.Eventually(deleted).WithContext(t.Context()).Should(gomega.Equal([]int{1, 2}))
 }
 
 // TestCachePassword: the password of a user's Secret is in the one with which applications connect,

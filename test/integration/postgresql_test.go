@@ -125,7 +125,7 @@ func runs(t *testing.T, db *databasev1.PostgreSQL, ordinal int, report contract.
 }
 
 // observedRevision lets the StatefulSet say that it has seen its template.
-func observedRevision(t *testing.T, db *databasev1.PostgreSQL, revision string) {
+func observedRevision(t *testing.T, db client.Object, revision string) {
 	t.Helper()
 	set := &appsv1.StatefulSet{}
 	gomega.NewWithT(t).Eventually(func(ctx context.Context) error {

@@ -22,10 +22,10 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// leads writes the record of a leader that waits for nobody.
-func leads(ctx context.Context, db *databasev1.PostgreSQL, pod string) error {
+// leads writes the record of a leader that waits for nobody, of a PostgreSQL or a Cache.
+func leads(ctx context.Context, db client.Object, pod string) error {
 	lease := &coordinationv1.Lease{}
-	if err := known(db, db.Name, lease, always)(ctx); err != nil {
+	if err := there(db.GetNamespace(), db.GetName(), lease, always)(ctx); err != nil {
 		return err
 	}
 	member := election.Member{Name: pod, Incarnation: "1"}

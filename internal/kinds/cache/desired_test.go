@@ -113,8 +113,9 @@ func TestInitialise(t *testing.T) {
 	}
 }
 
-// TestReclaim: the volumes of removed instances stay, unless the spec says otherwise, all that remain
-// are ready, and no rule of the Lease names a removed one. What volumes an earlier Cache left stay.
+// TestReclaim: the volumes of removed instances stay, unless the spec says otherwise, all that
+// remain are ready, and no rule of the Lease names a removed one. Those that an earlier Cache has
+// left stay.
 func TestReclaim(t *testing.T) {
 	member := func(name string) election.Member { return election.Member{Name: name, Incarnation: "1"} }
 	reclaims := func(spec *databasev1.CacheSpec) { spec.Reclaim = databasev1.DeletionDelete }

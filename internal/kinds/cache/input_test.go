@@ -198,8 +198,8 @@ func numbered(count int) string {
 	return strings.Join(all, ", ")
 }
 
-// TestParametersOnThePage: the page names those parameters that may be set, each once, and those that
-// need a restart in the row that says so.
+// TestParametersOnThePage: the page names those parameters that may be set, each once, and those
+// that need a restart in the row that says so.
 func TestParametersOnThePage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/spec/cache.md")
 	if err != nil {

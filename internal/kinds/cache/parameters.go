@@ -93,7 +93,8 @@ func sizeOrPercent() parameter {
 var known = map[string]parameter{
 	"activerehashing": yesOrNo, "hz": number(1, 500), "databases": number(1, 1024).atStart(),
 	"io-threads": number(1, 64).atStart(), "maxclients": number(10, 100_000), "tcp-backlog": number(1, 65535).atStart(),
-	"tcp-keepalive": number(0, 86400), "timeout": number(0, 31_536_000), "proto-max-bulk-len": sizeFrom(1), "client-query-buffer-limit": sizeFrom(1),
+	"tcp-keepalive": number(0, 86400), "timeout": number(0, 31_536_000),
+	"proto-max-bulk-len": sizeFrom(1), "client-query-buffer-limit": sizeFrom(1),
 	"maxmemory-samples": number(1, 64), "maxmemory-eviction-tenacity": number(0, 100),
 	"maxmemory-clients": sizeOrPercent(),
 	"lfu-log-factor":    number(0, 255), "lfu-decay-time": number(0, 65535),
