@@ -162,6 +162,7 @@ func TestConfiguration(t *testing.T) {
 	for _, want := range []string{
 		`port "0"`, `tls-port "6379"`, "replicaof 127.0.0.1 4000", "user default off", `maxmemory "1\"0\\"`, `appendonly "no"`, `enable-debug-command "no"`,
 		`stop-writes-on-bgsave-error "no"`,
+		"user mainstay-monitor on #" + Hash("three") + " resetkeys resetchannels -@all +ping +info\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)

@@ -19,6 +19,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
@@ -55,7 +56,9 @@ func TestDesired(t *testing.T) {
 			if problems := Validate(c); len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			golden.Check(t, name, []byte(text(t, Desired(c, empty(), Decide(c, empty())))))
+			observed := empty()
+			observed.HasMonitorAPI = name == "everything.yaml"
+			golden.Check(t, name, []byte(text(t, Desired(c, observed, Decide(c, observed)))))
 		})
 	}
 	golden.CheckUnused(t, slices.Collect(maps.Keys(goldens)))
@@ -262,6 +265,30 @@ func TestNetwork(t *testing.T) {
 		}
 		if !slices.Equal(admitted, test.admitted) {
 			t.Errorf("%s: admitted are %v", name, admitted)
+		}
+	}
+}
+
+// TestPodMonitor: where its API is, Prometheus is told what exists: the port of the metrics, with
+// the credentials for them.
+func TestPodMonitor(t *testing.T) {
+	c, observed := newCache(), empty()
+	if child[*monitoring.PodMonitor](Desired(c, observed, Decision{Replicas: 1}), "sessions") != nil {
+		t.Error("it is made without its API")
+	}
+	observed.HasMonitorAPI = true
+	wanted := Desired(c, observed, Decision{Replicas: 1})
+	endpoint := child[*monitoring.PodMonitor](wanted, "sessions").Spec.PodMetricsEndpoints[0]
+	server := podTemplate(c, observed).Spec.Containers[0]
+	isMetrics := func(port corev1.ContainerPort) bool {
+		return port.Name == endpoint.Port && port.ContainerPort == metricsPort
+	}
+	if !slices.ContainsFunc(server.Ports, isMetrics) || !slices.Contains(server.Args, "--metrics=:9121") {
+		t.Errorf("it scrapes %s of %v", endpoint.Port, server.Ports)
+	}
+	for _, key := range []corev1.SecretKeySelector{endpoint.BasicAuth.Username, endpoint.BasicAuth.Password, *endpoint.TLSConfig.CA.Secret} {
+		if len(child[*corev1.Secret](wanted, key.Name).Data[key.Key]) == 0 {
+			t.Errorf("%s has no %s", key.Name, key.Key)
 		}
 	}
 }
