@@ -7,9 +7,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// A leader that was asked to end stays after it has handed over, with its server stopped, for as
-// long as clients may still be sent to it. They are refused at once. When its pod is gone, nothing
-// answers them: they wait until their own time is over, long after the next leader is there.
+// A leader that was asked to end stays after it has handed over, without its server, for as long as
+// clients may still be sent to it. They are refused at once. When its pod is gone, nothing answers
+// them: they wait until their own time is over, long after the next leader is there.
 const (
 	// rerouted is for how long clients may still be sent to a former leader once the next one is
 	// about to be published: kube-proxy carries out changes once a second (minSyncPeriod).
@@ -31,6 +31,7 @@ func (i *Instance) leaving() (election.Wait, bool) {
 		return election.Wait{}, false
 	case i.leavesAt == 0:
 		i.leavesAt = now + succession
+		i.kill("clients are refused until they are sent to the next leader")
 	}
 	if isSucceeded && !i.isSucceeded {
 		i.isSucceeded, i.leavesAt = true, now+rerouted
