@@ -260,6 +260,17 @@ func TestCacheHandsOver(t *testing.T) {
 	}
 	leader := d.Published(t.Context())
 	leader.process.Signal(syscall.SIGTERM)
+	// It stays until clients are sent to the next primary, and refuses them meanwhile.
+	stayed, refused := false, false
+	d.Await("another primary", time.Minute, func() bool {
+		published := d.Published(t.Context())
+		_, err := leader.ask("PING")
+		stayed, refused = leader.Running(), errors.Is(err, syscall.ECONNREFUSED)
+		return published != nil && published != leader
+	})
+	if !stayed || !refused {
+		t.Errorf("when clients were sent to the next primary, the former one ran: %t, and refused them: %t", stayed, refused)
+	}
 	<-leader.process.ended
 	leader.Start()
 	w.again("the end of the primary's pod")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -426,5 +427,47 @@ func TestAHungDisk(t *testing.T) {
 	e.asked = began.Add(time.Minute)
 	if since := e.Observe().UnflushedSince; !since.Equal(began) {
 		t.Errorf("while the disk hangs: since %s", since)
+	}
+}
+
+// TestNeverEvicted: the session by which the program knows and changes its server is not closed
+// when clients take too much memory; that of the metrics, which may do nothing else, may be.
+func TestNeverEvicted(t *testing.T) {
+	for user, want := range map[string]bool{valkey.Administrator: true, valkey.Monitor: false} {
+		e := New(Options{Run: t.TempDir()})
+		listener, err := net.Listen("unix", e.socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan string, 10)
+		go func() {
+			defer close(said)
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = connection.Close() }()
+			for reader := bufio.NewReader(connection); ; {
+				command, err := valkey.ReadCommand(reader)
+				if err != nil {
+					return
+				}
+				said <- strings.Join(command, " ")
+				_, _ = io.WriteString(connection, "+OK\r\n")
+			}
+		}()
+		client, err := e.connect(user, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+		_ = listener.Close()
+		var all []string
+		for command := range said {
+			all = append(all, command)
+		}
+		if got := slices.Contains(all, "CLIENT NO-EVICT ON"); got != want {
+			t.Errorf("%s says %q", user, all)
+		}
 	}
 }

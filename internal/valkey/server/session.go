@@ -29,11 +29,12 @@ const pollInterval = 20 * time.Millisecond
 // socket is the path of our socket.
 func (e *Engine) socket() string { return filepath.Join(e.Run, "valkey.sock") }
 
-// connect opens a session of one of our users over the socket.
+// connect opens a session of one of our users over the socket. That of the administrator is never
+// closed to make room (maxmemory-clients): without it nobody could lead.
 func (e *Engine) connect(user, password string) (valkey.Client, error) {
 	const buffer, ring = 16 << 10, 6
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{e.socket()}, Username: user, Password: password, ClientName: user,
+		InitAddress: []string{e.socket()}, Username: user, Password: password, ClientName: user, ClientNoEvict: user == model.Administrator,
 		DialCtxFn: func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		},
