@@ -102,6 +102,7 @@ var bugs = []bug{
 	}},
 	{20, "a candidate must be the highest of all", "I9", []change{
 		{electionDir + "stand.go", "covered := complete && cover(record.Rules, willing)", "covered := complete && cover(record.Rules, willing) && !someAhead"},
+		{electionDir + "stand.go", "covered = complete && cover(record.Rules, willing)", "covered = complete && cover(record.Rules, willing) && !someAhead"},
 	}},
 	{21, "a leader that has resigned leads on in its term", "I9", []change{
 		{electionDir + "lead.go", "&& !o.Intent.SwitchTo && !held.Resigned:", "&& !o.Intent.SwitchTo:"},
