@@ -241,7 +241,8 @@ func reclaimsVolumes(t *testing.T, c *databasev1.Cache) {
 	runsCache(t, c, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
 	change(`{"replicas":1}`)
 	set := &appsv1.StatefulSet{}
-	g.Eventually(there(c.Namespace, "sessions", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Eventually(there(c.Namespace, "sessions", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).
+		Should(gomega.Succeed())
 	observedRevision(t, c, "sessions-1")
 	live := &databasev1.Cache{}
 	g.Eventually(there(c.Namespace, "sessions", live, func() bool {
