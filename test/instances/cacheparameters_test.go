@@ -41,8 +41,8 @@ func settable(t *testing.T) []string {
 func admitted(name string) []string {
 	var values []string
 	for _, value := range []string{
-		"-5", "-1", "0", "1", "10", "64", "100", "500", "1024", "1048575", "1048576", "16000", "65535", "2147483647", "9007199254740992",
-		"1k", "1kb", "1mb", "1g", "1024gb", "1025gb", "1%", "100%", "101%", "yes", "no", "on", "", "A", "KEg$lshzxetdmnA",
+		"-5", "-1", "0", "1", "100", "65535", "1048575", "1048576", "2147483647",
+		"1kb", "1mb", "1024gb", "1025gb", "1%", "100%", "101%", "yes", "no", "on", "", "A", "KEg$lshzxetdmnA",
 	} {
 		c := &databasev1.Cache{Spec: databasev1.CacheSpec{Version: "9", Memory: resource.MustParse("64Mi"),
 			Parameters: map[string]databasev1.ParameterValue{name: databasev1.ParameterValue(value)}}}
