@@ -154,11 +154,13 @@ func (w *writer) missing(pod *Pod, upTo int) int {
 	return count
 }
 
-// again waits until the Cache is whole and takes writes, and says how long it took none.
+// again waits until the Cache is whole and takes writes, and says how long it took none since now
+// was called last, which is before what has happened.
 func (w *writer) again(what string) {
 	w.d.t.Helper()
-	last, _ := w.now()
-	w.d.Await("writes after "+what, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.last > last+10 })
+	count := func() int { w.mu.Lock(); defer w.mu.Unlock(); return w.last }
+	last := count()
+	w.d.Await("writes after "+what, func() bool { return count() > last+10 })
 	whole := w.d.Await("whole Cache after "+what, func() bool { return w.d.IsWhole(context.Background()) })
 	_, gap := w.now()
 	w.d.t.Logf("%s: no write for %s, whole %s after that", what, gap.Round(time.Millisecond), whole.Round(time.Millisecond))
@@ -259,10 +261,11 @@ func TestCacheHandsOver(t *testing.T) {
 		w.planned()
 	}
 	leader := d.Published(t.Context())
+	w.now()
 	leader.process.Signal(syscall.SIGTERM)
 	// It stays until clients are sent to the next primary, and refuses them meanwhile.
 	stayed, refused := false, false
-	d.Await("another primary", time.Minute, func() bool {
+	d.Await("another primary", func() bool {
 		published := d.Published(t.Context())
 		_, err := leader.ask("PING")
 		stayed, refused = leader.Running(), errors.Is(err, syscall.ECONNREFUSED)

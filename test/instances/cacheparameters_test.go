@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -78,7 +77,7 @@ func TestCacheTakesParameters(t *testing.T) {
 			}
 		})
 		said := ""
-		d.Await("the refusal of "+marker, time.Minute, func() bool {
+		d.Await("the refusal of "+marker, func() bool {
 			said = d.Pods[0].Report(t.Context()).Problem
 			return strings.Contains(said, marker) || strings.Contains(said, " more)")
 		})
