@@ -54,14 +54,27 @@ func (d *Database) serve() {
 	}()
 }
 
+// dialPrimary connects to the primary, or to the next one; nil if there is none for a while. The
+// write Service refuses connections meanwhile, and PgBouncer lets clients wait. This one has taken
+// them already: if it ended them at once, that would be a failed login, which ends clients, too.
+func (d *Database) dialPrimary() net.Conn {
+	const connects, again = 3 * time.Second, 20 * time.Millisecond // PgBouncer gives up after the first.
+	for began := time.Now(); time.Since(began) < connects; time.Sleep(again) {
+		pod := d.Published(context.Background())
+		if pod == nil {
+			continue
+		}
+		if server, err := net.DialTimeout("tcp", address(pod.Address, serverPort), time.Second); err == nil {
+			return server
+		}
+	}
+	return nil
+}
+
 func (d *Database) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	pod := d.Published(context.Background())
-	if pod == nil {
-		return
-	}
-	server, err := net.DialTimeout("tcp", address(pod.Address, serverPort), time.Second)
-	if err != nil {
+	server := d.dialPrimary()
+	if server == nil {
 		return
 	}
 	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
