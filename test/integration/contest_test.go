@@ -6,10 +6,13 @@ import (
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
 // TestContestedChildren checks that a controller that changes a child after each of our writes does
@@ -56,15 +59,44 @@ func TestContestedPatches(t *testing.T) {
 	manager.Settle(t)
 }
 
-// fight runs another controller, which edits the Deployment of an object's name as fast as it can,
-// whenever edit reports a change. It returns a function that stops it.
-func fight(t *testing.T, object client.Object, edit func(*appsv1.Deployment) bool) (stop func()) {
+// TestContestedSecrets checks the same of a Secret of which each content is new: certificates that
+// are spoiled again and again are not issued again and again.
+func TestContestedSecrets(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	own, db := namespace(t), newDatabase(namespace(t))
+	manager := startManagerWith(t, db.Namespace, nil, func(settings *setup.Settings) {
+		withImages(settings)
+		settings.Namespace, settings.SecretNamespaces = own, []string{db.Namespace}
+	})
+	create(t, db)
+	certificates := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: "db-certificates"}}
+	g.Eventually(known(db, certificates.Name, certificates, always)).WithContext(t.Context()).Should(gomega.Succeed())
+	manager.Settle(t)
+
+	stop := fight(t, certificates, func(live *corev1.Secret) bool {
+		changes := string(live.Data["0.crt"]) != "mine"
+		live.Data["0.crt"] = []byte("mine")
+		return changes
+	})
+	g.Eventually(eventsOn(db)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
+		"Secret " + db.Namespace + "/db-certificates is changed again and again by fighter")))
+	stop()
+	manager.Settle(t)
+}
+
+// fight runs another controller, which edits the object of a type that has another one's name, as
+// fast as it can, whenever edit reports a change. It returns a function that stops it.
+func fight[T any, P interface {
+	*T
+	client.Object
+}](t *testing.T, object client.Object, edit func(P) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			live := &appsv1.Deployment{}
+			live := P(new(T))
 			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil || !edit(live) {
 				continue
 			}
