@@ -88,3 +88,30 @@ func TestKindsOnPages(t *testing.T) {
 		}
 	}
 }
+
+// TestKindsAlike: each kind has a short name of its own, is in the same categories as the others of
+// its scope, and shows its phase.
+func TestKindsAlike(t *testing.T) {
+	short := map[string]string{}
+	for _, definition := range kindDefinitions(t) {
+		names := definition.Spec.Names
+		if len(names.ShortNames) != 1 || short[names.ShortNames[0]] != "" {
+			t.Fatalf("%s has the short names %q, which must be one that no other kind has: %v", names.Kind, names.ShortNames, short)
+		}
+		short[names.ShortNames[0]] = names.Kind
+		wanted := []string{"mainstay"} // `kubectl get all` shows nothing that is not in a namespace.
+		if definition.Spec.Scope == apiextensionsv1.NamespaceScoped {
+			wanted = []string{"all", "mainstay"}
+		}
+		if !slices.Equal(names.Categories, wanted) {
+			t.Errorf("%s has the categories %q, want %q", names.Kind, names.Categories, wanted)
+		}
+		for _, version := range definition.Spec.Versions {
+			if !slices.ContainsFunc(version.AdditionalPrinterColumns, func(column apiextensionsv1.CustomResourceColumnDefinition) bool {
+				return column.Name == "Phase" && column.JSONPath == ".status.phase"
+			}) {
+				t.Errorf("%s %s does not show its phase", names.Kind, version.Name)
+			}
+		}
+	}
+}
