@@ -144,8 +144,8 @@ func databaseLimits() map[string]map[string]pair {
 		"annotation `database.mainstay.dev/instance`": {"bytes": stretched(4<<10, `{"state":"`, `"}`)},
 		"annotation `database.mainstay.dev/record`": {
 			"bytes":   {`{"system":"s"` + strings.Repeat(" ", 16<<10-17-14) + "}", `{"system":"s"` + strings.Repeat(" ", 16<<10-17-13) + "}"},
-			"rules":   listed(16, `{"rules":[`, ",", `]}`, func(int) string { return rule }),
-			"members": listed(32, `{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[`, ",", `]}]}`, members),
+			"rules":   listed(16, `{"rules":[`, `]}`, func(int) string { return rule }),
+			"members": listed(32, `{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[`, `]}]}`, members),
 		},
 		"Secret `NAME-provisions` of a PostgreSQL":                       {"bytes": stretched(1<<20, `{"users":[{"name":"`, `"}]}`)},
 		"Secret `NAME-certificates` of a database":                       {"authorities": {"32", "33"}},
@@ -155,22 +155,22 @@ func databaseLimits() map[string]map[string]pair {
 		"annotations `agent-ID.instrumentation.mainstay.dev/granted`":    {"bytes": stretched(64, "", " 2026-11-21T08:00:00Z 1")},
 		"passwords of databases":                                         {"bytes": stretched(256, "", "")},
 		"`spec.parameters` of a PostgreSQL": {
-			"items": listed(200, `{"parameters":{`, ",", "}}", numbered(`"app.p%d":"1"`)),
-			"bytes": listed(16, `{"parameters":{"app.bc":"","x.y":"",`, ",", "}}", func(i int) string { return fmt.Sprintf(`"app.p%03d":"%s"`, i, strings.Repeat("x", 502)) }),
+			"items": listed(200, `{"parameters":{`, "}}", numbered(`"app.p%d":"1"`)),
+			"bytes": listed(16, `{"parameters":{"app.bc":"","x.y":"",`, "}}", func(i int) string { return fmt.Sprintf(`"app.p%03d":"%s"`, i, strings.Repeat("x", 502)) }),
 		},
 		"`spec.parameters` of a Cache": {
 			"digits": {`{"parameters":{"hz":"` + strings.Repeat("0", 18) + `20"}}`, `{"parameters":{"hz":"` + strings.Repeat("0", 19) + `20"}}`},
 		},
 		"`spec.pgHBA` of a PostgreSQL": {
-			"lines": listed(32, `{"pgHBA":[`, ",", `]}`, numbered(`"hostssl db%d all all reject"`)),
+			"lines": listed(32, `{"pgHBA":[`, `]}`, numbered(`"hostssl db%d all all reject"`)),
 			"bytes": {`{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-26) + `reject"]}`, `{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-25) + `reject"]}`},
 		},
 		"`spec.initSQL` of a PostgreSQL": {
-			"items": listed(16, `{"initSQL":[`, ",", `]}`, numbered(`{"sql":"SELECT %d"}`)),
+			"items": listed(16, `{"initSQL":[`, `]}`, numbered(`{"sql":"SELECT %d"}`)),
 			"bytes": stretched(64<<10+len(`{"initSQL":[{"sql":""}]}`), `{"initSQL":[{"sql":"SELECT 1 --`, `"}]}`),
 		},
-		"`spec.users` of a PostgreSQL":     {"items": listed(1000, `{"users":[`, ",", `]}`, numbered(`{"name":"shop%d"}`))},
-		"`spec.databases` of a PostgreSQL": {"items": listed(100, `{"databases":[`, ",", `]}`, numbered(`{"name":"shop%d"}`))},
+		"`spec.users` of a PostgreSQL":     {"items": listed(1000, `{"users":[`, `]}`, numbered(`{"name":"shop%d"}`))},
+		"`spec.databases` of a PostgreSQL": {"items": listed(100, `{"databases":[`, `]}`, numbered(`{"name":"shop%d"}`))},
 		"`spec.schema` of an AppConfig":    {"bytes": stretched(64<<10, `{"title":"`, `"}`), "levels": nested(99)},
 	}
 }

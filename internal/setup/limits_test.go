@@ -26,13 +26,13 @@ func stretched(bytes int, before, after string) pair {
 }
 
 // listed returns two lists: of so many items, and of one more.
-func listed(count int, before, separator, after string, item func(int) string) pair {
+func listed(count int, before, after string, item func(int) string) pair {
 	text := func(length int) string {
 		items := make([]string, length)
 		for i := range items {
 			items[i] = item(i)
 		}
-		return before + strings.Join(items, separator) + after
+		return before + strings.Join(items, ",") + after
 	}
 	return pair{text(count), text(count + 1)}
 }
@@ -85,7 +85,7 @@ func limits() map[string]map[string]pair {
 		"annotation `instrumentation.mainstay.dev/injected`": and(quantities(`[{"id":"a","image":"x","mode":"InitContainer",`+
 			`"mountPath":"/x","containers":[{"name":"app"}],"sizeLimit":`, `}]`), map[string]pair{
 			"bytes": stretched(256<<10, `[{"id":"a","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"app"}],"directory":"`, `"}]`),
-			"records": listed(100, "[", ",", "]",
+			"records": listed(100, "[", "]",
 				numbered(`{"id":"i%[1]d","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"c%[1]d"}]}`)),
 		}),
 		"annotation `config.mainstay.dev/observed`": {
@@ -96,7 +96,7 @@ func limits() map[string]map[string]pair {
 		"annotation `mainstay.dev/v1-spec`": and(quantities(`{"servicePort":81,"resources":{"limits":{"cpu":`, `}}}`), map[string]pair{
 			"bytes": stretched(256<<10, `{"servicePort":81,"args":["`, `"]}`),
 		}),
-		"annotation `config.mainstay.dev/reload`": {"names": listed(250, "", ",", "", numbered("name-%d"))},
+		"annotation `config.mainstay.dev/reload`": {"names": listed(250, "", "", numbered("name-%d"))},
 		"annotation `config.mainstay.dev/pod-selector`": {"bytes": {
 			"app in (" + strings.Repeat("a,", 2043) + "a)", "app in (" + strings.Repeat("a,", 2043) + "aa)"}},
 		"annotations of Stakater Reloader": {
