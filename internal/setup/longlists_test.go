@@ -32,29 +32,34 @@ type spot struct {
 	text string
 }
 
-// spotsOf returns the lists and maps of a type, below those of its fields whose types are our own.
-func spotsOf(of reflect.Type, path []string) []spot {
+// spotsOf returns the lists and maps of a type, below those of its fields whose types are our own,
+// each of which is walked once: seen has those that were.
+func spotsOf(of reflect.Type, path []string, seen map[reflect.Type]bool) []spot {
 	below := func(step string) []string { return append(slices.Clone(path), step) }
 	switch of.Kind() { //nolint:exhaustive // others have no items
 	case reflect.Pointer:
-		return spotsOf(of.Elem(), path)
+		return spotsOf(of.Elem(), path, seen)
 	case reflect.Slice:
 		if of.Elem().Kind() == reflect.Uint8 {
 			return nil
 		}
 		long := longOf("[", "]", func(number int) string { return itemOf(of.Elem(), number) })
-		return append([]spot{{path, long}}, spotsOf(of.Elem(), below("[]"))...)
+		return append([]spot{{path, long}}, spotsOf(of.Elem(), below("[]"), seen)...)
 	case reflect.Map:
 		return []spot{{path, longOf("{", "}", func(number int) string { return fmt.Sprintf(`"key-%06d":%s`, number, valueOf(of.Elem(), "value")) })}}
 	case reflect.Struct:
 		var found []spot
+		if seen[of] {
+			return nil
+		}
+		seen[of] = true
 		for field := range of.Fields() {
 			if strings.Contains(of.PkgPath(), "/mainstay/api/") {
 				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 				if name == "" {
-					found = append(found, spotsOf(field.Type, path)...)
+					found = append(found, spotsOf(field.Type, path, seen)...)
 				} else {
-					found = append(found, spotsOf(field.Type, below(name))...)
+					found = append(found, spotsOf(field.Type, below(name), seen)...)
 				}
 			}
 		}
@@ -195,7 +200,7 @@ func TestLongLists(t *testing.T) {
 		}
 	}
 	for _, kind := range kinds() {
-		spots := spotsOf(reflect.TypeOf(kind.Object), nil)
+		spots := spotsOf(reflect.TypeOf(kind.Object), nil, map[reflect.Type]bool{})
 		if len(spots) < 3 || all[kind.GroupKind.Kind] == nil {
 			t.Errorf("%s: %d lists, sample %v", kind.GroupKind.Kind, len(spots), all[kind.GroupKind.Kind])
 		}
@@ -212,7 +217,7 @@ func TestLongLists(t *testing.T) {
 	})
 	try("Deployment", "metadata.annotations", with(t, all["Deployment"], []string{"metadata", "annotations"}, grants), hooks)
 	pod := []string{"spec", "template", "spec"}
-	for _, one := range spotsOf(reflect.TypeFor[appsv1.Deployment](), nil) {
+	for _, one := range spotsOf(reflect.TypeFor[appsv1.Deployment](), nil, map[reflect.Type]bool{}) {
 		try("Deployment", strings.Join(one.path, "."), with(t, all["Deployment"], one.path, one.text), hooks)
 	}
 	containers := longOf("[", "]", func(number int) string { return itemOf(reflect.TypeFor[corev1.Container](), number) })
