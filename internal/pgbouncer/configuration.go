@@ -62,8 +62,11 @@ const (
 	// loginRetry is how long after a failed connection to the server the next one is tried. The
 	// default, 15 s, is what makes a failover last longer through a pooler.
 	loginRetry = "0.2"
-	// connects is how long a connection to the server may take to be made.
-	connects = "3"
+	// connects is how long a connection to the server may take to be made: if it takes longer, clients
+	// that log in are refused. A busy primary may need some seconds for the certificates. It is less
+	// than spec.failover.after is by default, so that attempts to reach a primary that says nothing do
+	// not outlast the failover.
+	connects = "8"
 	// A server that does not answer is given up after some 10 s, as its clients would.
 	unacknowledged = "10000" // milliseconds
 )
