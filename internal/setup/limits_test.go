@@ -174,7 +174,8 @@ func TestLimits(t *testing.T) {
 				if got != want {
 					t.Errorf("%s, %s: %d bytes: read %t, want %t: %.80s...", row, what, len(text), got, want, text)
 				}
-				if spent.bytes > uint64(maxCost*len(text)+raceCost*constantCost) || spent.time > constantTime+time.Duration(len(text))*time.Millisecond/1024 {
+				if spent.bytes > uint64(maxCost*len(text)+raceCost*constantCost) ||
+					spent.time > constantTime+time.Duration(len(text))*time.Millisecond/1024 {
 					t.Errorf("%s, %s: %d bytes took %d bytes and %s", row, what, len(text), spent.bytes, spent.time)
 				}
 			}
