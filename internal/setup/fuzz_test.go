@@ -44,8 +44,20 @@ func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRec
 	return response
 }
 
+// bombs are short texts that were expensive to read once, or that unfold to much.
+var bombs = []string{
+	`{"spec":{"image":"reg.io/a:1","resources":{"limits":{"cpu":"1e-999999999"}}}}`, `{"spec":{"storage":"1e-30000000","memory":"1e999999999"}}`,
+	`{"spec":{"template":{"metadata":{"annotations":{"instrumentation.mainstay.dev/injected":"[{\"resources\":{\"limits\":{\"cpu\":\"1e-999999999\"}}}]"}}}}}`,
+	`{"metadata":{"annotations":{"config.mainstay.dev/reload":"` + strings.Repeat("a,", 2000) + `"}}}`,
+	`{"spec":{"template":{"spec":{"containers":[` + strings.Repeat("{},", 2000) + `{}]}}}}`, `{"spec":` + strings.Repeat("[", 5000),
+	`{"spec":` + strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat("}", 201),
+	`{"spec":{"config":{"A":"{{ range 1000000000 }}{{ range 1000000000 }}a{{ end }}{{ end }}"}}}`,
+	`{"spec":{"components":[{"name":"a","type":"webApp","dependsOn":[` + strings.Repeat(`"a",`, 2000) + `"a"]}]}}`,
+	`{"spec":{"matchers":[{"deployment":"` + strings.Repeat("*a", 500) + `b"}]}}`,
+}
+
 // FuzzAdmission sends an object and its old version to every webhook. Each must answer, without an
-// internal error.
+// internal error, and with memory in proportion to their length.
 func FuzzAdmission(f *testing.F) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -60,7 +72,7 @@ func FuzzAdmission(f *testing.F) {
 	hooks := wiring{Input: registration.Input{
 		Manager: someManager{scheme: scheme, client: cluster}, Kinds: kinds(), Rules: strictRules, Reviewing: cluster, Version: &version.Info{},
 	}}.hooks()
-	for _, seed := range []string{
+	for _, seed := range append(bombs,
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,
 		`{"spec":{"volumes":[{"name":"a","image":{"reference":"b"}}],"initContainers":[{"name":"webapp"},{"name":"webapp"}]}}`,
@@ -77,7 +89,7 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata":{"name":"sessions"},"spec":{"version":"9","memory":"1Mi","replicas":6,"tls":false,"persistence":{"storage":"x"},"parameters":{"hz":"a"}}}`,
 		`{"metadata":{"name":"shop"},"spec":{"components":[{"name":"a","type":"webApp","spec":{"image":"reg.io/a:1"},"dependsOn":["b"]},{"name":"b","type":"object","spec":{"apiVersion":"v1","kind":"A"},"outputs":[{"name":"U","path":"status.u"}]}]}}`,
 		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
-	} {
+	) {
 		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)
 	}
 	f.Fuzz(func(t *testing.T, object, former string) {
@@ -85,8 +97,10 @@ func FuzzAdmission(f *testing.F) {
 			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},"operation":"` +
 				operation + `","object":` + object + `,"oldObject":` + former + `}}`
 			for _, hook := range hooks {
-				if answer := post(t, hook.Handler, body).Body.String(); strings.Contains(answer, "[recovered]") {
-					t.Errorf("%s: %s", hook.Path, answer)
+				var answer string
+				spent := measured(func() { answer = post(t, hook.Handler, body).Body.String() })
+				if strings.Contains(answer, "[recovered]") || isTooMuch(spent, body) {
+					t.Errorf("%s: %d bytes for %d: %s", hook.Path, spent.bytes, len(body), answer)
 				}
 			}
 		}
