@@ -121,8 +121,9 @@ type Instance struct {
 	// unansweredResignations counts the pings that say that this instance has resigned and have no
 	// answer yet.
 	unansweredResignations int
-	// leavesAt is when a leader that was asked to end does so; 0 if it does not yet. isSucceeded is
-	// true once it knows of the next leader.
+	// ledAtStop is true if this instance led when it was asked to end. leavesAt is when it does so
+	// after it has handed over; 0 before that. isSucceeded is true once it knows of the next leader.
+	ledAtStop   bool
 	leavesAt    time.Duration
 	isSucceeded bool
 	// pinging counts the pings to a peer that have no answer yet, and probing is true while the
@@ -216,7 +217,9 @@ func (i *Instance) Configure(ctx context.Context, config Config) {
 }
 
 // Stop requests that the instance hands over, if it leads, and ends. Run returns when that is done.
-func (i *Instance) Stop(ctx context.Context) { i.post(ctx, func() { i.core.Intent.Stop = true }) }
+func (i *Instance) Stop(ctx context.Context) {
+	i.post(ctx, func() { i.core.Intent.Stop, i.ledAtStop = true, i.ledAtStop || i.core.Leads() })
+}
 
 // Provided tells the instance that the application has its role and database.
 func (i *Instance) Provided(ctx context.Context) { i.post(ctx, func() { i.provided = true }) }
@@ -255,7 +258,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	for turns := 0; ctx.Err() == nil; turns++ {
 		i.observe(ctx)
 		action := election.Decide(i.core)
-		if _, ends := action.(election.Exit); ends {
+		if _, ends := action.(election.Exit); ends || i.isLeaving() {
 			wait, waits := i.leaving()
 			if !waits {
 				i.Log.Info("shutting down as requested")

@@ -18,31 +18,35 @@ const (
 	succession = 4 * time.Second
 )
 
-// leaving returns what a program waits for that may end; false if it ends now.
+// leaving returns what a program waits for that may end; false if it ends now. A leader that begins
+// to leave is gone for the other members: it decides nothing more, and answers none of them.
 func (i *Instance) leaving() (election.Wait, bool) {
-	now, held := i.core.Now, &i.core.Held
+	now := i.core.Now
 	if i.unansweredResignations > 0 {
 		return election.Wait{Until: now + pingTime, For: "the other members to receive its resignation"}, true
 	}
 	next, isKnown := i.core.Follows()
-	isSucceeded := isKnown && next.Term > held.Term
-	switch {
-	case !held.Published || !isSucceeded && i.isLeftAlone():
-		return election.Wait{}, false
-	case i.leavesAt == 0:
+	isSucceeded := isKnown && next.Term > i.core.Held.Term
+	if i.leavesAt == 0 {
+		if !i.ledAtStop || !isSucceeded && i.isLeftAlone() {
+			return election.Wait{}, false
+		}
 		i.leavesAt = now + succession
 		i.kill("clients are refused until they are sent to the next leader")
 	}
 	if isSucceeded && !i.isSucceeded {
-		i.isSucceeded, i.leavesAt = true, now+rerouted
+		i.isSucceeded, i.leavesAt = true, min(i.leavesAt, now+rerouted)
 	}
 	return election.Wait{Until: i.leavesAt, For: "clients to be sent to the next leader"}, now < i.leavesAt
 }
 
-// isLeftAlone reports whether no other member has heard that this leader has resigned, or whether
-// the database is deleted: then nobody leads next.
+// isLeaving reports whether this instance is gone for the other members.
+func (i *Instance) isLeaving() bool { return i.leavesAt != 0 }
+
+// isLeftAlone reports whether nobody leads next: no other member has heard that this leader has
+// resigned, those that have don't have all acknowledged writes, or the database is deleted.
 func (i *Instance) isLeftAlone() bool {
 	view, resigned := &i.core.Record, i.core.Held.ResignedAt
-	return view.Known && view.Version == "" || resigned == 0 ||
+	return view.Known && view.Version == "" || resigned == 0 || !i.core.OthersCover() ||
 		!slices.ContainsFunc(i.core.Peers, func(peer election.Peer) bool { return peer.PongSent >= resigned })
 }

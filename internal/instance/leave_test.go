@@ -1,56 +1,121 @@
 package instance
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
 // TestStaysForClients: a leader that was asked to end stays until clients are sent to the next one,
-// and refuses them meanwhile. One that nobody succeeds, and a replica, end at once.
+// without a server, and is gone for the other members. Who does not lead, or has no successor, ends
+// at once.
 func TestStaysForClients(t *testing.T) {
-	const soon = time.Second
+	itself := func(leader string) string { return leader }
+	next := func(leader string) string { return pods[(slices.Index(pods, leader)+1)%3] }
 	for name, test := range map[string]struct {
-		prepare func(d *database, leader string)
+		prepare func(t *testing.T, d *database, leader string)
 		stops   func(leader string) string
 		stays   bool
 	}{
-		"the leader": {func(*database, string) {}, func(leader string) string { return leader }, true},
-		"a replica": {func(*database, string) {},
-			func(leader string) string { return pods[(slices.Index(pods, leader)+1)%3] }, false},
-		"the last one": {func(d *database, leader string) {
+		"the leader": {nothing, itself, true},
+		"one that failed": {func(_ *testing.T, d *database, leader string) {
+			d.engines[leader].Fail("StopCleanly", errors.New("no"))
+		}, itself, true},
+		"a replica": {nothing, next, false},
+		"the last one": {func(_ *testing.T, d *database, leader string) {
 			for _, pod := range pods {
 				if pod != leader {
 					d.crash(pod)
 				}
 			}
-		}, func(leader string) string { return leader }, false},
+		}, itself, false},
+		"one that led before": {func(_ *testing.T, d *database, leader string) {
+			config := d.config(leader)
+			config.SwitchFrom = 1
+			p, _ := d.program(leader, leader)
+			p.instance.Configure(context.Background(), config)
+			d.await("another leader of which all say so", time.Minute, func() bool { return d.leader() != leader && d.isWhole() })
+		}, itself, false},
+		"one that nobody can succeed": {func(_ *testing.T, d *database, leader string) {
+			others := slices.DeleteFunc(slices.Clone(pods), func(pod string) bool { return pod == leader })
+			config := d.config(leader)
+			config.Election.Durability = election.Preferred
+			d.tell(config, pods...)
+			for _, pod := range others {
+				d.crash(pod)
+			}
+			d.await("leader that waits for nobody", time.Minute, func() bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return len(d.record.Rules) == 1 && d.record.Rules[0].Acks == 0
+			})
+			for _, pod := range others {
+				d.start(pod)
+				d.engines[pod].Fail("Follow", errors.New("no"))
+			}
+			time.Sleep(10 * time.Second) // They answer, and lack what the leader writes.
+		}, itself, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T, d *database) {
 				leader := d.leader()
-				test.prepare(d, leader)
-				p, err := d.program(leader, test.stops(leader))
-				if err != nil {
-					t.Fatal(err)
-				}
-				begun, least := time.Now(), time.Duration(0)
-				p.instance.Stop(t.Context())
-				if test.stays {
-					d.await("another leader", time.Minute, func() bool { return d.leader() != "" && d.leader() != leader })
-					begun, least = time.Now(), soon
-				}
-				if err := <-p.ended; err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begun); took < least || took > least+soon {
-					t.Errorf("it ended after %s, want at least %s", took, least)
-				}
+				test.prepare(t, d, leader)
+				d.stays(test.stops(leader), test.stays)
 			})
 		})
 	}
+}
+
+func nothing(*testing.T, *database, string) {}
+
+// stays checks whether an instance that is asked to end stays.
+func (d *database) stays(pod string, wanted bool) {
+	d.t.Helper()
+	const soon = time.Second
+	p, err := d.program(pod, pod)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	term, begun := d.term(), time.Now()
+	p.instance.Stop(context.Background())
+	if wanted {
+		d.await("another leader", time.Minute, func() bool { return d.term() > term && d.leader() != "" && d.leader() != pod })
+		begun = time.Now()
+		if _, err := d.program(pod, pod); err != nil {
+			d.t.Error("it is gone when the next one leads")
+		}
+		if _, answers := p.instance.HandlePing(context.Background(), d.ping()); answers {
+			d.t.Error("it answers the next leader")
+		}
+		if state := d.engines[pod].Observe().Server.State; state != election.Stopped {
+			d.t.Errorf("its server is %v", state)
+		}
+	}
+	if err := <-p.ended; err != nil {
+		d.t.Error(err)
+	}
+	limit := soon
+	if wanted {
+		limit = 2 * soon
+	}
+	if took := time.Since(begun); took > limit {
+		d.t.Errorf("it ended after %s", took)
+	}
+	if done := d.engines[pod].Operations(); wanted && slices.Contains(done[slices.Index(done, "StopCleanly"):], "Start") {
+		d.t.Errorf("its server was started again: %q", done)
+	}
+}
+
+// ping is one of the leader.
+func (d *database) ping() election.Ping {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return election.Ping{System: d.record.System, Leader: d.record.Holder.Member, Term: d.record.Term}
 }
 
 // TestKeepsItsRole: with a change of the leader, no replica is reported as being none, so that the
@@ -65,6 +130,12 @@ func TestKeepsItsRole(t *testing.T) {
 			defer d.mu.Unlock()
 			return !slices.ContainsFunc(replicas, func(pod string) bool { return d.reports[pod].Role == contract.NoRole })
 		}
+		// A short break before, after which the same one leads.
+		d.servers.Cut(replicas[0], true)
+		time.Sleep(keepsRole / 2)
+		d.servers.Cut(replicas[0], false)
+		d.await("three instances that serve again", time.Minute, d.isWhole)
+		time.Sleep(10 * keepsRole)
 		config := d.config(leader)
 		config.SwitchFrom = 1
 		p, _ := d.program(leader, leader)

@@ -22,12 +22,14 @@ const (
 
 var errEnding = errors.New("this instance is ending")
 
-// HandlePing answers the ping of a leader; false if it is for another database.
+// HandlePing answers the ping of a leader; false if it is for another database, or if this instance
+// is leaving.
 func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong election.Pong, ok bool) {
 	answered := make(chan struct{})
 	posted := i.post(ctx, func() {
 		defer close(answered)
 		pong, ok = i.core.HeardPing(ping)
+		ok = ok && !i.isLeaving()
 	})
 	if !posted {
 		return election.Pong{}, false
@@ -36,12 +38,14 @@ func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong ele
 	return pong, ok
 }
 
-// HandleAsk answers whether this member would promise; false if it has no data of that database.
+// HandleAsk answers whether this member would promise; false if it has no data of that database, or
+// is leaving.
 func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply election.AskReply, ok bool) {
 	answered := make(chan struct{})
 	posted := i.post(ctx, func() {
 		defer close(answered)
 		reply, ok = i.core.HeardAsk(ask)
+		ok = ok && !i.isLeaving()
 	})
 	if !posted {
 		return election.AskReply{}, false
@@ -52,11 +56,16 @@ func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply elect
 
 // HandlePromise answers a request for a promise when the decision is durable and the server no
 // longer receives. It fails if the request is for another database, or if the candidate asks again
-// before that.
+// before that, or if this instance is leaving.
 func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error) {
 	candidate := request.Candidate.Name
 	replies := make(chan election.PromiseReply, 1)
+	leaves := false
 	posted := i.post(ctx, func() {
+		if leaves = i.isLeaving(); leaves {
+			close(replies)
+			return
+		}
 		if before, waits := i.requests[candidate]; waits {
 			close(before)
 		}
@@ -68,10 +77,13 @@ func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRe
 	}
 	select {
 	case reply, ok := <-replies:
-		if !ok {
-			return election.PromiseReply{}, errors.New("the candidate has asked again")
+		switch {
+		case ok:
+			return reply, nil
+		case leaves:
+			return election.PromiseReply{}, errEnding
 		}
-		return reply, nil
+		return election.PromiseReply{}, errors.New("the candidate has asked again")
 	case <-i.done:
 		return election.PromiseReply{}, errEnding
 	case <-ctx.Done():

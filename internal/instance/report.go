@@ -42,7 +42,8 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
 	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
-	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) || i.isBetweenLeaders(report) {
+	between := i.isBetweenLeaders(report) // always, because it notes since when
+	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) || between {
 		return
 	}
 	i.reporting = true

@@ -91,6 +91,10 @@ func (o *Observed) othersCover() bool {
 	return cover(o.rules(), o.answered(pingEvery+silent))
 }
 
+// OthersCover reports whether the members that answer have every acknowledged write without this
+// one, so that one of them can lead next.
+func (o *Observed) OthersCover() bool { return o.othersCover() }
+
 // handOver stops the server cleanly for a successor, and releases the record to it (R13). If the
 // record can't be written, because the pod was deleted and its token with it, the leader resigns in
 // its pings instead. After that it never leads in that term again, and ends, if it was asked to,
