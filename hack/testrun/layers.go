@@ -83,7 +83,8 @@ var layers = []layer{
 	{name: "databases-brief", lane: secondLane, after: firstCluster, budget: databasesAllowance,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
 		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
-	{name: "installations", lane: secondLane, budget: 5 * time.Minute, prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
+	{name: "installations", lane: secondLane, after: firstCluster, budget: 5 * time.Minute,
+		prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
 		runs: commands(endToEnd("-run", "^TestInstallations$")...)},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),

@@ -187,7 +187,11 @@ func announce(log *step.Log, chosen []layer, last figures) {
 		if !known {
 			expected, source = time.Duration(pace*float64(l.limit())), "not measured on this machine yet, by its budget"
 		}
-		total[l.lane] += expected
+		follows := l.lane
+		if follows == secondLane {
+			follows = clusterLane // It begins when that one is over.
+		}
+		total[follows] += expected
 		log.Say("%-8s %-14s %s: %s", l.lane, l.name, source, expected.Round(time.Second))
 	}
 	log.Say("expected: some %s, the lanes beside each other", slices.Max(slices.Collect(maps.Values(total))).Round(time.Second))
