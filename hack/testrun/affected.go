@@ -124,7 +124,7 @@ func tagsOfFile(name string) ([]string, error) {
 }
 
 // platforms are build tags that the go command sets itself: they choose no tests.
-var platforms = []string{"linux", "darwin", "windows", "unix", "amd64", "arm64", "cgo"}
+var platforms = []string{"linux", "darwin", "windows", "unix", "amd64", "arm64", "cgo", "race"}
 
 // sources returns the modules of the repository that have Go code, and all build tags that the code
 // has.

@@ -85,7 +85,7 @@ var layers = []layer{
 		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
 	{name: "installations", lane: secondLane, after: firstCluster, budget: 5 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
-		runs: commands(endToEnd("-run", "^TestInstallations$")...)},
+		runs:    commands(endToEnd("-run", "^TestInstallations$")...)},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),
 		runs: commands(faults("-args", "-whole")...)},
