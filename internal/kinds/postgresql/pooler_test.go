@@ -253,6 +253,7 @@ func TestPoolerProblem(t *testing.T) {
 	foreign.Children[Ref(db, "Service", "db-pooler")] = plan.Found{Ownership: plan.Foreign, Object: &corev1.Service{}}
 	conflict := func(kind string) plan.Result { return plan.Result{Conflicts: []plan.Ref{Ref(db, kind, "db-pooler")}} }
 	refused := plan.Result{Refusals: map[plan.Ref]string{Ref(db, "Deployment", "db-pooler"): "applying it: exceeded quota"}}
+	endless := plan.Result{Refusals: map[plan.Ref]string{Ref(db, "Deployment", "db-pooler"): strings.Repeat("no ", 10<<10)}}
 	mended := withPooler(db, running(db, 1), 0)
 	mended.Children[Ref(db, "Deployment", "db-pooler")].Object.SetGeneration(2)
 	poolerOf(db, mended).Status.Conditions[0].Reason = deadlineExceeded
@@ -276,6 +277,7 @@ func TestPoolerProblem(t *testing.T) {
 		"it gets another image":           {db, mended, plan.Result{}, ""},
 		"it has been there":               {was, late, plan.Result{}, ""},
 		"its Deployment is refused":       {db, withPooler(db, running(db, 1), -1), refused, "applying it: exceeded quota"},
+		"its refusal has many words":      {db, withPooler(db, running(db, 1), -1), endless, strings.Repeat("no ", 333)[:997] + "..."},
 		"its Deployment is foreign":       {db, withPooler(db, running(db, 1), -1), conflict("Deployment"), "Deployment shop/db-pooler" + exists},
 		"its Service is foreign":          {db, foreign, conflict("Service"), "Service shop/db-pooler" + exists},
 		"its budget is foreign":           {db, withPooler(db, running(db, 1), 0), conflict("PodDisruptionBudget"), ""},

@@ -11,6 +11,7 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
@@ -129,7 +130,7 @@ func whyUnmade(db *databasev1.PostgreSQL, result plan.Result) string {
 			return ref.String() + " exists and was not created by this PostgreSQL"
 		}
 		if refusal, isRefused := result.Refusals[ref]; isRefused {
-			return refusal
+			return conditions.Truncate(refusal)
 		}
 	}
 	return ""
