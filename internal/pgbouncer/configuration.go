@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
@@ -62,14 +63,17 @@ const (
 	// loginRetry is how long after a failed connection to the server the next one is tried. The
 	// default, 15 s, is what makes a failover last longer through a pooler.
 	loginRetry = "0.2"
-	// connects is how long a connection to the server may take to be made: if it takes longer, clients
-	// that log in are refused. A busy primary may need some seconds for the certificates. It is less
-	// than spec.failover.after is by default, so that attempts to reach a primary that says nothing do
-	// not outlast the failover.
-	connects = "8"
 	// A server that does not answer is given up after some 10 s, as its clients would.
 	unacknowledged = "10000" // milliseconds
 )
+
+// Connects is how long a connection to the server may take to be made: if it takes longer, clients
+// that log in are refused. A busy primary may need some seconds for the certificates. Attempts to
+// reach a primary that says nothing follow each other until statements are held back, two to four
+// seconds after it fell silent. The last one ends up to this time later, which is about when the
+// next primary leads if spec.failover.after is 11s, the default, or more. With less, and in
+// Session, where nothing is held back, an attempt may outlast the failover by up to this time.
+const Connects = 8 * time.Second
 
 // Configuration returns the content of ConfigurationFile.
 func Configuration(s Settings) string {
@@ -95,7 +99,7 @@ func Configuration(s Settings) string {
 		"client_tls_protocols = secure",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = " + file("ca.crt"),
 		"server_tls_cert_file = " + file("tls.crt"), "server_tls_key_file = " + file("tls.key"), "server_tls_protocols = secure",
-		"server_login_retry = " + loginRetry, "server_connect_timeout = " + connects,
+		"server_login_retry = " + loginRetry, fmt.Sprintf("server_connect_timeout = %.0f", Connects.Seconds()),
 		"query_wait_timeout = " + waits, "client_login_timeout = " + waits,
 		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + unacknowledged,
 		"log_connections = 0", "log_disconnections = 0", "log_stats = 0",

@@ -18,6 +18,7 @@ func TestConfiguration(t *testing.T) {
 		"auth_query = SELECT name, verifier FROM mainstay.pooler_lookup($1)", "client_tls_sslmode = require",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = /certificates/ca.crt", "unix_socket_mode = 0700",
 		"max_db_connections = 43", "ignore_startup_parameters = extra_float_digits",
+		"server_connect_timeout = 8",
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("there is no line %q in\n%s", line, text)

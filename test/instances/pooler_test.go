@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -58,8 +59,8 @@ func (d *Database) serve() {
 // write Service refuses connections meanwhile, and PgBouncer lets clients wait. This one has taken
 // them already: if it ended them at once, that would be a failed login, which ends clients, too.
 func (d *Database) dialPrimary() net.Conn {
-	const connects, again = 3 * time.Second, 20 * time.Millisecond // PgBouncer gives up after the first.
-	for began := time.Now(); time.Since(began) < connects; time.Sleep(again) {
+	const again = 20 * time.Millisecond
+	for began := time.Now(); time.Since(began) < pgbouncer.Connects; time.Sleep(again) { // Then PgBouncer gives up.
 		pod := d.Published(context.Background())
 		if pod == nil {
 			continue
