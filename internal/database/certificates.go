@@ -100,14 +100,14 @@ func NextCertificateStep(content map[string][]byte, extras []Extra, now time.Tim
 	return PublishAuthority, now
 }
 
-// maxAuthorities is the length of the longest bundle of authorities that counts, in bytes: some
+// MaxAuthorities is the length of the longest bundle of authorities that counts, in bytes: some
 // fifty, where six rotations a year leave seven. The bundle is copied into the Secret of each user,
 // so a longer one that somebody writes into the Secret would cost a thousand times its length.
-const maxAuthorities = 32 << 10
+const MaxAuthorities = 32 << 10
 
 // Authorities returns the authorities that are trusted; nil if there are none, or more than counts.
 func Authorities(content map[string][]byte) []byte {
-	if len(content[AuthorityKey]) > maxAuthorities {
+	if len(content[AuthorityKey]) > MaxAuthorities {
 		return nil
 	}
 	return content[AuthorityKey]

@@ -1,6 +1,7 @@
 package databasecontroller
 
 import (
+	"bytes"
 	"crypto/x509"
 	"fmt"
 	"maps"
@@ -68,7 +69,7 @@ func (i *Issued) certificates(
 }
 
 // issue returns the content with new certificates: as the next ones beside the present ones, or in
-// their place. Authorities that were trusted still are, until they expire.
+// their place. Authorities that were trusted still are, until they expire or are too many.
 func issue(d *database.Database, stored map[string][]byte, now time.Time, next bool) (map[string][]byte, error) {
 	var requests []pki.Request
 	for ordinal := range database.MaxReplicas {
@@ -97,6 +98,17 @@ func issue(d *database.Database, stored map[string][]byte, now time.Time, next b
 		}
 		content[certificate], content[key] = one.Certificate, one.Key
 	}
-	content[database.AuthorityKey] = pki.UniteBundles(now, database.Authorities(stored), pki.Encode([]*x509.Certificate{authority}))
+	content[database.AuthorityKey] = authorities(stored, pki.Encode([]*x509.Certificate{authority}), now)
 	return content, nil
+}
+
+// authorities returns those that are trusted and a further one, the newest first. The oldest ones
+// are left out that would make the bundle longer than counts: it would be replaced as a whole, and
+// with it all certificates at once.
+func authorities(stored map[string][]byte, further []byte, now time.Time) []byte {
+	former := pki.UniteBundles(now, database.Authorities(stored))
+	for len(former)+len(further) > database.MaxAuthorities {
+		former = former[:bytes.LastIndex(former, []byte("-----BEGIN "))]
+	}
+	return pki.UniteBundles(now, former, further)
 }

@@ -78,6 +78,41 @@ func TestTooManyAuthorities(t *testing.T) {
 	}
 }
 
+// TestManyReissues: however often certificates are issued within their validity, those in use are
+// trusted until the next ones are: of the authorities, the oldest ones give way.
+func TestManyReissues(t *testing.T) {
+	d := &database.Database{Namespace: "shop", Name: "db", Extras: []database.Extra{{Key: "pooler", CommonName: "pooler", IsNeeded: true}}}
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	stored, _, err := Certificates(d, nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := false
+	for range 80 {
+		delete(stored, "pooler.crt")
+		published, _, err := Certificates(d, stored, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTrust(t, published, now)
+		if !bytes.Equal(published["0.crt"], stored["0.crt"]) {
+			t.Fatal("other certificates are used at once")
+		}
+		dropped = dropped || len(published[database.AuthorityKey]) <= len(stored[database.AuthorityKey])
+		now = now.Add(11 * time.Minute)
+		if stored, _, err = Certificates(d, published, now); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(stored["0.crt"], published["next-0.crt"]) {
+			t.Fatal("certificates are used whose authority was not published")
+		}
+		checkTrust(t, stored, now)
+	}
+	if !dropped {
+		t.Error("the authorities have never been too many")
+	}
+}
+
 // TestSpoiledAgain: a Secret that others spoil again and again gets the same certificates each
 // time, which is what makes it contested. One that is deleted gets new ones.
 func TestSpoiledAgain(t *testing.T) {
