@@ -35,37 +35,58 @@ func Certificates(d *database.Database, stored map[string][]byte, now time.Time)
 	return stored, change, nil
 }
 
-// maxIssued is how many databases Issued knows of, with some 10 kB each.
-const maxIssued = 100
+// Limits of what Issued remembers: so many databases, with so many bytes each. Ours have some
+// 20 kB; others can write more into the Secret.
+const (
+	maxIssued     = 100
+	maxRemembered = 64 << 10
+)
 
-// Issued are the certificates that were issued last for databases whose Secret could not be used.
-// Others may spoil that Secret again and again. It is put back with the same content then, and so
-// with the pauses of what is contested: new certificates each time would be a new content, also for
-// the ConfigMap of the authorities, whose change causes the next pass. It is lost with the process.
+// Issued are the certificates that databases had last, or that were issued last for them. Others
+// may spoil their Secret again and again. It is put back with the same content then, and so with
+// the pauses of what is contested: new certificates each time would be a new content, also for the
+// ConfigMap of the authorities, whose change causes the next pass. It is lost with the process.
 type Issued struct{ last *lru.Cache }
 
 // NewIssued returns an Issued that knows of none.
 func NewIssued() *Issued { return &Issued{lru.New(maxIssued)} }
 
+// storedSecret is the content of a Secret, if it is there.
+type storedSecret struct {
+	content map[string][]byte
+	isThere bool
+}
+
 // certificates is Certificates for a database with a UID. A Secret that was deleted gets new ones.
 func (i *Issued) certificates(
-	uid types.UID, d *database.Database, stored map[string][]byte, now time.Time,
+	uid types.UID, d *database.Database, stored storedSecret, now time.Time,
 ) (map[string][]byte, time.Time, error) {
-	step, _ := database.NextCertificateStep(stored, d.Extras, now)
-	if i == nil || step != database.IssueCertificates {
-		return Certificates(d, stored, now)
+	step, _ := database.NextCertificateStep(stored.content, d.Extras, now)
+	if i == nil {
+		return Certificates(d, stored.content, now)
 	}
-	if last, known := i.last.Get(uid); known && stored != nil {
+	if last, known := i.last.Get(uid); known && stored.isThere && step == database.IssueCertificates {
 		before := last.(map[string][]byte)
 		if step, change := database.NextCertificateStep(before, d.Extras, now); step == database.KeepCertificates {
 			return maps.Clone(before), change, nil
 		}
 	}
-	content, change, err := Certificates(d, stored, now)
-	if err == nil {
-		i.last.Add(uid, maps.Clone(content))
+	content, change, err := Certificates(d, stored.content, now)
+	if err == nil && (step == database.IssueCertificates || step == database.KeepCertificates) {
+		i.remember(uid, content)
 	}
 	return content, change, err
+}
+
+// remember keeps a content. What comes of the other steps is remembered once it is stored.
+func (i *Issued) remember(uid types.UID, content map[string][]byte) {
+	size := 0
+	for key, value := range content {
+		size += len(key) + len(value)
+	}
+	if size <= maxRemembered {
+		i.last.Add(uid, maps.Clone(content))
+	}
 }
 
 // issue returns the content with new certificates: as the next ones beside the present ones, or in

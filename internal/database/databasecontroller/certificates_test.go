@@ -87,8 +87,15 @@ func TestManyReissues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for len(stored[database.AuthorityKey]) < database.MaxAuthorities-1<<10 {
+		former, _, err := pki.Issue(now.Add(-time.Hour), database.CertificateLifetime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored[database.AuthorityKey] = append(stored[database.AuthorityKey], pki.Encode([]*x509.Certificate{former})...)
+	}
 	dropped := false
-	for range 80 {
+	for range 5 {
 		delete(stored, "pooler.crt")
 		published, _, err := Certificates(d, stored, now)
 		if err != nil {
@@ -113,32 +120,89 @@ func TestManyReissues(t *testing.T) {
 	}
 }
 
+// spoiled is a Secret that others spoil, with what was issued for it.
+type spoiled struct {
+	t      *testing.T
+	d      *database.Database
+	issued *Issued
+	now    time.Time
+}
+
+// at returns the content that the Secret is to have when it has another one, or is not there.
+func (s *spoiled) at(stored map[string][]byte, isThere bool, after time.Duration) map[string][]byte {
+	s.t.Helper()
+	s.now = s.now.Add(after)
+	content, _, err := s.issued.certificates("uid", s.d, storedSecret{stored, isThere}, s.now)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	checkTrust(s.t, content, s.now)
+	return content
+}
+
+// isPutBack checks whether a content is put back, whatever spoils it.
+func (s *spoiled) isPutBack(content map[string][]byte) {
+	s.t.Helper()
+	lacking := maps.Clone(content)
+	delete(lacking, "0.crt")
+	for name, stored := range map[string]map[string][]byte{
+		"without a certificate": lacking, "without data": nil, "with other data": {"a": nil},
+	} {
+		if again := s.at(stored, true, time.Minute); !maps.EqualFunc(again, content, bytes.Equal) {
+			s.t.Errorf("a Secret %s gets other certificates", name)
+		}
+	}
+}
+
+func newSpoiled(t *testing.T) *spoiled {
+	t.Helper()
+	return &spoiled{
+		t, &database.Database{Namespace: "shop", Name: "db"}, NewIssued(), time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
+	}
+}
+
 // TestSpoiledAgain: a Secret that others spoil again and again gets the same certificates each
 // time, which is what makes it contested. One that is deleted gets new ones.
 func TestSpoiledAgain(t *testing.T) {
-	d, now := &database.Database{Namespace: "shop", Name: "db"}, time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	issued := NewIssued()
-	at := func(stored map[string][]byte, after time.Duration) map[string][]byte {
-		t.Helper()
-		content, _, err := issued.certificates("uid", d, stored, now.Add(after))
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkTrust(t, content, now.Add(after))
-		return content
-	}
-	first := at(nil, 0)
-	spoiled := maps.Clone(first)
-	delete(spoiled, "0.crt")
-	if again := at(spoiled, time.Minute); !bytes.Equal(again["0.crt"], first["0.crt"]) || !bytes.Equal(again["ca.crt"], first["ca.crt"]) {
-		t.Error("a Secret that was spoiled has other certificates")
-	}
-	if later := at(spoiled, 61*24*time.Hour); bytes.Equal(later["0.crt"], first["0.crt"]) {
+	s := newSpoiled(t)
+	first := s.at(nil, false, 0)
+	s.isPutBack(first)
+	later := s.at(nil, true, 61*24*time.Hour)
+	if bytes.Equal(later["0.crt"], first["0.crt"]) {
 		t.Error("certificates that are old are used again")
 	}
-	if deleted := at(nil, 61*24*time.Hour); bytes.Equal(deleted["0.crt"], first["0.crt"]) {
+	if deleted := s.at(nil, false, time.Minute); bytes.Equal(deleted["0.crt"], later["0.crt"]) {
 		t.Error("a Secret that was deleted has its former certificates")
 	}
+}
+
+// TestSpoiledLater: what is put back is what the Secret had last: also after a restart, and after a
+// rotation that the spec no longer asks for.
+func TestSpoiledLater(t *testing.T) {
+	s := newSpoiled(t)
+	first := s.at(nil, false, 0)
+	s.issued = NewIssued()
+	s.at(first, true, time.Minute)
+	s.isPutBack(first)
+
+	s.d.Extras = []database.Extra{{Key: "pooler", CommonName: "pooler", IsNeeded: true}}
+	published := s.at(first, true, time.Minute)
+	s.at(published, true, time.Minute)
+	s.isPutBack(published)
+	used := s.at(published, true, 11*time.Minute)
+	s.d.Extras = nil
+	s.at(used, true, time.Minute)
+	s.isPutBack(used)
+}
+
+// TestSpoiledAtLength: content that is far longer than ours is not kept in memory.
+func TestSpoiledAtLength(t *testing.T) {
+	s := newSpoiled(t)
+	first := s.at(nil, false, 0)
+	long := maps.Clone(first)
+	long["other"] = make([]byte, maxRemembered)
+	s.at(long, true, time.Minute)
+	s.isPutBack(first)
 }
 
 // checkTrust checks that every certificate is of an authority in the bundle, and belongs to its

@@ -47,7 +47,7 @@ type Reader struct {
 	Monitors      *optionalapi.API
 	MonitorLabels map[string]string
 	Clock         clock.PassiveClock
-	// Issued are the certificates that were issued last; nil remembers none.
+	// Issued are the certificates that databases had last; nil remembers none.
 	Issued *Issued
 }
 
@@ -83,12 +83,14 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 		return observed, err
 	}
 	observed.PodsRefused = r.observeRefusal(ctx, observed, described)
-	stored := SecretOf(observed, described, database.CertificatesName(described.Name))
+	name := database.CertificatesName(described.Name)
+	_, isThere := observed.Children.Get(described.Ref("Secret", name))
+	stored := storedSecret{SecretOf(observed, described, name), isThere}
 	observed.Certificates, observed.CertificatesChange, err = r.Issued.certificates(object.GetUID(), described, stored, observed.Now)
 	return observed, err
 }
 
-// SecretOf returns the content of a child that is a Secret; nil if there is none.
+// SecretOf returns the content of a child that is a Secret; nil if there is none, or no data.
 func SecretOf(observed database.State, described *database.Database, name string) map[string][]byte {
 	if object, there := observed.Children.Get(described.Ref("Secret", name)); there {
 		if secret, isSecret := object.(*corev1.Secret); isSecret {

@@ -67,6 +67,31 @@ func TestUnreadableSecret(t *testing.T) {
 	}
 }
 
+// TestEmptiedCertificates: certificates whose Secret was emptied are put back, those of a Secret
+// that was deleted are not.
+func TestEmptiedCertificates(t *testing.T) {
+	c := newCache("")
+	emptied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: database.CertificatesName("sessions"),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c, databasev1.GroupVersion.WithKind("Cache"))},
+	}}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		stay    bool
+	}{"emptied": {[]client.Object{emptied}, true}, "deleted": {nil, false}} {
+		tested := observer(t, "", test.objects...)
+		tested.reader.Issued = databasecontroller.NewIssued()
+		first, err := tested.Observe(t.Context(), c)
+		if err != nil || len(first.Certificates) == 0 {
+			t.Fatal(err)
+		}
+		again, err := tested.Observe(t.Context(), c)
+		if stay := cmp.Equal(first.Certificates, again.Certificates); err != nil || stay != test.stay {
+			t.Errorf("%s: %v, the certificates stay: %t", name, err, stay)
+		}
+	}
+}
+
 // TestPasswordSecret: a Secret that is missing is told from one without content.
 func TestPasswordSecret(t *testing.T) {
 	named := metav1.ObjectMeta{Namespace: "shop", Name: "mine"}
