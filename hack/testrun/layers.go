@@ -158,8 +158,12 @@ func pureTests(ctx context.Context) ([]goTest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(withManyCases(others, changedKind(ctx)), goTest{directory: ".", race: true, arguments: racing}), nil
+	return append(withManyCases(others, changedKind(ctx)), goTest{directory: ".", race: true, arguments: racing}, longLists), nil
 }
+
+// longLists is a test that the race detector would make ten times as slow, of a package that is
+// tested with it otherwise.
+var longLists = goTest{directory: ".", arguments: []string{"-run", "^TestLongLists$", "./internal/setup/"}}
 
 // withManyCases returns the tests of packages. Those of the areas try many cases.
 func withManyCases(packages []string, of []area) []goTest {

@@ -28,7 +28,7 @@ type databaseInput struct{ bad, good, field, message string }
 
 var databaseInputs = map[string]databaseInput{
 	"an unknown version":    {`version: "11"`, `version: "12"`, "spec.version", `for example "17"`},
-	"a minor version":       {`version: "17.2"`, `version: "17"`, "spec.version", "may not be more than 2"},
+	"a minor version":       {`version: "17.2"`, `version: "17"`, "spec.version", `must be one of "12"`},
 	"a number as version":   {`version: 17`, `version: "17"`, "spec.version", "must be of type string"},
 	"a malformed size":      {`storage: 10 GB`, `storage: 10G`, "spec.storage", "must be a quantity of at least 512Mi, for example 10Gi"},
 	"a size that is a word": {`storage: large`, `storage: 1Ti`, "spec.storage", "must be a quantity of at least 512Mi, for example 10Gi"},
