@@ -1,7 +1,7 @@
 // Command testrun runs every test of the repository in lanes: tests that compute on the host lane,
-// and beside them tests that mostly wait for pods, on two lanes with a cluster each, one after the
-// other. At the end it shows what ran, how many tests, and how long they took. It leaves the machine
-// as it found it.
+// and beside them tests that mostly wait for pods, on two lanes with a cluster each, one after
+// the other. At the end it shows what ran, how many tests, and how long they took. It leaves the
+// machine as it found it.
 //
 //	testrun            all layers but those on request
 //	testrun e2e pure   the named ones

@@ -67,6 +67,12 @@ func TestUnpublished(t *testing.T) {
 	})
 }
 
+// pass lets time pass.
+func (d *database) pass(of time.Duration) {
+	time.Sleep(of)
+	synctest.Wait()
+}
+
 // tell tells all programs that run of the settings, and of the pods that there are to be.
 func (d *database) tell(config Config, named ...string) {
 	for _, pod := range pods {

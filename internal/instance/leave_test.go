@@ -58,7 +58,7 @@ func TestStaysForClients(t *testing.T) {
 				d.start(pod)
 				d.engines[pod].Fail("Follow", errors.New("no"))
 			}
-			time.Sleep(10 * time.Second) // They answer, and lack what the leader writes.
+			d.pass(10 * time.Second) // They answer, and lack what the leader writes.
 		}, itself, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,10 +132,10 @@ func TestKeepsItsRole(t *testing.T) {
 		}
 		// A short break before, after which the same one leads.
 		d.servers.Cut(replicas[0], true)
-		time.Sleep(keepsRole / 2)
+		d.pass(keepsRole / 2)
 		d.servers.Cut(replicas[0], false)
 		d.await("three instances that serve again", time.Minute, d.isWhole)
-		time.Sleep(10 * keepsRole)
+		d.pass(10 * keepsRole)
 		config := d.config(leader)
 		config.SwitchFrom = 1
 		p, _ := d.program(leader, leader)
