@@ -121,8 +121,9 @@ type Instance struct {
 	// unansweredResignations counts the pings that say that this instance has resigned and have no
 	// answer yet.
 	unansweredResignations int
-	// ledAtStop is true if this instance led when it was asked to end. leavesAt is when it does so
-	// after it has handed over; 0 before that. isSucceeded is true once it knows of the next leader.
+	// ledAtStop is true if clients were sent to this instance when it was asked to end. leavesAt is
+	// when it does so after it has handed over; 0 before that. isSucceeded is true once it knows of the
+	// next leader.
 	ledAtStop   bool
 	leavesAt    time.Duration
 	isSucceeded bool
@@ -218,7 +219,11 @@ func (i *Instance) Configure(ctx context.Context, config Config) {
 
 // Stop requests that the instance hands over, if it leads, and ends. Run returns when that is done.
 func (i *Instance) Stop(ctx context.Context) {
-	i.post(ctx, func() { i.core.Intent.Stop, i.ledAtStop = true, i.ledAtStop || i.core.Leads() })
+	i.post(ctx, func() {
+		held := &i.core.Held
+		i.ledAtStop = i.ledAtStop || i.core.Leads() && (held.Published || held.PublishAt != 0)
+		i.core.Intent.Stop = true
+	})
 }
 
 // Provided tells the instance that the application has its role and database.

@@ -28,7 +28,7 @@ func (i *Instance) leaving() (election.Wait, bool) {
 	next, isKnown := i.core.Follows()
 	isSucceeded := isKnown && next.Term > i.core.Held.Term
 	if i.leavesAt == 0 {
-		if !i.ledAtStop || !isSucceeded && i.isLeftAlone() {
+		if !i.ledAtStop || !i.core.OthersGoOn() || !isSucceeded && i.isUnheard() {
 			return election.Wait{}, false
 		}
 		i.leavesAt = now + succession
@@ -43,10 +43,10 @@ func (i *Instance) leaving() (election.Wait, bool) {
 // isLeaving reports whether this instance is gone for the other members.
 func (i *Instance) isLeaving() bool { return i.leavesAt != 0 }
 
-// isLeftAlone reports whether nobody leads next: no other member has heard that this leader has
-// resigned, those that have don't have all acknowledged writes, or the database is deleted.
-func (i *Instance) isLeftAlone() bool {
+// isUnheard reports whether no other member has heard that this leader has resigned, or whether the
+// database is deleted: then nobody leads next.
+func (i *Instance) isUnheard() bool {
 	view, resigned := &i.core.Record, i.core.Held.ResignedAt
-	return view.Known && view.Version == "" || resigned == 0 || !i.core.OthersCover() ||
+	return view.Known && view.Version == "" || resigned == 0 ||
 		!slices.ContainsFunc(i.core.Peers, func(peer election.Peer) bool { return peer.PongSent >= resigned })
 }

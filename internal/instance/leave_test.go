@@ -34,6 +34,18 @@ func TestStaysForClients(t *testing.T) {
 				}
 			}
 		}, itself, false},
+		"one without which nobody takes writes": {func(_ *testing.T, d *database, leader string) {
+			d.crash(pods[(slices.Index(pods, leader)+1)%3])
+			d.await("rule without the one that is gone", time.Minute, func() bool { return d.waitsFor() == 1 })
+		}, itself, false},
+		"one that has handed over to the only other": {func(_ *testing.T, d *database, leader string) {
+			config := d.config(leader)
+			config.Election.Durability = election.Preferred
+			d.tell(config, pods...)
+			d.pass(time.Second)
+			d.crash(pods[(slices.Index(pods, leader)+1)%3])
+			d.pass(10 * time.Second)
+		}, itself, true},
 		"one that led before": {func(_ *testing.T, d *database, leader string) {
 			config := d.config(leader)
 			config.SwitchFrom = 1
@@ -49,11 +61,7 @@ func TestStaysForClients(t *testing.T) {
 			for _, pod := range others {
 				d.crash(pod)
 			}
-			d.await("leader that waits for nobody", time.Minute, func() bool {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				return len(d.record.Rules) == 1 && d.record.Rules[0].Acks == 0
-			})
+			d.await("leader that waits for nobody", time.Minute, func() bool { return d.waitsFor() == 0 })
 			for _, pod := range others {
 				d.start(pod)
 				d.engines[pod].Fail("Follow", errors.New("no"))
@@ -109,6 +117,16 @@ func (d *database) stays(pod string, wanted bool) {
 	if done := d.engines[pod].Operations(); wanted && slices.Contains(done[slices.Index(done, "StopCleanly"):], "Start") {
 		d.t.Errorf("its server was started again: %q", done)
 	}
+}
+
+// waitsFor returns how many members the only rule has; -1 if there are several.
+func (d *database) waitsFor() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.record.Rules) != 1 {
+		return -1
+	}
+	return len(d.record.Rules[0].Set)
 }
 
 // ping is one of the leader.

@@ -91,9 +91,21 @@ func (o *Observed) othersCover() bool {
 	return cover(o.rules(), o.answered(pingEvery+silent))
 }
 
-// OthersCover reports whether the members that answer have every acknowledged write without this
-// one, so that one of them can lead next.
-func (o *Observed) OthersCover() bool { return o.othersCover() }
+// OthersGoOn reports whether another member leads next, or does already, and can take writes
+// without this one. With Required that needs as many others as each commit waits for, and a leader.
+func (o *Observed) OthersGoOn() bool {
+	others := 0
+	for i := range o.Peers {
+		if sent := o.Peers[i].PongSent; sent != 0 && o.Now-sent < pingEvery+silent {
+			others++
+		}
+	}
+	if others == 0 || o.Config.Durability == Required && others <= o.Config.acks(0) {
+		return false
+	}
+	record := &o.Record.Record
+	return o.Local.Seen.Term > o.Held.Term || record.Term == o.Held.Term && record.Handover != nil || o.othersCover()
+}
 
 // handOver stops the server cleanly for a successor, and releases the record to it (R13). If the
 // record can't be written, because the pod was deleted and its token with it, the leader resigns in
