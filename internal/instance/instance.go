@@ -122,8 +122,8 @@ type Instance struct {
 	// answer yet.
 	unansweredResignations int
 	// ledAtStop is true if clients were sent to this instance when it was asked to end. leavesAt is
-	// when it does so after it has handed over; 0 before that. isSucceeded is true once it knows of the
-	// next leader.
+	// when it does so after it has handed over; 0 before that. isSucceeded is true once it knows of
+	// the next leader.
 	ledAtStop   bool
 	leavesAt    time.Duration
 	isSucceeded bool
