@@ -63,6 +63,10 @@ func restored(s *scene) bool {
 	return record.Term == s.before.Term && record.Seq > s.before.Seq && record.Holder == s.before.Holder && record.Open
 }
 
+// leadsAgain is whether somebody leads after the leader was killed and started again at once: another
+// one, or the same one, if it was back before the others could elect one.
+func leadsAgain(s *scene) bool { return anotherTerm(s) || restored(s) }
+
 // whileElecting waits until somebody has claimed a later term and is about to lead, and some more,
 // so that what follows meets each step of that sooner or later.
 func whileElecting(s *scene, more time.Duration) *Pod {
@@ -157,7 +161,7 @@ var faults = []fault{
 				pod.Start()
 			}
 		}},
-	{name: "the leader is killed while its replicas do not hear each other", noticed: anotherTerm,
+	{name: "the leader is killed while its replicas do not hear each other", noticed: leadsAgain,
 		hurt: func(s *scene) {
 			s.cutReplicas(true)
 			s.leader.Kill()
@@ -204,7 +208,7 @@ var faults = []fault{
 		hurt: func(s *scene) { s.d.writeRecord(s.d.old(s.before)) }},
 	{name: "the record is overwritten", leaderStays: true, noticed: restored,
 		hurt: func(s *scene) { s.d.writeRecord("nonsense") }},
-	{name: "the record is set back as the leader dies", noticed: anotherTerm,
+	{name: "the record is set back as the leader dies", noticed: leadsAgain,
 		hurt: func(s *scene) {
 			s.leader.Kill()
 			s.d.writeRecord(s.d.old(s.before))
