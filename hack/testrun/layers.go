@@ -208,7 +208,7 @@ func databasesHere() []goTest {
 
 // realServers returns the databases on this machine, to which faults happen. They mostly wait.
 func realServers(options ...string) goTest {
-	arguments := []string{"-parallel", "12", "-timeout", "6h", "./test/instances/", "-args"}
+	arguments := []string{"-parallel", "8", "-timeout", "6h", "./test/instances/", "-args"}
 	return goTest{directory: ".", arguments: append(arguments, options...)}
 }
 
