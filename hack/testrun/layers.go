@@ -161,9 +161,11 @@ func pureTests(ctx context.Context) ([]goTest, error) {
 	return append(withManyCases(others, changedKind(ctx)), goTest{directory: ".", race: true, arguments: racing}, longLists), nil
 }
 
-// longLists is a test that the race detector would make ten times as slow, of a package that is
-// tested with it otherwise.
-var longLists = goTest{directory: ".", arguments: []string{"-run", "^TestLongLists$", "./internal/setup/"}}
+// longListsIn is a package that is tested with the race detector, but for longLists, which that
+// would make ten times as slow.
+const longListsIn = "internal/setup"
+
+var longLists = goTest{directory: ".", arguments: []string{"-run", "^TestLongLists$", "./" + longListsIn + "/"}}
 
 // withManyCases returns the tests of packages. Those of the areas try many cases.
 func withManyCases(packages []string, of []area) []goTest {

@@ -266,7 +266,7 @@ func described(t *testing.T, chosen []layer) string {
 func TestLayersFor(t *testing.T) {
 	t.Chdir(repository)
 	packages := []testPackage{
-		{directory: ".", at: "./internal/kit/transport/retrytransport"}, {directory: ".", at: "./internal/policy"},
+		{directory: ".", at: "./internal/kit/transport/retrytransport"}, {directory: ".", at: "./internal/policy"}, {directory: ".", at: "./internal/setup"},
 		{directory: ".", at: "./test/e2e", tags: []string{"e2e"}}, {directory: ".", at: "./test/faults"},
 		{directory: "tools/image", at: "."}, {directory: ".", at: "./test/integration"}, {directory: ".", at: "./test/instances"},
 		{directory: "testbed", at: "./e2e", tags: []string{"e2e"}},
@@ -274,7 +274,7 @@ func TestLayersFor(t *testing.T) {
 	}
 	for file, c := range map[string]struct{ wanted, unwanted []string }{
 		"internal/policy/admissionpolicy/rules.go": {
-			[]string{"pure ./internal/kit/transport/retrytransport (race)", "pure ./internal/policy", "tools .",
+			[]string{"pure ./internal/kit/transport/retrytransport (race)", "pure ./internal/policy", "^TestLongLists$ ./internal/setup/\n", "tools .",
 				"TestPolicyWithAnAutoscaler", "TestMetricsOfAWebApp", "$/^(users|shops)$/(policy|", "testbed ", "testbed-down "},
 			[]string{"TestAppConfigCanary", "test/served", "faults", "databases", "./test/instances"},
 		},

@@ -186,6 +186,9 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 			command := p.command()
 			command.race = slices.Contains(concurrent, at)
 			chosen["pure"] = append(chosen["pure"], command)
+			if at == longListsIn {
+				chosen["pure"] = append(chosen["pure"], longLists)
+			}
 		case needsModule:
 			chosen["tools"] = append(chosen["tools"], p.command())
 		case needsDatabase:
