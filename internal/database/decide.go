@@ -98,7 +98,7 @@ func Decide(d *Database, observed State) Decision {
 	}
 	decided = switchover(d, observed, instances, replace(d, set, instances, observed.Now))
 	if d.Reclaim != databasev1.DeletionDelete || !d.hasUnused(observed) || !remain(d, instances) {
-		return decided // An event tells when all are ready.
+		return decided // The next pass begins when all are ready.
 	}
 	if decided.Reclaims = reclaims(d, observed, instances); !decided.Reclaims {
 		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, LookAgain) // Nothing tells of the Lease.

@@ -84,8 +84,8 @@ func connectsWith(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	}
 }
 
-// TestPoolerInTheWay: a pooler that can't be made is told of, and keeps neither the database nor an
-// application that is bound to it from starting.
+// TestPoolerInTheWay: a pooler that can't be made is reported, and keeps neither the database nor
+// an application that is bound to it from starting.
 func TestPoolerInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -49,7 +49,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestTooManyAuthorities: a Secret that somebody has filled with authorities is made anew without
+// TestTooManyAuthorities: a Secret that a user has filled with authorities is made anew without
 // them: they would be copied into the Secret of each user.
 func TestTooManyAuthorities(t *testing.T) {
 	db, now := &database.Database{Namespace: "shop", Name: "db"}, time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

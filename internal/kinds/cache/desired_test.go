@@ -269,7 +269,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestPodMonitor: where its API is, Prometheus is told what exists: the port of the metrics, with
+// TestPodMonitor: where its API is, Prometheus gets what exists: the port of the metrics, with
 // the credentials for them.
 func TestPodMonitor(t *testing.T) {
 	c, observed := newCache(), empty()

@@ -136,7 +136,7 @@ func whyUnmade(db *databasev1.PostgreSQL, result plan.Result) string {
 	return ""
 }
 
-// whyNoPods returns what a Deployment tells of pods that could not be created or started; "" if
+// whyNoPods returns what a Deployment says of pods that could not be created or started; "" if
 // nothing.
 func whyNoPods(deployment *appsv1.Deployment) string {
 	for _, one := range deployment.Status.Conditions {
