@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,17 +225,29 @@ func (c *counts) count(log *step.Log, line event, output string) {
 	}
 }
 
-// end returns the last lines of an output, at most 4,000 bytes of them.
+// message is the first line of what a test logs itself: go test indents it by four characters for
+// each level of subtests, and names the file.
+var message = regexp.MustCompile(`(?m)^(?: {4})+\w+\.go:\d+: .*$`)
+
+// end returns the last lines of an output, at most 4,000 bytes of them, and after them what they
+// leave out of the test's own messages: a test that fails may print logs of some 60,000 bytes last.
 func end(output string) string {
-	const most = 4000
+	const most, messages, length = 4000, 20, 400
 	if len(output) <= most {
 		return output
 	}
-	output = output[len(output)-most:]
-	if _, whole, found := strings.Cut(output, "\n"); found {
-		output = whole
+	before, last := output[:len(output)-most], output[len(output)-most:]
+	if _, whole, found := strings.Cut(last, "\n"); found {
+		before, last = output[:len(output)-len(whole)], whole
 	}
-	return "[...]\n" + output
+	text := "[...]\n" + last
+	if own := message.FindAllString(before, -1); len(own) > 0 {
+		text += "the test's messages before that:\n"
+		for _, line := range own[max(0, len(own)-messages):] {
+			text += line[:min(len(line), length)] + "\n"
+		}
+	}
+	return text
 }
 
 // summarize writes what ran, and reports whether all of it passed.

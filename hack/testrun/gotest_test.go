@@ -131,4 +131,10 @@ func TestEnd(t *testing.T) {
 	if len(got) > 4010 || !strings.HasPrefix(got, "[...]\na line\n") || !strings.HasSuffix(got, "a line\nthe reason\n") {
 		t.Errorf("the end of a long output is %q", got)
 	}
+	got = end("=== RUN   TestA\n    a_test.go:7: 3 statements failed\n    a_test.go:9: log of a server:\n        " +
+		strings.Repeat("a line\n", 1000) + "--- FAIL: TestA\n")
+	if !strings.HasSuffix(got,
+		"--- FAIL: TestA\nthe test's messages before that:\n    a_test.go:7: 3 statements failed\n    a_test.go:9: log of a server:\n") {
+		t.Errorf("the end of an output whose reason is at its beginning is %q", got)
+	}
 }
