@@ -43,6 +43,8 @@ type Settings struct {
 	PoolSize, MaxClients int
 	// MaxConnections is how many connections each database has at most, of all users.
 	MaxConnections int
+	// Ignored are parameters that clients may send and that have no effect, beside extra_float_digits.
+	Ignored []string
 }
 
 // Names of the files in the directory Run.
@@ -88,8 +90,9 @@ func Configuration(s Settings) string {
 		fmt.Sprintf("max_db_connections = %d", s.MaxConnections),
 		"max_prepared_statements = 200",
 		// What PgBouncer can't keep for a client, it refuses. Many drivers send this one by themselves,
-		// and it changes no value. Ignoring others, or options as a whole, would change answers.
-		"ignore_startup_parameters = extra_float_digits",
+		// and it changes no value. Ignoring others, or options as a whole, would change answers: only
+		// what a user names is.
+		"ignore_startup_parameters = " + strings.Join(append([]string{"extra_float_digits"}, s.Ignored...), ", "),
 		// The server's verifiers are looked up, and a client's proof is used to log in there: no
 		// password is known here.
 		"auth_type = scram-sha-256", "auth_file = " + filepath.Join(s.Run, UsersFile),

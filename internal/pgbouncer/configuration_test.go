@@ -24,6 +24,10 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("there is no line %q in\n%s", line, text)
 		}
 	}
+	if text := Configuration(Settings{Ignored: []string{"search_path", "jit"}}); !strings.Contains(text,
+		"\nignore_startup_parameters = extra_float_digits, search_path, jit\n") {
+		t.Errorf("what is ignored on purpose is not in\n%s", text)
+	}
 	for _, none := range []string{"password", "admin_users", "stats_users"} {
 		if strings.Contains(strings.ToLower(text), none) {
 			t.Errorf("it has %s", none)

@@ -256,7 +256,7 @@ func TestPooler(t *testing.T) {
 	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	d.declare(contract.Provisions{Pooler: true})
 	d.serve()
-	p := newPooler(d)
+	p := newPooler(d, "--ignore="+ignored)
 	d.Await("a statement through the pooler", func() bool {
 		session, err := p.connect(t.Context(), "app", "secret")
 		if err != nil {

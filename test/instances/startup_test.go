@@ -17,6 +17,9 @@ type startup struct {
 	asks, gets string
 }
 
+// ignored is what the pooler ignores on purpose.
+const ignored = "lock_timeout"
+
 // startups are what common clients send by themselves, and what users let them send. What a client
 // asks for and PgBouncer can't keep for it is refused by its name: nothing is ignored that would
 // change the answer of a query.
@@ -37,6 +40,7 @@ var startups = map[string]startup{
 	"currentSchema of JDBC":       {map[string]string{"search_path": "shop"}, "", "unsupported startup parameter: search_path"},
 	"statement_timeout of node":   {map[string]string{"statement_timeout": "5000"}, "", "unsupported startup parameter: statement_timeout"},
 	"server_settings of asyncpg":  {map[string]string{"jit": "off"}, "", "unsupported startup parameter: jit"},
+	"what is ignored on purpose":  {map[string]string{ignored: "5s", "options": "-c " + ignored + "=7s"}, "SHOW " + ignored, "0"},
 }
 
 // startsUp checks what becomes of what clients send when they connect, while all others are

@@ -57,6 +57,7 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "connections to the server for each user and database")
 	flags.IntVar(&o.settings.MaxConnections, "max-connections", 50, "connections to the server for each database, of all users")
 	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "clients that may be connected")
+	flags.StringSliceVar(&o.settings.Ignored, "ignore", nil, "parameters of clients that have no effect, beside extra_float_digits")
 	flags.StringVar(&o.program, "program", "pgbouncer", "PgBouncer: its path, or its name on the PATH, or in /usr/sbin")
 	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
 	flags.DurationVar(&o.within, "ends-within", time.Minute, "how long clients may take to disconnect after SIGTERM")

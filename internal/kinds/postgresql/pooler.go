@@ -3,7 +3,10 @@ package postgresql
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -185,14 +188,18 @@ func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Contai
 		{Name: database.ProgramVolume, MountPath: "/etc/group", SubPath: "group", ReadOnly: true},
 		{Name: database.TemporaryVolume, MountPath: database.TemporaryPath},
 	}
+	arguments := []string{
+		"pooler", "--host=" + primaryHost(db), fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
+		"--run=" + database.RunPath, "--certificates=" + database.CertificatesPath, "--mode=" + mode,
+		fmt.Sprintf("--pool-size=%d", pooler.PoolSize), fmt.Sprintf("--max-clients=%d", pooler.MaxClients),
+		fmt.Sprintf("--max-connections=%d", max(connectionsOf(db)/(pooler.Instances+1), pooler.PoolSize)),
+		fmt.Sprintf("--probes=:%d", database.ProbePort), fmt.Sprintf("--ends-within=%ds", poolerEndsWithin),
+	}
+	if len(pooler.IgnoreStartupParameters) > 0 {
+		arguments = append(arguments, "--ignore="+strings.Join(pooler.IgnoreStartupParameters, ","))
+	}
 	return corev1.Container{
-		Name: poolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: []string{
-			"pooler", "--host=" + primaryHost(db), fmt.Sprintf("--port=%d", serverPort), fmt.Sprintf("--listen-port=%d", serverPort),
-			"--run=" + database.RunPath, "--certificates=" + database.CertificatesPath, "--mode=" + mode,
-			fmt.Sprintf("--pool-size=%d", pooler.PoolSize), fmt.Sprintf("--max-clients=%d", pooler.MaxClients),
-			fmt.Sprintf("--max-connections=%d", max(connectionsOf(db)/(pooler.Instances+1), pooler.PoolSize)),
-			fmt.Sprintf("--probes=:%d", database.ProbePort), fmt.Sprintf("--ends-within=%ds", poolerEndsWithin),
-		},
+		Name: poolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: arguments,
 		Ports: []corev1.ContainerPort{
 			{Name: "postgresql", ContainerPort: serverPort, Protocol: corev1.ProtocolTCP},
 			{Name: "probes", ContainerPort: database.ProbePort, Protocol: corev1.ProtocolTCP},
@@ -255,7 +262,29 @@ func connectionsOf(db *databasev1.PostgreSQL) int32 {
 }
 
 // Limits of spec.pooler, as in the schema.
-const mostPoolers, mostPooled, mostClients = 10, 1000, 20_000
+const mostPoolers, mostPooled, mostClients, mostIgnored, longestIgnored = 10, 1000, 20_000, 20, 63
+
+// parameterName is a name that needs no quotes in PgBouncer's configuration.
+var parameterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+
+// checkIgnored returns what is wrong with the parameters that are ignored.
+func checkIgnored(names []string, at *field.Path) field.ErrorList {
+	if len(names) > mostIgnored {
+		return field.ErrorList{field.TooMany(at, len(names), mostIgnored)}
+	}
+	var problems field.ErrorList
+	for i, name := range names {
+		switch {
+		case len(name) > longestIgnored:
+			problems = append(problems, field.TooLong(at.Index(i), "", longestIgnored))
+		case !parameterName.MatchString(name):
+			problems = append(problems, field.Invalid(at.Index(i), shown(name), "must be the name of a parameter, for example search_path"))
+		case slices.Contains(names[:i], name):
+			problems = append(problems, field.Duplicate(at.Index(i), name))
+		}
+	}
+	return problems
+}
 
 // checkPooler returns what is wrong with the pooler.
 func checkPooler(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
@@ -276,6 +305,7 @@ func checkPooler(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		problems = append(problems, field.NotSupported(at.Child("mode"), pooler.Mode,
 			[]databasev1.PoolerMode{databasev1.PoolerTransaction, databasev1.PoolerSession}))
 	}
+	problems = append(problems, checkIgnored(pooler.IgnoreStartupParameters, at.Child("ignoreStartupParameters"))...)
 	if pooler.Image != "" {
 		if err := checkImage(pooler.Image); err != nil {
 			problems = append(problems, field.Invalid(at.Child("image"), shown(pooler.Image), err.Error()))

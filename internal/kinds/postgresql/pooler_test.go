@@ -101,6 +101,10 @@ func TestPoolerObjects(t *testing.T) {
 	if got := strings.Join(pod.Containers[0].Args, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	db.Spec.Pooler.IgnoreStartupParameters = []string{"search_path", "jit"}
+	if got := strings.Join(poolerTemplate(db, observed).Spec.Containers[0].Args, " "); got != want+" --ignore=search_path,jit" {
+		t.Errorf("with parameters that are ignored: got %s", got)
+	}
 	db.Spec.Hibernated = true
 	if asleep := made[*appsv1.Deployment](Desired(db, observed, Decision{}), "db-pooler"); asleep == nil || *asleep.Spec.Replicas != 0 {
 		t.Error("a pooler of a database that hibernates runs")
