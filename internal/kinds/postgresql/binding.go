@@ -38,7 +38,8 @@ func Binding() *component.Binding {
 
 // poolerStarts: the pooler of the spec has not taken connections yet, or the user's Secret does not
 // have its address. A pooler that is away later changes neither. One that can't start now is not
-// waited for: applications move to it later.
+// waited for, and neither is a Secret that stays as it is because its user's password can't be used:
+// applications move to it later.
 const poolerStarts = "whose pooler takes no connections yet"
 
 // account returns as whom an application connects: as a user that the primary has made, or as the
@@ -60,7 +61,7 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
 	}
 	status := db.Status.Users[made]
-	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled)}
+	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled || status.Unusable)}
 	if one.Starting != "" && applicationSecret(db) == PoolerName(db.Name) {
 		// While the PostgreSQL is paused, no Secret gets it.
 		one.Starting = summary.If(!db.Spec.Paused, "whose user %s does not have the address of the pooler yet", user)
@@ -114,6 +115,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		case revision == one.Revision:
 			one.Pooled = hasPooler(db, observed, secret)
 		}
+		one.Unusable = observed.Users[user.Name].Problem != ""
 		endStatus(&one, observed.Users[user.Name], observed.Now)
 		if one.Revision != "" {
 			made = append(made, one)

@@ -186,11 +186,16 @@ func keepsPooled(t *testing.T, db *databasev1.PostgreSQL, observed Observed) {
 	if status, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{}); status.Users[0].Pooled {
 		t.Error("the status says of a revision what is true of another one")
 	}
-	observed.Users = map[string]ObservedUser{"orders": {Password: "p"}}
 	observed.Children = maps.Clone(observed.Children)
 	observed.Children[Ref(db, "Secret", "db-orders")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-orders"}, Data: map[string][]byte{"host": []byte("db-rw.shop.svc")},
 	}}
+	told := db.DeepCopy()
+	told.Status, _ = Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+	if one := Binding().Account(told, "orders"); one.Starting != "" || one.Secret != "db-orders" {
+		t.Errorf("an application waits for a Secret that stays as it is: %q", one.Starting)
+	}
+	observed.Users = map[string]ObservedUser{"orders": {Password: "p"}}
 	for _, db.Spec.Paused = range []bool{false, true} {
 		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
 		told := db.DeepCopy()
