@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 // serverOf is an instance and its server: what it is, what it was asked to provide, and what is
 // complained of.
 type serverOf struct {
+	sync.Mutex
 	report    contract.Report
 	provided  []postgres.Application
 	declared  []contract.Provisions
@@ -27,14 +29,29 @@ type serverOf struct {
 	err       error
 }
 
-func (s *serverOf) Status() instance.Status { return instance.Status{Report: s.report} }
+// locked calls a function that reads or changes it.
+func (s *serverOf) locked(do func()) {
+	s.Lock()
+	defer s.Unlock()
+	do()
+}
+
+func (s *serverOf) Status() instance.Status {
+	s.Lock()
+	defer s.Unlock()
+	return instance.Status{Report: s.report}
+}
 
 func (s *serverOf) Provide(_ context.Context, application postgres.Application) error {
+	s.Lock()
+	defer s.Unlock()
 	s.provided = append(s.provided, application)
 	return s.err
 }
 
 func (s *serverOf) ProvideDeclared(ctx context.Context, _ postgres.Application, provisions contract.Provisions) error {
+	s.Lock()
+	defer s.Unlock()
 	s.declared = append(s.declared, provisions)
 	if _, isBounded := ctx.Deadline(); isBounded {
 		return errors.New("the first statements have less time than they may take")
@@ -42,7 +59,7 @@ func (s *serverOf) ProvideDeclared(ctx context.Context, _ postgres.Application, 
 	return s.err
 }
 
-func (s *serverOf) Complain(problem string) { s.complaint = problem }
+func (s *serverOf) Complain(problem string) { s.locked(func() { s.complaint = problem }) }
 
 // write writes the files of a Secret.
 func write(t *testing.T, directory string, files map[string]string) {
@@ -71,35 +88,37 @@ func TestApplication(t *testing.T) {
 			t.Helper()
 			time.Sleep(long)
 			synctest.Wait()
+			server.Lock()
+			defer server.Unlock()
 			if len(server.provided) != count || !strings.Contains(server.complaint, complaint) || complaint == "" && server.complaint != "" {
 				t.Errorf("%s: provided %d times, want %d; complaint %q, want %q", what, len(server.provided), count, server.complaint, complaint)
 			}
 		}
 		write(t, directory, map[string]string{"username": "app", "password": "one", "dbname": "db"})
 		after("a replica", time.Minute, 0, "")
-		server.report.Role, server.err = contract.Primary, errors.New("no room")
+		server.locked(func() { server.report.Role, server.err = contract.Primary, errors.New("no room") })
 		after("a failure", 5*time.Second, 1, "no room")
-		server.err = nil
+		server.locked(func() { server.err = nil })
 		after("the next try", 15*time.Second, 2, "")
 		after("nothing new", time.Minute, 2, "")
 		write(t, directory, map[string]string{"password": "two"})
 		after("another password", 5*time.Second, 3, "")
 		write(t, directory, map[string]string{"username": "postgres"})
 		after("a name that is not accepted", 15*time.Second, 3, `the Secret of the application: username: Invalid value: "postgres"`)
-		server.report.Role = contract.Replica
+		server.locked(func() { server.report.Role = contract.Replica })
 		after("a replica again", 15*time.Second, 3, "")
 		write(t, directory, map[string]string{"username": "app"})
-		server.report = contract.Report{Role: contract.Primary, Term: 2}
+		server.locked(func() { server.report = contract.Report{Role: contract.Primary, Term: 2} })
 		after("another term", 15*time.Second, 4, "")
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		if told != len(server.provided)-1 {
 			t.Errorf("the instance was told %d times that all is there", told)
 		}
 		if last := server.provided[3]; last != (postgres.Application{User: "app", Password: "two", Database: "db"}) {
 			t.Errorf("got %+v", last)
-		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
 		}
 	})
 }
