@@ -12,7 +12,8 @@ import (
 // reports the problem; if the profile is enforced, the setting is removed.
 type Contradiction struct {
 	Problem *field.Error
-	// Remove removes the setting from its security context, and leaves it to the profile.
+	// Remove removes the setting from its security context, and leaves it to the profile. Of a list,
+	// it removes all that the profile does not allow.
 	Remove func()
 }
 
@@ -51,11 +52,11 @@ func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) 
 	c.forbid(&context.AllowPrivilegeEscalation, true, "allowPrivilegeEscalation")
 	c.forbid(&context.ReadOnlyRootFilesystem, false, "readOnlyRootFilesystem")
 	if capabilities := context.Capabilities; capabilities != nil {
+		// All at once: one after the other takes the square of the time.
+		removeAll := func() { capabilities.Add = slices.DeleteFunc(capabilities.Add, isUnsafeCapability) }
 		for i, capability := range capabilities.Add {
-			if capability != "NET_BIND_SERVICE" {
-				c.add(field.NotSupported(path.Child("capabilities", "add").Index(i), capability, []string{"NET_BIND_SERVICE"}), func() {
-					capabilities.Add = slices.DeleteFunc(capabilities.Add, func(added corev1.Capability) bool { return added == capability })
-				})
+			if isUnsafeCapability(capability) {
+				c.add(field.NotSupported(path.Child("capabilities", "add").Index(i), capability, []string{safeCapability}), removeAll)
 			}
 		}
 	}
@@ -65,12 +66,19 @@ func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) 
 	return c.found
 }
 
+// safeCapability is the one that the standard lets containers add.
+const safeCapability = "NET_BIND_SERVICE"
+
+func isUnsafeCapability(added corev1.Capability) bool { return added != safeCapability }
+
 // safeSysctls are the sysctls that the standard allows.
 var safeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
 	"net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
 	"net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
 }
+
+func isUnsafeSysctl(set corev1.Sysctl) bool { return !slices.Contains(safeSysctls, set.Name) }
 
 // PodContradictions returns the contradictions in a pod's security context; nil has none.
 func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []Contradiction {
@@ -80,11 +88,10 @@ func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []C
 	c := &contradictions{path: path}
 	c.identity(&context.RunAsNonRoot, &context.RunAsUser, &context.SeccompProfile)
 	c.confinement(&context.AppArmorProfile, context.SELinuxOptions, context.WindowsOptions)
+	removeAll := func() { context.Sysctls = slices.DeleteFunc(context.Sysctls, isUnsafeSysctl) }
 	for i, sysctl := range context.Sysctls {
-		if !slices.Contains(safeSysctls, sysctl.Name) {
-			c.add(field.NotSupported(path.Child("sysctls").Index(i).Child("name"), sysctl.Name, safeSysctls), func() {
-				context.Sysctls = slices.DeleteFunc(context.Sysctls, func(set corev1.Sysctl) bool { return set.Name == sysctl.Name })
-			})
+		if isUnsafeSysctl(sysctl) {
+			c.add(field.NotSupported(path.Child("sysctls").Index(i).Child("name"), sysctl.Name, safeSysctls), removeAll)
 		}
 	}
 	return c.found

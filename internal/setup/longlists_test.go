@@ -31,8 +31,12 @@ type spot struct {
 	text string
 }
 
-// spotsOf returns the lists and maps of a type, below those of its fields whose types are our own,
-// each of which is walked once: seen has those that were.
+// walked are parts of the paths of the packages whose types are walked: our own, those of
+// Kubernetes, and those of the metadata.
+var walked = []string{"/mainstay/api/", "k8s.io/api/", "k8s.io/apimachinery/pkg/apis/meta/"}
+
+// spotsOf returns the lists and maps of a type, below those of its fields whose types are walked,
+// each of them once: seen has those that were.
 func spotsOf(of reflect.Type, path []string, seen map[reflect.Type]bool) []spot {
 	below := func(step string) []string { return append(slices.Clone(path), step) }
 	switch of.Kind() { //nolint:exhaustive // others have no items
@@ -53,7 +57,7 @@ func spotsOf(of reflect.Type, path []string, seen map[reflect.Type]bool) []spot 
 		}
 		seen[of] = true
 		for field := range of.Fields() {
-			if strings.Contains(of.PkgPath(), "/mainstay/api/") {
+			if slices.ContainsFunc(walked, func(part string) bool { return strings.Contains(of.PkgPath(), part) }) {
 				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 				if name == "" {
 					found = append(found, spotsOf(field.Type, path, seen)...)
@@ -165,11 +169,11 @@ func samples(t *testing.T) map[string]map[string]any {
 }
 
 // TestLongLists sends every webhook objects of its kinds in which one list or map is far longer
-// than the schema allows, for each that our own types have, and some of a Deployment: what is
-// inside other types of Kubernetes is not tried. Everybody in the cluster can send them, and the
-// API server calls mutating webhooks before it counts items. The answer costs memory in proportion
-// to the length, and time in proportion to what it takes to parse it:
-// the object is copied, compared and refused, so that it costs more than what is only read.
+// than the schema allows, for each that their types have, each type once, and some of a
+// Deployment. Everybody in the cluster can send them, and the API server calls mutating webhooks
+// before it counts items. The answer costs memory in proportion to the length, and time in
+// proportion to what it takes to parse it: the object is copied, compared and refused, so that it
+// costs more than what is only read.
 func TestLongLists(t *testing.T) {
 	if raceCost > 1 {
 		t.Skip("with the race detector it takes minutes: the layer pure runs it without")

@@ -2,6 +2,7 @@ package instrumentation
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
@@ -144,7 +144,8 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 			"not have these claims"))
 	}
 	check := func(list corev1.ResourceList, at *field.Path) {
-		for name, quantity := range list {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			quantity := list[name]
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage {
 				problems = append(problems, field.NotSupported(at, string(name), []string{"cpu", "memory", "ephemeral-storage"}))
 			}
@@ -153,15 +154,16 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 			}
 		}
 	}
-	check(resources.Requests, at.Child("requests"))
 	check(resources.Limits, at.Child("limits"))
-	for name, request := range resources.Requests {
+	check(resources.Requests, at.Child("requests"))
+	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
+		request := resources.Requests[name]
 		if limit, isLimited := resources.Limits[name]; isLimited && request.Cmp(limit) > 0 {
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
-	return conditions.InOrder(problems)
+	return problems
 }
 
 // validateEnv refuses variables that the API server would refuse in every workload.
