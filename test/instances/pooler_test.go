@@ -321,8 +321,8 @@ func (p *pooler) handsOver(l *load) {
 }
 
 // failsOver kills the primary: what was under way fails, and what comes before PgBouncer holds
-// statements back may be refused, which takes milliseconds, or a tenth of a second if the machine is
-// busy. Without that, each client would be refused some five times a second.
+// statements back may be refused. That takes milliseconds, or a tenth of a second on a busy machine.
+// Without holding back, each client would be refused some five times a second.
 func (p *pooler) failsOver(l *load) {
 	const pool = 20
 	d := p.d
@@ -342,8 +342,8 @@ func (p *pooler) failsOver(l *load) {
 	if refused > 2*clients {
 		d.t.Errorf("%d statements of %d clients were refused: they are not held back", refused, clients)
 	}
-	d.t.Logf("a failover: the longest wait was %s, %d statements failed, %d of them refused, last: %s", l.gap.Round(time.Millisecond), l.failures.Load(),
-		refused, l.last)
+	d.t.Logf("a failover: the longest wait was %s, %d statements failed, %d of them refused, last: %s", l.gap.Round(time.Millisecond),
+		l.failures.Load(), refused, l.last)
 }
 
 // ends lets the pooler end: clients that are there go on until they leave, and then it is gone.

@@ -57,6 +57,8 @@ type Server struct {
 	Client client.WithWatch
 
 	ports []*reserved
+	// etcd and apiServer are what those say about why they end by themselves.
+	etcd, apiServer fatal
 }
 
 // Start starts a server. The caller must call Stop.
@@ -101,6 +103,9 @@ func New(t testing.TB, options Options) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if why := s.etcd.String() + s.apiServer.String(); why != "" && t.Failed() {
+			t.Logf("etcd or the API server has ended by itself:\n%s", why)
+		}
 		if err := s.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
 		}
@@ -122,6 +127,7 @@ func (s *Server) listen() error {
 	s.Environment.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", s.ports[0].port)}}
 	server := s.Environment.ControlPlane.GetAPIServer()
 	server.Address, server.Port = "127.0.0.1", strconv.Itoa(s.ports[1].port)
+	server.Err, s.Environment.ControlPlane.Etcd.Err = &s.apiServer, &s.etcd
 	return nil
 }
 

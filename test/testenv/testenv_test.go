@@ -47,6 +47,31 @@ func TestPortIsReserved(t *testing.T) {
 	_ = listener.Close()
 }
 
+// TestFatal: of what a process writes in pieces of any length, the lines of its end are kept.
+func TestFatal(t *testing.T) {
+	const said = "E1126 19:00:00.000000 1 a.go:1] Failure 1\nF1126 19:00:00.000000 1 hooks.go:204] PostStartHook failed\ngoroutine 1 [running]:\n" +
+		`{"level":"fatal","msg":"no space"}` + "\n" + `{"level":"warn","msg":"panic: no"}` + "\npanic: here"
+	const want = "F1126 19:00:00.000000 1 hooks.go:204] PostStartHook failed\n" + `{"level":"fatal","msg":"no space"}` + "\npanic: here"
+	for _, length := range []int{1, 7, len(said)} {
+		var kept fatal
+		for piece := range slices.Chunk([]byte(said+"\n"), length) {
+			if count, err := kept.Write(piece); count != len(piece) || err != nil {
+				t.Fatal(count, err)
+			}
+		}
+		if kept.String() != want {
+			t.Errorf("in pieces of %d bytes it kept %q", length, kept.String())
+		}
+	}
+	var kept fatal
+	for range 1000 {
+		_, _ = kept.Write([]byte("panic: " + strings.Repeat("x", 10_000) + "\n"))
+	}
+	if length := len(kept.String()); length > mostLines*(mostOfALine+1) {
+		t.Errorf("it kept %d bytes", length)
+	}
+}
+
 func pod(name, uid, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
 }
