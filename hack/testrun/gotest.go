@@ -240,14 +240,15 @@ func end(output string) string {
 	if _, whole, found := strings.Cut(last, "\n"); found {
 		before, last = output[:len(output)-len(whole)], whole
 	}
-	text := "[...]\n" + last
-	if own := message.FindAllString(before, -1); len(own) > 0 {
-		text += "the test's messages before that:\n"
-		for _, line := range own[max(0, len(own)-messages):] {
-			text += line[:min(len(line), length)] + "\n"
-		}
+	own := message.FindAllString(before, -1)
+	if len(own) == 0 {
+		return "[...]\n" + last
 	}
-	return text
+	own = own[max(0, len(own)-messages):]
+	for i, line := range own {
+		own[i] = line[:min(len(line), length)]
+	}
+	return "[...]\n" + last + "the test's messages before that:\n" + strings.Join(own, "\n") + "\n"
 }
 
 // summarize writes what ran, and reports whether all of it passed.

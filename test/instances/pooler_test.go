@@ -321,8 +321,8 @@ func (p *pooler) handsOver(l *load) {
 }
 
 // failsOver kills the primary: what was under way fails, and what comes before PgBouncer holds
-// statements back may be refused. That takes milliseconds, or a tenth of a second on a busy machine.
-// Without holding back, each client would be refused some five times a second.
+// statements back may be refused. That takes milliseconds, or a tenth of a second on a busy
+// machine. Without holding back, each client would be refused some five times a second.
 func (p *pooler) failsOver(l *load) {
 	const pool = 20
 	d := p.d

@@ -38,8 +38,8 @@ func Binding() *component.Binding {
 
 // poolerStarts: the pooler of the spec has not taken connections yet, or the user's Secret does not
 // have its address. A pooler that is away later changes neither. One that can't start now is not
-// waited for, and neither is a Secret that stays as it is because its user's password can't be used:
-// applications move to it later.
+// waited for, and neither is a Secret that stays as it is because its user's password can't be
+// used: applications move to it later.
 const poolerStarts = "whose pooler takes no connections yet"
 
 // account returns as whom an application connects: as a user that the primary has made, or as the
