@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,7 +54,7 @@ func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) 
 	c.forbid(&context.ReadOnlyRootFilesystem, false, "readOnlyRootFilesystem")
 	if capabilities := context.Capabilities; capabilities != nil {
 		// All at once: one after the other takes the square of the time.
-		removeAll := func() { capabilities.Add = slices.DeleteFunc(capabilities.Add, isUnsafeCapability) }
+		removeAll := sync.OnceFunc(func() { capabilities.Add = slices.DeleteFunc(capabilities.Add, isUnsafeCapability) })
 		for i, capability := range capabilities.Add {
 			if isUnsafeCapability(capability) {
 				c.add(field.NotSupported(path.Child("capabilities", "add").Index(i), capability, []string{safeCapability}), removeAll)
@@ -88,7 +89,7 @@ func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []C
 	c := &contradictions{path: path}
 	c.identity(&context.RunAsNonRoot, &context.RunAsUser, &context.SeccompProfile)
 	c.confinement(&context.AppArmorProfile, context.SELinuxOptions, context.WindowsOptions)
-	removeAll := func() { context.Sysctls = slices.DeleteFunc(context.Sysctls, isUnsafeSysctl) }
+	removeAll := sync.OnceFunc(func() { context.Sysctls = slices.DeleteFunc(context.Sysctls, isUnsafeSysctl) })
 	for i, sysctl := range context.Sysctls {
 		if isUnsafeSysctl(sysctl) {
 			c.add(field.NotSupported(path.Child("sysctls").Index(i).Child("name"), sysctl.Name, safeSysctls), removeAll)

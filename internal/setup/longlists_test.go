@@ -219,6 +219,9 @@ func TestLongLists(t *testing.T) {
 			}
 		}
 	}
+	tryMixed(t, all["WebApp"], func(path, text string) {
+		try("WebApp", path, text, kindOf(t, "WebApp").Hooks(in))
+	})
 	hooks := wiring{Input: in}.hooks()
 	grants := longOf("{", "}", func(number int) string {
 		return fmt.Sprintf(`"agent-%06d.instrumentation.mainstay.dev/granted":"r 2026-11-21T08:00:00Z 1"`, number)
@@ -229,6 +232,40 @@ func TestLongLists(t *testing.T) {
 	for _, list := range [][]string{{"containers"}, {"initContainers"}, {"volumes"}, {"tolerations"}, {"containers", "[]", "env"}} {
 		path := slices.Concat(pod, list)
 		try("Deployment", strings.Join(path, "."), with(t, all["Deployment"], path, containers), hooks)
+	}
+}
+
+// kindOf returns a kind by its name.
+func kindOf(t *testing.T, name string) registration.Kind {
+	t.Helper()
+	all := kinds()
+	at := slices.IndexFunc(all, func(kind registration.Kind) bool { return kind.GroupKind.Kind == name })
+	if at < 0 {
+		t.Fatal("there is no kind " + name)
+	}
+	return all[at]
+}
+
+// tryMixed tries lists of a WebApp in which only each third item is one that a policy removes: each
+// of them must not cost a look at all others.
+func tryMixed(t *testing.T, sample map[string]any, try func(path, text string)) {
+	t.Helper()
+	third := func(odd, usual string) func(int) string {
+		return func(number int) string {
+			if number%3 == 0 {
+				return odd
+			}
+			return usual
+		}
+	}
+	for _, list := range []struct {
+		path []string
+		item func(int) string
+	}{
+		{[]string{"spec", "securityContext", "capabilities", "add"}, third(`""`, `"NET_BIND_SERVICE"`)},
+		{[]string{"spec", "podSecurityContext", "sysctls"}, third(`{}`, `{"name":"net.ipv4.tcp_keepalive_probes"}`)},
+	} {
+		try(strings.Join(list.path, ".")+", mixed", with(t, sample, list.path, longOf("[", "]", list.item)))
 	}
 }
 
