@@ -103,9 +103,6 @@ func New(t testing.TB, options Options) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if why := s.etcd.String() + s.apiServer.String(); why != "" && t.Failed() {
-			t.Logf("etcd or the API server has ended by itself:\n%s", why)
-		}
 		if err := s.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
 		}
@@ -127,7 +124,9 @@ func (s *Server) listen() error {
 	s.Environment.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", s.ports[0].port)}}
 	server := s.Environment.ControlPlane.GetAPIServer()
 	server.Address, server.Port = "127.0.0.1", strconv.Itoa(s.ports[1].port)
-	server.Err, s.Environment.ControlPlane.Etcd.Err = &s.apiServer, &s.etcd
+	if os.Getenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT") == "" {
+		server.Err, s.Environment.ControlPlane.Etcd.Err = &s.apiServer, &s.etcd
+	}
 	return nil
 }
 
@@ -138,9 +137,15 @@ func (s *Server) release() {
 	s.ports = nil
 }
 
-// Stop stops the server and removes its data.
+// Stop stops the server and removes its data. It prints why etcd or the API server has ended by
+// itself, if one has.
 func (s *Server) Stop() error {
 	defer s.release()
+	for name, ended := range map[string]*fatal{"etcd": &s.etcd, "the API server": &s.apiServer} {
+		if why := ended.String(); why != "" {
+			fmt.Fprintf(os.Stderr, "%s has ended by itself:\n%s\n", name, why)
+		}
+	}
 	return s.Environment.Stop()
 }
 
