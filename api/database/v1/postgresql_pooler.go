@@ -37,15 +37,16 @@ type Pooler struct {
 	MaxClients int32 `json:"maxClients,omitempty"`
 
 	// IgnoreStartupParameters are parameters that are ignored when a client sends them as it connects,
-	// for example search_path or statement_timeout; 20 at most. A client that sends one that is not
-	// ignored, and that PgBouncer can't keep for it, is refused. Ignore only what does not matter: the
-	// client is not told, and its queries may go to other tables, or never end. With options, all of
-	// what a client sends as options is ignored.
+	// also within options, for example search_path or statement_timeout; 20 at most, each spelled as the
+	// client sends it. A client that sends one that is not ignored, and that PgBouncer can't keep for
+	// it, is refused. Ignore only what does not matter: the client is not told, and its queries may go
+	// to other tables, or never end.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_.]*$')",message="must be the name of a parameter, for example search_path"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_.]*$')",message="must be the name of a parameter, for example search_path"
+	// +kubebuilder:validation:items:XValidation:rule="!(self.lowerAscii() in ['application_name', 'client_encoding', 'database', 'datestyle', 'intervalstyle', 'options', 'replication', 'standard_conforming_strings', 'timezone', 'user'])",message="must be a parameter that PgBouncer would refuse, for example search_path: this one always counts"
 	IgnoreStartupParameters []string `json:"ignoreStartupParameters,omitempty"`
 
 	// Image of PgBouncer 1.21 or later, with the program pgbouncer on its PATH. Default: that of the

@@ -123,10 +123,10 @@ type UserStatus struct {
 	// Pooled reports whether that content has the address of the pooler.
 	// +optional
 	Pooled bool `json:"pooled,omitempty"`
-	// Unusable reports whether the password that the spec asks for can't be used now: the user and its
-	// Secret stay as they are, and the condition Ready says why.
+	// Blocked reports whether the Secret can't be written now, for example because the passwordSecret
+	// of the spec lacks its key: the user and its Secret stay as they are.
 	// +optional
-	Unusable bool `json:"unusable,omitempty"`
+	Blocked bool `json:"blocked,omitempty"`
 	// Login is the name by which it logs in, the username of that Secret: its own or, after the first
 	// rotation and then every other one, its own with .2 at the end. It acts as the user in any case.
 	// +optional

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
@@ -38,8 +39,7 @@ func Binding() *component.Binding {
 
 // poolerStarts: the pooler of the spec has not taken connections yet, or the user's Secret does not
 // have its address. A pooler that is away later changes neither. One that can't start now is not
-// waited for, and neither is a Secret that stays as it is because its user's password can't be
-// used: applications move to it later.
+// waited for, and neither is a Secret that can't be written now: applications move to it later.
 const poolerStarts = "whose pooler takes no connections yet"
 
 // account returns as whom an application connects: as a user that the primary has made, or as the
@@ -61,7 +61,7 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
 	}
 	status := db.Status.Users[made]
-	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled || status.Unusable)}
+	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled || status.Blocked)}
 	if one.Starting != "" && applicationSecret(db) == PoolerName(db.Name) {
 		// While the PostgreSQL is paused, no Secret gets it.
 		one.Starting = summary.If(!db.Spec.Paused, "whose user %s does not have the address of the pooler yet", user)
@@ -94,9 +94,16 @@ func variables(secret string) []component.Output {
 	}
 }
 
+// isBlocked reports whether the Secret of a user can't be written now.
+func isBlocked(db *databasev1.PostgreSQL, observed Observed, result plan.Result, user databasev1.User) bool {
+	ref := Ref(db, "Secret", UserSecretName(db, user))
+	_, isRefused := result.Refusals[ref]
+	return isRefused || observed.Users[user.Name].Problem != "" || slices.Contains(result.Conflicts, ref)
+}
+
 // madeUsers returns the users that the primary has made, by its report, and those that it had made
 // before. What is not known now is as it was.
-func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserStatus {
+func madeUsers(db *databasev1.PostgreSQL, observed Observed, result plan.Result) []databasev1.UserStatus {
 	var made []databasev1.UserStatus
 	isMade := HasMade(db, observed, contract.ProvisionsRevision(observed.Provisions))
 	for _, user := range db.Spec.Users {
@@ -115,7 +122,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed) []databasev1.UserSt
 		case revision == one.Revision:
 			one.Pooled = hasPooler(db, observed, secret)
 		}
-		one.Unusable = observed.Users[user.Name].Problem != ""
+		one.Blocked = isBlocked(db, observed, result, user)
 		endStatus(&one, observed.Users[user.Name], observed.Now)
 		if one.Revision != "" {
 			made = append(made, one)
@@ -133,10 +140,10 @@ func hasPooler(db *databasev1.PostgreSQL, observed Observed, name string) bool {
 
 // repoints reports whether the Secret of a user gets the address of the pooler now: no event tells
 // when it has it. While the PostgreSQL is paused, none gets it.
-func repoints(db *databasev1.PostgreSQL, observed Observed) bool {
+func repoints(db *databasev1.PostgreSQL, observed Observed, result plan.Result) bool {
 	return !db.Spec.Paused && isPooled(db, observed) && slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool {
 		name := UserSecretName(db, user)
 		_, there := observed.Children.Get(Ref(db, "Secret", name))
-		return there && observed.Users[user.Name].Problem == "" && !hasPooler(db, observed, name)
+		return there && !isBlocked(db, observed, result, user) && !hasPooler(db, observed, name)
 	})
 }

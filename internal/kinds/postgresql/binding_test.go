@@ -3,6 +3,7 @@ package postgresql
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,10 +191,24 @@ func keepsPooled(t *testing.T, db *databasev1.PostgreSQL, observed Observed) {
 	observed.Children[Ref(db, "Secret", "db-orders")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-orders"}, Data: map[string][]byte{"host": []byte("db-rw.shop.svc")},
 	}}
-	told := db.DeepCopy()
-	told.Status, _ = Status(db, observed, Decision{Replicas: 1}, plan.Result{})
-	if one := Binding().Account(told, "orders"); one.Starting != "" || one.Secret != "db-orders" {
-		t.Errorf("an application waits for a Secret that stays as it is: %q", one.Starting)
+	ref := Ref(db, "Secret", "db-orders")
+	for why, result := range map[string]plan.Result{
+		"the password": {}, "its name": {Conflicts: []plan.Ref{ref}}, "the API server": {Refusals: map[plan.Ref]string{ref: "immutable"}},
+	} {
+		told, now := db.DeepCopy(), observed
+		if why != "the password" {
+			now.Users = map[string]ObservedUser{"orders": {Password: "p"}}
+		}
+		var after time.Duration
+		told.Status, after = Status(db, now, Decision{Replicas: 1}, result)
+		if one := Binding().Account(told, "orders"); one.Starting != "" || one.Secret != "db-orders" || after == time.Second {
+			t.Errorf("an application waits for a Secret that %s keeps as it is: %q; it is looked again after %s", why, one.Starting, after)
+		}
+	}
+	renamed := db.DeepCopy()
+	renamed.Spec.Users[0].SecretName = "other"
+	if kept := Desired(renamed, observed, Decision{Replicas: 1}).Keep; !slices.Contains(kept, ref) || !slices.Contains(kept, Ref(db, "Secret", "other")) {
+		t.Errorf("the Secret that the user connects with is deleted: %v are kept", kept)
 	}
 	observed.Users = map[string]ObservedUser{"orders": {Password: "p"}}
 	for _, db.Spec.Paused = range []bool{false, true} {

@@ -196,7 +196,7 @@ func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Contai
 		fmt.Sprintf("--probes=:%d", database.ProbePort), fmt.Sprintf("--ends-within=%ds", poolerEndsWithin),
 	}
 	if len(pooler.IgnoreStartupParameters) > 0 {
-		arguments = append(arguments, "--ignore="+strings.Join(pooler.IgnoreStartupParameters, ","))
+		arguments = append(arguments, "--ignore="+strings.Join(slices.Sorted(slices.Values(pooler.IgnoreStartupParameters)), ","))
 	}
 	return corev1.Container{
 		Name: poolerContainerName, Image: poolerImage(db, observed), Command: []string{database.Program}, Args: arguments,
@@ -264,8 +264,16 @@ func connectionsOf(db *databasev1.PostgreSQL) int32 {
 // Limits of spec.pooler, as in the schema.
 const mostPoolers, mostPooled, mostClients, mostIgnored, longestIgnored = 10, 1000, 20_000, 20, 63
 
-// parameterName is a name that needs no quotes in PgBouncer's configuration.
-var parameterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+// parameterName is a name that needs no quotes in PgBouncer's configuration, and alwaysCount are
+// those that PgBouncer reads before it looks which ones are ignored (client.c), in lower case. With
+// options in its list, it would ignore all that they contain.
+var (
+	parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)
+	alwaysCount   = []string{
+		"application_name", "client_encoding", "database", "datestyle", "intervalstyle", "options", "replication", "standard_conforming_strings",
+		"timezone", "user",
+	}
+)
 
 // checkIgnored returns what is wrong with the parameters that are ignored.
 func checkIgnored(names []string, at *field.Path) field.ErrorList {
@@ -279,6 +287,9 @@ func checkIgnored(names []string, at *field.Path) field.ErrorList {
 			problems = append(problems, field.TooLong(at.Index(i), "", longestIgnored))
 		case !parameterName.MatchString(name):
 			problems = append(problems, field.Invalid(at.Index(i), shown(name), "must be the name of a parameter, for example search_path"))
+		case slices.Contains(alwaysCount, strings.ToLower(name)):
+			problems = append(problems, field.Invalid(at.Index(i), name,
+				"must be a parameter that PgBouncer would refuse, for example search_path: this one always counts"))
 		case slices.Contains(names[:i], name):
 			problems = append(problems, field.Duplicate(at.Index(i), name))
 		}

@@ -102,7 +102,7 @@ func TestPoolerObjects(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	db.Spec.Pooler.IgnoreStartupParameters = []string{"search_path", "jit"}
-	if got := strings.Join(poolerTemplate(db, observed).Spec.Containers[0].Args, " "); got != want+" --ignore=search_path,jit" {
+	if got := strings.Join(poolerTemplate(db, observed).Spec.Containers[0].Args, " "); got != want+" --ignore=jit,search_path" {
 		t.Errorf("with parameters that are ignored: got %s", got)
 	}
 	db.Spec.Hibernated = true

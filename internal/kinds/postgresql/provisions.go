@@ -144,6 +144,7 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 		ref := Ref(db, "Secret", UserSecretName(db, user))
 		if observed.Users[user.Name].Problem != "" {
 			wanted.Keep = append(wanted.Keep, ref)
+			wanted.Keep = append(wanted.Keep, formerSecret(db, user)...)
 			continue
 		}
 		wanted.Children = append(wanted.Children, plan.Child{Object: userSecret(db, observed, user), Uncached: true})
@@ -165,6 +166,17 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 		},
 		Uncached: true, Needs: needs,
 	})
+}
+
+// formerSecret returns the Secret with which a user connects as long as that of the spec can't be
+// written.
+func formerSecret(db *databasev1.PostgreSQL, user databasev1.User) []plan.Ref {
+	for _, one := range db.Status.Users {
+		if one.Name == user.Name && one.SecretName != UserSecretName(db, user) {
+			return []plan.Ref{Ref(db, "Secret", one.SecretName)}
+		}
+	}
+	return nil
 }
 
 // unusable says which passwords can't be used, and why.

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 var (
@@ -368,7 +369,7 @@ func TestEndWaits(t *testing.T) {
 		former := metav1.NewTime(at)
 		db.Status.Users = []databasev1.UserStatus{{Name: "shop", Revision: "r1", FormerLogin: "shop", FormerUntil: &former, WaitsFor: "old"}}
 		observed.Users = map[string]ObservedUser{"shop": {WaitsFor: waitsFor}}
-		return madeUsers(db, observed)[0].WaitsFor
+		return madeUsers(db, observed, plan.Result{})[0].WaitsFor
 	}
 	if got := until(noon, ""); got != "the primary" {
 		t.Errorf("when it is over: got %q", got)

@@ -32,7 +32,7 @@ func Status(
 		Conditions:         about.conditions(one),
 		Timeline:           db.Status.Timeline,
 		Pooler:             poolerStatus(db, observed, result),
-		Users:              madeUsers(db, observed),
+		Users:              madeUsers(db, observed, result),
 	}
 	status.CredentialsRevision = credentialsRevision(db, observed, status)
 	remember(&status, about.Remember())
@@ -45,7 +45,7 @@ func Status(
 		// They are not needed once the status says that it was ready.
 		after = requeue.Sooner(after, waitsAgain)
 	}
-	if repoints(db, observed) {
+	if repoints(db, observed, result) {
 		after = requeue.Sooner(after, time.Second)
 	}
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
