@@ -290,7 +290,7 @@ func TestLayersFor(t *testing.T) {
 			[]string{"integration "}, []string{"TestMetricsOfAWebApp", "TestAppConfigCanary", "test/served", "faults", "testbed "},
 		},
 		"internal/kit/apply/apply.go": {
-			[]string{"integration -timeout 15m ./test/integration", "./test/served", "faults ", "./test/instances/", "e2e -tags"},
+			[]string{"integration -timeout 40m ./test/integration", "./test/served", "faults ", "./test/instances/", "e2e -tags"},
 			[]string{"databases -tags"},
 		},
 	} {

@@ -235,18 +235,18 @@ func integrationFor(of scope) ([]goTest, error) {
 	all := testPackage{directory: ".", at: "./test/integration"}
 	var tests []goTest
 	if of.whole(integrationLayer) {
-		tests = append(tests, all.command("-timeout", "15m"))
+		tests = append(tests, all.command("-timeout", hangs))
 	} else {
 		names, err := of.integration("test/integration")
 		if err != nil {
 			return nil, err
 		}
 		if all.tests = names; len(names) > 0 {
-			tests = append(tests, all.command("-timeout", "15m"))
+			tests = append(tests, all.command("-timeout", hangs))
 		}
 	}
 	if of.whole(servedTests) {
-		tests = append(tests, goTest{directory: ".", arguments: []string{"-timeout", "15m", "./test/served"}})
+		tests = append(tests, goTest{directory: ".", arguments: []string{"-timeout", hangs, "./test/served"}})
 	}
 	return tests, nil
 }
