@@ -71,7 +71,8 @@ var sequential = map[string]string{
 	"internal/valkey/server":     "what runs beside its tests is tried in the layer instances, with real servers",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",
-	"test/perf": "the tests only compare figures; what measures is not run by them",
+	"test/perf":       "the tests only compare figures; what measures is not run by them",
+	"internal/policy": "a list is cleaned once, by one goroutine",
 }
 
 // testedPackages returns the pure packages that have tests, as

@@ -37,10 +37,10 @@ type Pooler struct {
 	MaxClients int32 `json:"maxClients,omitempty"`
 
 	// IgnoreStartupParameters are parameters that are ignored when a client sends them as it connects,
-	// also within options, for example search_path or statement_timeout; 20 at most, each spelled as the
-	// client sends it. A client that sends one that is not ignored, and that PgBouncer can't keep for
-	// it, is refused. Ignore only what does not matter: the client is not told, and its queries may go
-	// to other tables, or never end.
+	// also within options, for example search_path or statement_timeout; 20 at most, each spelled as
+	// the client sends it. A client that sends one that is not ignored, and that PgBouncer can't keep
+	// for it, is refused. Ignore only what does not matter: the client is not told, and its queries
+	// may go to other tables, or never end.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
