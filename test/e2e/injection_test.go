@@ -43,7 +43,7 @@ spec:
           image: %[3]s
           env: [{name: JAVA_TOOL_OPTIONS, value: "-Xshare:auto"}]
           ports: [{containerPort: 8080}]
-          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}
+          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1, timeoutSeconds: 5}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           %[7]s
         - name: %[4]s
