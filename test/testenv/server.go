@@ -80,6 +80,7 @@ func Start(options Options) (*Server, error) {
 			return nil, fmt.Errorf("configuring the API server: %w", err)
 		}
 	}
+	begins(s)
 	config, err := s.Environment.Start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), s.Stop())
@@ -141,6 +142,7 @@ func (s *Server) release() {
 // itself, if one has.
 func (s *Server) Stop() error {
 	defer s.release()
+	ends(s)
 	for name, ended := range map[string]*fatal{"etcd": &s.etcd, "the API server": &s.apiServer} {
 		if why := ended.String(); why != "" {
 			fmt.Fprintf(os.Stderr, "%s has ended by itself:\n%s\n", name, why)
