@@ -98,7 +98,7 @@ var layers = []layer{
 		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
-	{name: "databases", lane: secondLane, onRequest: true, after: firstCluster, budget: 14 * time.Minute,
+	{name: "databases", lane: secondLane, onRequest: true, after: firstCluster, budget: 17 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-9", "demo-shop"),
 		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
 	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
