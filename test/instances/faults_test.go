@@ -63,8 +63,8 @@ func restored(s *scene) bool {
 	return record.Term == s.before.Term && record.Seq > s.before.Seq && record.Holder == s.before.Holder && record.Open
 }
 
-// leadsAgain is whether somebody leads after the leader was killed and started at once: another
-// one, or the same one, if it was back before the others could elect one.
+// leadsAgain reports whether somebody leads after the leader was killed and started at once:
+// another one, or the same one, if it was back before the others could elect one.
 func leadsAgain(s *scene) bool { return anotherTerm(s) || restored(s) }
 
 // whileElecting waits until somebody has claimed a later term and is about to lead, and some more,

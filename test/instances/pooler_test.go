@@ -321,8 +321,9 @@ func (p *pooler) handsOver(l *load) {
 }
 
 // failsOver kills the primary: what was under way fails, and what comes before PgBouncer holds
-// statements back may be refused. That takes milliseconds, or a tenth of a second on a busy
-// machine. Without holding back, each client would be refused some five times a second.
+// statements back may be refused, which takes milliseconds, or a tenth of a second on a busy
+// machine: no client is refused again and again. That statements are held back at all is what
+// handsOver shows: without it, hundreds fail there.
 func (p *pooler) failsOver(l *load) {
 	const pool = 20
 	d := p.d
@@ -340,7 +341,7 @@ func (p *pooler) failsOver(l *load) {
 		d.t.Errorf("%d statements failed, and %d at most were under way: the last with %s", failed, pool, l.last)
 	}
 	if refused > 2*clients {
-		d.t.Errorf("%d statements of %d clients were refused: they are not held back", refused, clients)
+		d.t.Errorf("%d statements of %d clients were refused: the same ones again and again", refused, clients)
 	}
 	d.t.Logf("a failover: the longest wait was %s, %d statements failed, %d of them refused, last: %s", l.gap.Round(time.Millisecond),
 		l.failures.Load(), refused, l.last)

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// TestManyDatabaseUsers: some hundred users in one spec are accepted, at night a thousand, each
+// TestManyDatabaseUsers: three hundred users in one spec are accepted, at night a thousand, each
 // gets a Secret, and the status has all of them.
 func TestManyDatabaseUsers(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func begins(s *Server) {
 	running.servers[s] = true
 }
 
-// ends forgets a server that is being stopped.
+// ends forgets a server that has stopped.
 func ends(s *Server) {
 	running.Lock()
 	defer running.Unlock()

@@ -142,7 +142,7 @@ func (s *Server) release() {
 // itself, if one has.
 func (s *Server) Stop() error {
 	defer s.release()
-	ends(s)
+	defer ends(s)
 	for name, ended := range map[string]*fatal{"etcd": &s.etcd, "the API server": &s.apiServer} {
 		if why := ended.String(); why != "" {
 			fmt.Fprintf(os.Stderr, "%s has ended by itself:\n%s\n", name, why)
