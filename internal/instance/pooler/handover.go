@@ -23,6 +23,8 @@ const (
 	// one is tried, and answers how long the primary and the console may take to answer.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
+	// tells is how often the log says why there is no session with a primary.
+	tells = 10 * time.Second
 	// refuses is how long statements are held back while there is a primary that refuses us alone, for
 	// example because all its connections are in use: those of our clients may work.
 	refuses = 15 * time.Second
@@ -42,8 +44,8 @@ type primary interface {
 // over, or from when it does not answer, until one answers. It needs nothing but the primary: no
 // API server.
 type listener struct {
-	// connect returns a session with a primary that takes writes.
-	connect func(ctx context.Context) (primary, error)
+	// dial returns a session with a primary that takes writes. It is called again while it takes long.
+	dial func(ctx context.Context) (primary, error)
 	// send sends a command to the console.
 	send func(ctx context.Context, command string) error
 	// met is called when a primary has answered; may be nil.
@@ -58,18 +60,22 @@ type listener struct {
 	// the command for that, which lasts until the statements that are under way have ended.
 	paused  time.Time
 	release func()
+	// alone is since when there is no session, and told when the log said last why.
+	alone, told time.Time
 	// wasConnected is true if there was a session before.
 	wasConnected bool
 }
 
 // run listens until the context ends. Nothing is held back then.
 func (l *listener) run(ctx context.Context) {
+	l.tellOfWait(nil)
 	for ctx.Err() == nil {
 		err := l.once(ctx)
 		if isRefusal(err) && !l.paused.IsZero() && l.clock.Since(l.paused) > refuses {
 			l.log.Info("the primary refuses us; statements are no longer held back", "error", err.Error())
 			l.resume(ctx)
 		}
+		l.tellOfWait(err)
 		select {
 		case <-ctx.Done():
 		case <-l.clock.After(retries):
@@ -78,6 +84,20 @@ func (l *listener) run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*answers)
 	defer cancel()
 	l.resume(last)
+}
+
+// tellOfWait says now and then since when there is no session, and why.
+func (l *listener) tellOfWait(err error) {
+	now := l.clock.Now()
+	if err == nil {
+		l.alone, l.told = now, now
+		return
+	}
+	if now.Sub(l.told) >= tells {
+		l.told = now
+		since := l.alone.UTC().Format(time.RFC3339)
+		l.log.Info("no primary lets this pooler in", "since", since, "heldBack", !l.paused.IsZero(), "error", err.Error())
+	}
 }
 
 // isRefusal reports whether a server has refused a session although it takes others: not one that
@@ -113,6 +133,40 @@ func (l *listener) once(ctx context.Context) error {
 			l.hold(ctx, "the primary hands over")
 		case !l.paused.IsZero() && l.clock.Since(l.paused) > stays:
 			l.resume(ctx) // It was called off.
+		}
+	}
+}
+
+// dialed is how an attempt to connect has ended.
+type dialed struct {
+	session primary
+	err     error
+}
+
+// connect returns the first session, or error, of attempts that begin one after the other while
+// those before have no answer: one that says nothing may be dead, and the next one reaches another
+// primary; or it is so busy that a login takes long, as when all its clients connect again at once.
+func (l *listener) connect(ctx context.Context) (primary, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgbouncer.Connects)
+	defer cancel()
+	first := make(chan dialed)
+	for {
+		go func() {
+			session, err := l.dial(ctx)
+			select {
+			case first <- dialed{session, err}:
+			case <-ctx.Done(): // Another one was first, or it took too long.
+				if err == nil {
+					session.close()
+				}
+			}
+		}()
+		select {
+		case one := <-first:
+			return one.session, one.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the primary does not answer: %w", ctx.Err())
+		case <-l.clock.After(answers):
 		}
 	}
 }
@@ -173,8 +227,6 @@ type listening struct{ session *pgx.Conn }
 // dial connects to the primary with our certificate, and listens, if hands is true. The server must
 // know the function that lets users log in: without it, nobody could.
 func dial(ctx context.Context, settings pgbouncer.Settings, hands bool) (primary, error) {
-	ctx, cancel := context.WithTimeout(ctx, answers)
-	defer cancel()
 	file := func(name string) string { return filepath.Join(settings.Certificates, name) }
 	config, err := pgx.ParseConfig(fmt.Sprintf(
 		"host=%s port=%d user=%s dbname=postgres sslmode=verify-full sslrootcert=%s sslcert=%s sslkey=%s target_session_attrs=read-write",

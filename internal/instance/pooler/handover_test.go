@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,9 @@ type listenerCase struct {
 	answers []string
 	away    time.Duration
 	want    string
+	// login is how long a primary takes to let it in, and isDead: while it is away, it says nothing.
+	login  time.Duration
+	isDead bool
 	// refusal is the error of the server while it is away, and fails how many commands fail first.
 	refusal string
 	fails   int
@@ -62,6 +66,8 @@ func TestListener(t *testing.T) {
 		"it is called off":               {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
 		"no primary answers for long":    {answers: []string{"gone"}, away: 40 * time.Second, want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
 		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
+		"logins take long":               {answers: []string{"gone"}, login: 5 * time.Second, want: "5s PAUSE, 10s RECONNECT, 10s RESUME"},
+		"it is dead, and the next leads": {answers: []string{"gone"}, away: 3 * time.Second, isDead: true, want: "0s PAUSE, 4s RECONNECT, 4s RESUME"},
 		"it is gone before it says more": {answers: []string{"gone"}, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,24 +76,53 @@ func TestListener(t *testing.T) {
 	}
 }
 
+// dials is what the attempts to connect meet: the first primary at once, and the next one when the
+// first has been away.
+type dials struct {
+	listenerCase
+	began    time.Time
+	mu       sync.Mutex
+	sessions []*scripted
+}
+
+func (d *dials) dial(ctx context.Context) (primary, error) {
+	time.Sleep(d.login)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if next := d.next(); next != nil {
+		return next, nil
+	}
+	switch {
+	case d.isDead:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case d.refusal != "":
+		return nil, &pgconn.PgError{Code: d.refusal}
+	default:
+		return nil, errors.New("refused")
+	}
+}
+
+// next is the session with the primary that there is now, if any.
+func (d *dials) next() *scripted {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if isFirst := len(d.sessions) == 2; !isFirst && time.Since(d.began) < d.away {
+		return nil
+	}
+	next := d.sessions[0]
+	d.sessions = d.sessions[1:]
+	return next
+}
+
 func checkListener(t *testing.T, test listenerCase) {
 	ctx, end := context.WithCancel(t.Context())
 	first := &scripted{answers: make(chan string, 10)}
-	sessions := []*scripted{first, {answers: make(chan string)}}
 	began, commands := time.Now(), make(chan string, 10)
+	primaries := &dials{listenerCase: test, began: began, sessions: []*scripted{first, {answers: make(chan string)}}}
 	l := &listener{
-		connect: func(context.Context) (primary, error) {
-			switch {
-			case len(sessions) == 2 || time.Since(began) >= test.away:
-			case test.refusal != "":
-				return nil, &pgconn.PgError{Code: test.refusal}
-			default:
-				return nil, errors.New("refused")
-			}
-			next := sessions[0]
-			sessions = sessions[1:]
-			return next, nil
-		},
+		dial: primaries.dial,
 		send: func(ctx context.Context, command string) error {
 			commands <- time.Since(began).Truncate(time.Second).String() + " " + command
 			switch {

@@ -204,8 +204,8 @@ func (p *Pooler) Probes() http.Handler {
 func (p *Pooler) listener() *listener {
 	isIdle := p.Settings.Mode == pgbouncer.Session
 	return &listener{
-		connect: func(ctx context.Context) (primary, error) { return dial(ctx, p.Settings, !isIdle) },
-		met:     func() { p.hasMet.Store(true) }, isIdle: isIdle, send: p.console.send, clock: p.Clock, log: p.Log,
+		dial: func(ctx context.Context) (primary, error) { return dial(ctx, p.Settings, !isIdle) },
+		met:  func() { p.hasMet.Store(true) }, isIdle: isIdle, send: p.console.send, clock: p.Clock, log: p.Log,
 	}
 }
 
