@@ -249,8 +249,10 @@ func (l *load) reset(d *Database) {
 
 // TestPooler: clients of a pooler wait, and none of their statements fails, while the primary hands
 // over. After a failover they go on. Logins that the server refuses are refused here.
+//
+// It is not parallel, so that it runs before the others: no statement may wait for longer than a
+// minute, and where the processors are shared by too many, hundreds of logins alone take that.
 func TestPooler(t *testing.T) {
-	t.Parallel()
 	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
 	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
