@@ -209,7 +209,7 @@ func simulation(options ...string) goTest {
 
 // databasesHere returns the tests of databases that need no cluster.
 func databasesHere() []goTest {
-	return []goTest{simulation("-schedules=100000"), realServers("-databases=5", "-pause=100ms")}
+	return []goTest{simulation("-schedules=50000"), realServers("-databases=5", "-pause=100ms")}
 }
 
 // realServers returns the databases on this machine, to which faults happen. They mostly wait.
