@@ -283,11 +283,6 @@ func TestCacheHandsOver(t *testing.T) {
 	}
 }
 
-// isWholeAfter reports whether another primary leads than in a term, and all others follow it.
-func (d *Database) isWholeAfter(ctx context.Context, term uint64) bool {
-	return d.Record(ctx).Term > term && d.IsWhole(ctx)
-}
-
 // TestCacheEmptyPrimary: a primary that restarts empty joins the others, also if it was alone for
 // so long that no other instance counts; and if all have ended, one begins with empty data.
 func TestCacheEmptyPrimary(t *testing.T) {
@@ -324,14 +319,15 @@ func TestCacheEmptyPrimary(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	d.Await("whole Cache after all were lost", func() bool { return d.isWholeAfter(t.Context(), term) })
+	d.Await("whole Cache after all were lost", func() bool { return d.Record(t.Context()).Term > term && d.IsWhole(t.Context()) })
 	t.Logf("after all were lost: whole after %s", time.Since(begun).Round(time.Millisecond))
 	if value, err := d.Published(t.Context()).ask("GET", "kept"); value != "" || err != nil {
 		t.Errorf("got %q, %v", value, err)
 	}
 }
 
-// TestCacheStored: what is stored outlives the end of all programs.
+// TestCacheStored: what is stored outlives the end of all programs. Another primary leads then, or
+// the same one if no other answers in time, which only happens on a busy machine.
 func TestCacheStored(t *testing.T) {
 	t.Parallel()
 	d := cacheOf(t, stored, 2)
@@ -347,11 +343,10 @@ func TestCacheStored(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Kill()
 	}
-	term := d.Record(t.Context()).Term
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	d.Await("whole Cache after all were killed", func() bool { return d.isWholeAfter(t.Context(), term) })
+	d.Await("whole Cache after all were killed", func() bool { return d.IsWhole(t.Context()) })
 	for _, pod := range d.Pods {
 		d.Await("what was written, on "+pod.Name, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
 	}
