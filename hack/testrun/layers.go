@@ -209,12 +209,12 @@ func simulation(options ...string) goTest {
 
 // databasesHere returns the tests of databases that need no cluster.
 func databasesHere() []goTest {
-	return []goTest{simulation("-schedules=50000"), realServers("-databases=5", "-pause=100ms")}
+	return []goTest{simulation("-schedules=50000"), realServers("-databases=3", "-pause=100ms")}
 }
 
 // realServers returns the databases on this machine, to which faults happen. They mostly wait.
 func realServers(options ...string) goTest {
-	arguments := []string{"-parallel", "8", "-timeout", "6h", "./test/instances/", "-args"}
+	arguments := []string{"-parallel", "6", "-timeout", "6h", "./test/instances/", "-args"}
 	return goTest{directory: ".", arguments: append(arguments, options...)}
 }
 
