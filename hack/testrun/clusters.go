@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"sync"
@@ -28,7 +27,7 @@ func (c testCluster) environment() []string { return []string{"MAINSTAY_TESTBED_
 // command returns a command of the testbed tool about this cluster.
 func (c testCluster) command(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, step.Testbed, arguments...)
-	command.Env = slices.Concat(os.Environ(), c.environment())
+	command.Env = slices.Concat(inherited(), c.environment())
 	return command
 }
 

@@ -46,3 +46,13 @@ func TestWithManyCases(t *testing.T) {
 		t.Errorf("got %+v", tests)
 	}
 }
+
+// TestInherited: GOGC is set for tests, unless the user has set it.
+func TestInherited(t *testing.T) {
+	for set, want := range map[string]string{"": "GOGC=400", "50": "GOGC=50"} {
+		t.Setenv("GOGC", set)
+		if given := environment(false, nil); !slices.Contains(given, want) {
+			t.Errorf("GOGC=%q: no %s in %q", set, want, given)
+		}
+	}
+}
