@@ -20,10 +20,11 @@ import (
 // Times of a listener.
 const (
 	// retries is how long after a failed connection to the primary, or a failed command, the next
-	// one is tried, and answers how long the primary and the console may take to answer.
+	// one is tried, and answers how long the primary and the console may take to answer. A login has
+	// as long as those of clients (pgbouncer.Connects), and after this time another one begins.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
-	// tells is how often the log says why there is no session with a primary.
+	// tells is how often at most the log says why there is no session with a primary.
 	tells = 10 * time.Second
 	// refuses is how long statements are held back while there is a primary that refuses us alone, for
 	// example because all its connections are in use: those of our clients may work.
@@ -44,7 +45,8 @@ type primary interface {
 // over, or from when it does not answer, until one answers. It needs nothing but the primary: no
 // API server.
 type listener struct {
-	// dial returns a session with a primary that takes writes. It is called again while it takes long.
+	// dial returns a session with a primary that takes writes. It is called again while it takes long,
+	// from other goroutines.
 	dial func(ctx context.Context) (primary, error)
 	// send sends a command to the console.
 	send func(ctx context.Context, command string) error
@@ -75,7 +77,9 @@ func (l *listener) run(ctx context.Context) {
 			l.log.Info("the primary refuses us; statements are no longer held back", "error", err.Error())
 			l.resume(ctx)
 		}
-		l.tellOfWait(err)
+		if ctx.Err() == nil {
+			l.tellOfWait(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-l.clock.After(retries):
@@ -143,30 +147,48 @@ type dialed struct {
 	err     error
 }
 
-// connect returns the first session, or error, of attempts that begin one after the other while
-// those before have no answer: one that says nothing may be dead, and the next one reaches another
-// primary; or it is so busy that a login takes long, as when all its clients connect again at once.
+// connect returns the first session of attempts that begin one after the other while those before
+// have no answer: one that says nothing may be dead, and the next one reaches another primary; or
+// it is so busy that a login takes long, as when all its clients connect again at once. It returns
+// the last error once no attempt is under way.
 func (l *listener) connect(ctx context.Context) (primary, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgbouncer.Connects)
 	defer cancel()
-	first := make(chan dialed)
-	for {
+	ended, underWay := make(chan dialed), 0
+	begin := func() {
+		underWay++
 		go func() {
 			session, err := l.dial(ctx)
-			select {
-			case first <- dialed{session, err}:
-			case <-ctx.Done(): // Another one was first, or it took too long.
-				if err == nil {
-					session.close()
-				}
-			}
+			ended <- dialed{session, err}
 		}()
+	}
+	begin()
+	next, over := l.clock.After(answers), ctx.Done()
+	for {
 		select {
-		case one := <-first:
-			return one.session, one.err
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the primary does not answer: %w", ctx.Err())
-		case <-l.clock.After(answers):
+		case <-next:
+			begin()
+			next = l.clock.After(answers)
+		case <-over:
+			next, over = nil, nil // Those that are under way end now.
+		case one := <-ended:
+			underWay--
+			if one.err == nil || underWay == 0 {
+				go discard(ended, underWay)
+				return one.session, one.err
+			}
+			if over != nil {
+				next = l.clock.After(retries)
+			}
+		}
+	}
+}
+
+// discard closes the sessions of attempts that are still under way.
+func discard(ended <-chan dialed, underWay int) {
+	for range underWay {
+		if late := <-ended; late.err == nil {
+			late.session.close()
 		}
 	}
 }

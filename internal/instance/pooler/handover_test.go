@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/jackc/pgx/v5/pgconn"
 	"k8s.io/utils/clock"
 )
@@ -43,32 +44,39 @@ type listenerCase struct {
 	answers []string
 	away    time.Duration
 	want    string
-	// login is how long a primary takes to let it in, and isDead: while it is away, it says nothing.
-	login  time.Duration
-	isDead bool
+	// login is how long a primary takes to let it in, and isFull: it refuses all but the first of
+	// several at once. isDead: while it is away, it says nothing.
+	login          time.Duration
+	isFull, isDead bool
 	// refusal is the error of the server while it is away, and fails how many commands fail first.
 	refusal string
 	fails   int
 	isIdle  bool
+	// tells is how often the log says why there is no session.
+	tells int
 }
 
 // TestListener: statements are held back from an announcement, or the loss of the primary, until a
 // primary answers, or too long; and a handover that is called off ends the wait.
 func TestListener(t *testing.T) {
+	const slow = 4950 * time.Millisecond // No attempt begins when one ends.
+	const long = 40 * time.Second
+	gone := []string{"gone"}
 	for name, test := range map[string]listenerCase{
 		"nothing happens":                {want: ""},
-		"it refuses us for long":         {answers: []string{"gone"}, away: 40 * time.Second, refusal: "53300", want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
-		"it starts for long":             {answers: []string{"gone"}, away: 40 * time.Second, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
-		"the console does not answer":    {answers: []string{"gone"}, away: time.Second, fails: 2, want: "0s PAUSE, 1s RECONNECT, 1s RESUME, 1s RESUME"},
+		"it refuses us for long":         {answers: gone, away: long, refusal: "53300", tells: 3, want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
+		"it starts for long":             {answers: gone, away: long, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME", tells: 3},
+		"the console does not answer":    {answers: gone, away: time.Second, fails: 2, want: "0s PAUSE, 1s RECONNECT, 1s RESUME, 1s RESUME"},
 		"sessions are kept":              {answers: []string{"announced", "gone"}, away: time.Second, isIdle: true, want: "1s RECONNECT"},
 		"a handover":                     {answers: []string{"announced", "gone"}, away: 2 * time.Second, want: "0s PAUSE, 2s RECONNECT, 2s RESUME"},
-		"a failover":                     {answers: []string{"gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
+		"a failover":                     {answers: gone, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
 		"it is called off":               {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
-		"no primary answers for long":    {answers: []string{"gone"}, away: 40 * time.Second, want: "0s PAUSE, 40s RECONNECT, 40s RESUME"},
+		"no primary answers for long":    {answers: gone, away: long, want: "0s PAUSE, 40s RECONNECT, 40s RESUME", tells: 3},
 		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"logins take long":               {answers: []string{"gone"}, login: 5 * time.Second, want: "5s PAUSE, 10s RECONNECT, 10s RESUME"},
-		"it is dead, and the next leads": {answers: []string{"gone"}, away: 3 * time.Second, isDead: true, want: "0s PAUSE, 4s RECONNECT, 4s RESUME"},
-		"it is gone before it says more": {answers: []string{"gone"}, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
+		"logins take long":               {answers: gone, login: 5 * time.Second, want: "5s PAUSE, 10s RECONNECT, 10s RESUME"},
+		"logins take long, others fail":  {answers: gone, login: slow, isFull: true, want: "4s PAUSE, 10s RECONNECT, 10s RESUME"},
+		"it is dead, and the next leads": {answers: gone, away: 3 * time.Second, isDead: true, want: "0s PAUSE, 4s RECONNECT, 4s RESUME"},
+		"it is gone before it says more": {answers: gone, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { checkListener(t, test) })
@@ -82,18 +90,22 @@ type dials struct {
 	listenerCase
 	began    time.Time
 	mu       sync.Mutex
+	underWay int
 	sessions []*scripted
 }
 
 func (d *dials) dial(ctx context.Context) (primary, error) {
-	time.Sleep(d.login)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if next := d.next(); next != nil {
-		return next, nil
+	if d.login > 0 {
+		if others := d.count(1); others > 1 && d.isFull {
+			d.count(-1)
+			return nil, &pgconn.PgError{Code: "53300"}
+		}
+		time.Sleep(d.login) // It may be too late then.
+		d.count(-1)
 	}
 	switch {
+	case len(d.given()) == 0 || time.Since(d.began) >= d.away:
+		return d.next(), nil
 	case d.isDead:
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -104,23 +116,45 @@ func (d *dials) dial(ctx context.Context) (primary, error) {
 	}
 }
 
-// next is the session with the primary that there is now, if any.
+// count adds to the attempts that are under way, and returns how many there are.
+func (d *dials) count(more int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.underWay += more
+	return d.underWay
+}
+
+// given are the sessions that there were.
+func (d *dials) given() []*scripted {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.sessions)
+}
+
+// next is another session; the first one has the answers of the case.
 func (d *dials) next() *scripted {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if isFirst := len(d.sessions) == 2; !isFirst && time.Since(d.began) < d.away {
-		return nil
+	one := &scripted{answers: make(chan string, len(d.answers))}
+	if len(d.sessions) == 0 {
+		for _, answer := range d.answers {
+			one.answers <- answer
+		}
 	}
-	next := d.sessions[0]
-	d.sessions = d.sessions[1:]
-	return next
+	d.sessions = append(d.sessions, one)
+	return one
 }
 
 func checkListener(t *testing.T, test listenerCase) {
 	ctx, end := context.WithCancel(t.Context())
-	first := &scripted{answers: make(chan string, 10)}
 	began, commands := time.Now(), make(chan string, 10)
-	primaries := &dials{listenerCase: test, began: began, sessions: []*scripted{first, {answers: make(chan string)}}}
+	primaries := &dials{listenerCase: test, began: began}
+	var tells atomic.Int32
+	log := funcr.New(func(_, text string) {
+		if strings.Contains(text, "no primary lets this pooler in") {
+			tells.Add(1)
+		}
+	}, funcr.Options{})
 	l := &listener{
 		dial: primaries.dial,
 		send: func(ctx context.Context, command string) error {
@@ -134,12 +168,9 @@ func checkListener(t *testing.T, test listenerCase) {
 			}
 			return nil
 		},
-		isIdle: test.isIdle, clock: clock.RealClock{}, log: logr.Discard(),
+		isIdle: test.isIdle, clock: clock.RealClock{}, log: log,
 	}
 	go l.run(ctx)
-	for _, answer := range test.answers {
-		first.answers <- answer
-	}
 	time.Sleep(time.Minute)
 	end()
 	synctest.Wait()
@@ -151,7 +182,12 @@ func checkListener(t *testing.T, test listenerCase) {
 	if got := strings.Join(said, ", "); got != test.want {
 		t.Errorf("got  %s\nwant %s", got, test.want)
 	}
-	if gone := slices.Contains(test.answers, "gone"); gone && !first.closed {
-		t.Error("the session that has ended is not closed")
+	if int(tells.Load()) != test.tells {
+		t.Errorf("the log says %d times why there is no session, want %d", tells.Load(), test.tells)
+	}
+	for i, session := range primaries.given() {
+		if !session.closed {
+			t.Errorf("session %d is not closed", i)
+		}
 	}
 }
