@@ -106,8 +106,8 @@ func environment(race bool, further []string) []string {
 	return slices.Concat(kept, []string{"CGO_ENABLED=0"}, further)
 }
 
-// inherited returns the environment of this process. In it, tests, etcd and kube-apiserver collect
-// garbage less often, unless GOGC is set: that was a quarter of their processor time. Pods and
+// inherited returns the environment of this process. In it, garbage is collected less often, unless
+// GOGC is set: that was a quarter of the processor time of tests and of kube-apiserver. Pods and
 // instances have environments of their own.
 func inherited() []string {
 	const gc = "GOGC"
