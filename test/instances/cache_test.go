@@ -343,12 +343,24 @@ func TestCacheStored(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Kill()
 	}
+	seq := d.Record(t.Context()).Seq
 	for _, pod := range d.Pods {
 		pod.Start()
 	}
-	d.Await("whole Cache after all were killed", func() bool { return d.IsWhole(t.Context()) })
+	d.Await("whole Cache after all were killed", func() bool { return d.Record(t.Context()).Seq > seq && d.IsWhole(t.Context()) })
+	d.Await("a write", func() bool {
+		pod := d.Published(t.Context())
+		if pod == nil {
+			return false
+		}
+		_, err := pod.ask("SET", "again", "yes")
+		return err == nil
+	})
 	for _, pod := range d.Pods {
-		d.Await("what was written, on "+pod.Name, func() bool { value, _ := pod.ask("GET", "kept"); return value == "yes" })
+		d.Await("the write on "+pod.Name, func() bool { value, _ := pod.ask("GET", "again"); return value == "yes" })
+		if value, err := pod.ask("GET", "kept"); value != "yes" {
+			t.Errorf("%s has %q, %v", pod.Name, value, err)
+		}
 	}
 }
 

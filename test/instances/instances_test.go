@@ -95,7 +95,7 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	leader := slices.Index(d.Pods, d.Published(t.Context()))
 	s := &scene{
 		d: d, leader: d.Pods[leader], other: d.Pods[(leader+1+round%2)%3], third: d.Pods[(leader+2-round%2)%3],
-		before: d.Record(t.Context()), begun: time.Now(),
+		before: d.Record(t.Context()), postmaster: d.Pods[leader].process.Postmaster(), begun: time.Now(),
 	}
 	data := s.data()
 	f.hurt(s)
