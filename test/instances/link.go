@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Link forwards connections from one instance to the ports of another, until it is cut. A packet
@@ -42,7 +43,7 @@ func (l *Link) Open() error {
 		return nil
 	}
 	for _, port := range l.ports {
-		listener, err := net.Listen("tcp", address(l.from, port))
+		listener, err := listenAgain(address(l.from, port))
 		if err != nil {
 			return fmt.Errorf("listening for a link: %w", err)
 		}
@@ -50,6 +51,18 @@ func (l *Link) Open() error {
 		go l.accept(listener, port)
 	}
 	return nil
+}
+
+// listenAgain listens on an address where this process may have listened a moment ago. A process
+// that is being started keeps the sockets of this one until it executes its program.
+func listenAgain(address string) (net.Listener, error) {
+	const limit, pause = 10 * time.Second, 10 * time.Millisecond
+	for begun := time.Now(); ; time.Sleep(pause) {
+		listener, err := net.Listen("tcp", address)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > limit {
+			return listener, err //nolint:wrapcheck // the caller does
+		}
+	}
 }
 
 // Shut refuses connections and closes those that are there, as the ports of a program that has
