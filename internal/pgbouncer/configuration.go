@@ -74,7 +74,8 @@ const (
 // reach a primary that says nothing follow each other until statements are held back, two to four
 // seconds after it fell silent. The last one ends up to this time later, which is about when the
 // next primary leads if spec.failover.after is 11s, the default, or more. With less, and in
-// Session, where nothing is held back, an attempt may outlast the failover by up to this time.
+// Session, where nothing is held back, an attempt may outlast the failover by up to this time. The
+// session in which the pooler itself listens may take as long.
 const Connects = 8 * time.Second
 
 // Configuration returns the content of ConfigurationFile.

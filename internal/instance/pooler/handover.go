@@ -24,8 +24,8 @@ const (
 	// as long as those of clients (pgbouncer.Connects), and after this time another one begins.
 	retries = 100 * time.Millisecond
 	answers = 2 * time.Second
-	// tells is how often at most the log says why there is no session with a primary.
-	tells = 10 * time.Second
+	// logsWait is how often at most the log says why there is no session with a primary.
+	logsWait = 10 * time.Second
 	// refuses is how long statements are held back while there is a primary that refuses us alone, for
 	// example because all its connections are in use: those of our clients may work.
 	refuses = 15 * time.Second
@@ -62,15 +62,15 @@ type listener struct {
 	// the command for that, which lasts until the statements that are under way have ended.
 	paused  time.Time
 	release func()
-	// alone is since when there is no session, and told when the log said last why.
-	alone, told time.Time
+	// disconnected is since when there is no session, and logged when the log said last why.
+	disconnected, logged time.Time
 	// wasConnected is true if there was a session before.
 	wasConnected bool
 }
 
 // run listens until the context ends. Nothing is held back then.
 func (l *listener) run(ctx context.Context) {
-	l.tellOfWait(nil)
+	l.logWait(nil)
 	for ctx.Err() == nil {
 		err := l.once(ctx)
 		if isRefusal(err) && !l.paused.IsZero() && l.clock.Since(l.paused) > refuses {
@@ -78,7 +78,7 @@ func (l *listener) run(ctx context.Context) {
 			l.resume(ctx)
 		}
 		if ctx.Err() == nil {
-			l.tellOfWait(err)
+			l.logWait(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -90,17 +90,18 @@ func (l *listener) run(ctx context.Context) {
 	l.resume(last)
 }
 
-// tellOfWait says now and then since when there is no session, and why.
-func (l *listener) tellOfWait(err error) {
+// logWait logs now and then since when there is no session, and why. A nil error means that one has
+// just ended.
+func (l *listener) logWait(err error) {
 	now := l.clock.Now()
 	if err == nil {
-		l.alone, l.told = now, now
+		l.disconnected, l.logged = now, now
 		return
 	}
-	if now.Sub(l.told) >= tells {
-		l.told = now
-		since := l.alone.UTC().Format(time.RFC3339)
-		l.log.Info("no primary lets this pooler in", "since", since, "heldBack", !l.paused.IsZero(), "error", err.Error())
+	if now.Sub(l.logged) >= logsWait {
+		l.logged = now
+		since := l.disconnected.UTC().Format(time.RFC3339)
+		l.log.Info("no session with a primary", "since", since, "heldBack", !l.paused.IsZero(), "error", err.Error())
 	}
 }
 

@@ -52,8 +52,8 @@ type listenerCase struct {
 	refusal string
 	fails   int
 	isIdle  bool
-	// tells is how often the log says why there is no session.
-	tells int
+	// logs is how often the log says why there is no session.
+	logs int
 }
 
 // TestListener: statements are held back from an announcement, or the loss of the primary, until a
@@ -64,14 +64,14 @@ func TestListener(t *testing.T) {
 	gone := []string{"gone"}
 	for name, test := range map[string]listenerCase{
 		"nothing happens":                {want: ""},
-		"it refuses us for long":         {answers: gone, away: long, refusal: "53300", tells: 3, want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
-		"it starts for long":             {answers: gone, away: long, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME", tells: 3},
+		"it refuses us for long":         {answers: gone, away: long, refusal: "53300", logs: 3, want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
+		"it starts for long":             {answers: gone, away: long, refusal: "57P03", want: "0s PAUSE, 40s RECONNECT, 40s RESUME", logs: 3},
 		"the console does not answer":    {answers: gone, away: time.Second, fails: 2, want: "0s PAUSE, 1s RECONNECT, 1s RESUME, 1s RESUME"},
 		"sessions are kept":              {answers: []string{"announced", "gone"}, away: time.Second, isIdle: true, want: "1s RECONNECT"},
 		"a handover":                     {answers: []string{"announced", "gone"}, away: 2 * time.Second, want: "0s PAUSE, 2s RECONNECT, 2s RESUME"},
 		"a failover":                     {answers: gone, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
 		"it is called off":               {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
-		"no primary answers for long":    {answers: gone, away: long, want: "0s PAUSE, 40s RECONNECT, 40s RESUME", tells: 3},
+		"no primary answers for long":    {answers: gone, away: long, want: "0s PAUSE, 40s RECONNECT, 40s RESUME", logs: 3},
 		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
 		"logins take long":               {answers: gone, login: 5 * time.Second, want: "5s PAUSE, 10s RECONNECT, 10s RESUME"},
 		"logins take long, others fail":  {answers: gone, login: slow, isFull: true, want: "4s PAUSE, 10s RECONNECT, 10s RESUME"},
@@ -149,10 +149,10 @@ func checkListener(t *testing.T, test listenerCase) {
 	ctx, end := context.WithCancel(t.Context())
 	began, commands := time.Now(), make(chan string, 10)
 	primaries := &dials{listenerCase: test, began: began}
-	var tells atomic.Int32
+	var logs atomic.Int32
 	log := funcr.New(func(_, text string) {
-		if strings.Contains(text, "no primary lets this pooler in") {
-			tells.Add(1)
+		if strings.Contains(text, "no session with a primary") {
+			logs.Add(1)
 		}
 	}, funcr.Options{})
 	l := &listener{
@@ -182,8 +182,8 @@ func checkListener(t *testing.T, test listenerCase) {
 	if got := strings.Join(said, ", "); got != test.want {
 		t.Errorf("got  %s\nwant %s", got, test.want)
 	}
-	if int(tells.Load()) != test.tells {
-		t.Errorf("the log says %d times why there is no session, want %d", tells.Load(), test.tells)
+	if int(logs.Load()) != test.logs {
+		t.Errorf("the log says %d times why there is no session, want %d", logs.Load(), test.logs)
 	}
 	for i, session := range primaries.given() {
 		if !session.closed {

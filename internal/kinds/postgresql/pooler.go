@@ -252,6 +252,7 @@ func defaultPooler(db *databasev1.PostgreSQL) {
 
 // connectionsOf returns how many connections to the server its poolers may have: max_connections
 // without those that are reserved for Mainstay, and two for each pooler itself. It is at least 1.
+// While logins take seconds, a pooler may begin some more, which the server may refuse.
 func connectionsOf(db *databasev1.PostgreSQL) int32 {
 	const servers, longest, own = 100, 10, 2
 	text, most := parameters(db)["max_connections"], servers
