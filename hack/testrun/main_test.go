@@ -47,12 +47,15 @@ func TestWithManyCases(t *testing.T) {
 	}
 }
 
-// TestInherited: GOGC is set for tests, unless the user has set it.
+// TestInherited: GOGC is set for tests and for test clusters, unless the user has set it.
 func TestInherited(t *testing.T) {
 	for set, want := range map[string]string{"": "GOGC=400", "50": "GOGC=50"} {
 		t.Setenv("GOGC", set)
-		if given := environment(false, nil); !slices.Contains(given, want) {
-			t.Errorf("GOGC=%q: no %s in %q", set, want, given)
+		cluster := clusters[clusterLane].command(t.Context(), "up").Env
+		for of, given := range map[string][]string{"tests": environment(false, nil), "a cluster": cluster} {
+			if !slices.Contains(given, want) {
+				t.Errorf("GOGC=%q: no %s for %s in %q", set, want, of, given)
+			}
 		}
 	}
 }

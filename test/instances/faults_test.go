@@ -64,12 +64,12 @@ func restored(s *scene) bool {
 	return record.Term == s.before.Term && record.Seq > s.before.Seq && record.Holder == s.before.Holder && record.Open
 }
 
-// leadsAgain reports whether somebody leads after the leader was killed and started at once:
+// leadsAgain reports whether an instance leads after the leader was killed and started at once:
 // another one, or the same one, if it was back before the others could elect one.
 func leadsAgain(s *scene) bool { return anotherTerm(s) || restored(s) }
 
-// resumed reports whether somebody leads after the leader's server has ended: another one, or the
-// same one with the next server, if no replica answered in time, as on a busy machine.
+// resumed reports whether an instance leads after the leader's server has ended: another one, or
+// the same one with the next server, if no replica answered in time, as on a busy machine.
 func resumed(s *scene) bool {
 	now := s.leader.process.Postmaster()
 	return anotherTerm(s) || now != 0 && now != s.postmaster

@@ -16,8 +16,8 @@ const longAfter = "11s"
 
 // TestCacheHungServer: a primary whose server is stopped while its program goes on is replaced; or,
 // with stored data, its server alone, if no other instance answers in time, which only happens on a
-// busy machine. What the server was told meanwhile is not acknowledged once it goes on. The test
-// prints the time.
+// busy machine. The stopped server acknowledges no write that a client has sent it meanwhile. The
+// test prints the time.
 func TestCacheHungServer(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]contract.Settings{"in memory": inMemory, "stored": stored} {

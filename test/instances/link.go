@@ -53,8 +53,8 @@ func (l *Link) Open() error {
 	return nil
 }
 
-// listenAgain listens on an address where this process may have listened a moment ago. A process
-// that is being started keeps the sockets of this one until it executes its program.
+// listenAgain listens on an address where this process may have listened a moment ago. Between fork
+// and exec, a child process has the sockets of this one, also those that were closed since.
 func listenAgain(address string) (net.Listener, error) {
 	const limit, pause = 10 * time.Second, 10 * time.Millisecond
 	for begun := time.Now(); ; time.Sleep(pause) {
