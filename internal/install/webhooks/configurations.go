@@ -24,8 +24,9 @@ const (
 	Name = "mainstay"
 	// ConvertPath is the path of the conversion webhook.
 	ConvertPath = "/convert"
-	// timeout is the timeout in seconds of a hook that sets none. An answer takes milliseconds, and
-	// several webhooks in a row must stay below the 30 s of a request.
+	// timeout is how many seconds the API server waits for the answer of a webhook. An answer takes
+	// milliseconds, but on a busy node it was seen to miss 2 s, which cost an injected workload two
+	// rollouts; and several webhooks in a row must stay below the 30 s of a request.
 	timeout = 5
 	// servicePort is the Service's port.
 	servicePort = 443
@@ -136,7 +137,7 @@ func (w Wanted) configuration(kind kind, bundle []byte) *admissionregistrationv1
 			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
+			TimeoutSeconds:          new(int32(timeout)),
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions:         hook.Conditions,
 		}

@@ -126,13 +126,13 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestHookThatMayFail: a hook can set its own failure policy and timeout, and other hooks keep the
-// defaults.
+// TestHookThatMayFail: a hook can set its own failure policy, and other hooks keep the default. All
+// have the same timeout.
 func TestHookThatMayFail(t *testing.T) {
 	some := wanted()
 	for _, isMutating := range []bool{false, true} {
 		some.Hooks = append(some.Hooks, admission.Hook{
-			Name: "b.mainstay.dev", Mutating: isMutating, FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: 2,
+			Name: "b.mainstay.dev", Mutating: isMutating, FailurePolicy: admissionregistrationv1.Ignore,
 		})
 	}
 	validating, mutating := some.configuration(validating, nil).Webhooks, some.configuration(mutating, nil).Webhooks
@@ -141,8 +141,8 @@ func TestHookThatMayFail(t *testing.T) {
 			[]admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
 		"failure policies ": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
 			[]admissionregistrationv1.FailurePolicyType{*mutating[0].FailurePolicy, *mutating[1].FailurePolicy}},
-		"seconds":  {[]int32{5, 2}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
-		"seconds ": {[]int32{5, 2}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
+		"seconds":  {[]int32{5, 5}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
+		"seconds ": {[]int32{5, 5}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", name, diff)

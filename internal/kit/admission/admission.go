@@ -37,9 +37,7 @@ type Hook struct {
 	Conditions []admissionregistrationv1.MatchCondition
 	// FailurePolicy is what the API server does when the webhook does not answer; "" means Fail.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
-	// TimeoutSeconds is how long the API server waits for the response; 0 means 5.
-	TimeoutSeconds int32
-	Handler        http.Handler
+	Handler       http.Handler
 }
 
 // Kind is the admission of a kind. All functions except Rules and ValidateWithin are pure. A kind

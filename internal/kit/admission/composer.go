@@ -23,9 +23,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
-// composerTimeout is how long a write waits for a Composer at most, in seconds.
-const composerTimeout = 2
-
 // maxWarning is the maximum length of a warning in characters. API servers truncate longer ones.
 const maxWarning = 256
 
@@ -58,7 +55,7 @@ type Composed struct {
 func (c Composer) Hook(scheme *runtime.Scheme) Hook {
 	hook := Hook{
 		Name: c.Name, Path: "/mutate/" + c.Name, Mutating: true, Conditions: c.Conditions,
-		FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: composerTimeout,
+		FailurePolicy: admissionregistrationv1.Ignore,
 		// The inner webhook turns a panic into a response, and counts it.
 		Handler: &ctrladmission.Webhook{
 			Handler: harmless{c.Name, &ctrladmission.Webhook{Handler: composeHandler{c, ctrladmission.NewDecoder(scheme)}}},

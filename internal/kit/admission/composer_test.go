@@ -247,7 +247,7 @@ func TestComposerHook(t *testing.T) {
 	want := Hook{
 		Name: "workloads.mainstay.dev", Path: "/mutate/workloads.mainstay.dev", Mutating: true, Rules: rules,
 		Conditions:    []admissionregistrationv1.MatchCondition{{Name: "always", Expression: "true"}},
-		FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: 2,
+		FailurePolicy: admissionregistrationv1.Ignore,
 	}
 	if diff := cmp.Diff(want, hook); diff != "" {
 		t.Error(diff)
