@@ -15,11 +15,11 @@ import (
 // without a server, and is gone for the other members. Who does not lead, or has no successor, ends
 // at once.
 func TestStaysForClients(t *testing.T) {
-	itself := func(leader string) string { return leader }
-	next := func(leader string) string { return pods[(slices.Index(pods, leader)+1)%3] }
+	itself := func(_ *database, leader string) string { return leader }
+	next := func(_ *database, leader string) string { return pods[(slices.Index(pods, leader)+1)%3] }
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, d *database, leader string)
-		stops   func(leader string) string
+		stops   func(d *database, leader string) string
 		stays   bool
 	}{
 		"the leader": {nothing, itself, true},
@@ -47,12 +47,13 @@ func TestStaysForClients(t *testing.T) {
 			d.pass(10 * time.Second)
 		}, itself, true},
 		"one that led before": {func(_ *testing.T, d *database, leader string) {
-			config := d.config(leader)
-			config.SwitchFrom = 1
-			p, _ := d.program(leader, leader)
-			p.instance.Configure(context.Background(), config)
+			d.switchover(leader)
 			d.await("another leader of which all say so", time.Minute, func() bool { return d.leader() != leader && d.isWhole() })
 		}, itself, false},
+		"one to which no client was sent yet": {func(_ *testing.T, d *database, leader string) {
+			d.switchover(leader)
+			d.await("promotion", time.Minute, func() bool { return d.promotes(leader) != "" })
+		}, (*database).promotes, false},
 		"one that nobody can succeed": {func(_ *testing.T, d *database, leader string) {
 			others := slices.DeleteFunc(slices.Clone(pods), func(pod string) bool { return pod == leader })
 			config := d.config(leader)
@@ -73,7 +74,7 @@ func TestStaysForClients(t *testing.T) {
 			run(t, func(t *testing.T, d *database) {
 				leader := d.leader()
 				test.prepare(t, d, leader)
-				d.stays(test.stops(leader), test.stays)
+				d.stays(test.stops(d, leader), test.stays)
 			})
 		})
 	}
@@ -117,6 +118,23 @@ func (d *database) stays(pod string, wanted bool) {
 	if done := d.engines[pod].Operations(); wanted && slices.Contains(done[slices.Index(done, "StopCleanly"):], "Start") {
 		d.t.Errorf("its server was started again: %q", done)
 	}
+}
+
+// switchover asks the leader of the first term to hand over.
+func (d *database) switchover(leader string) {
+	config := d.config(leader)
+	config.SwitchFrom = 1
+	d.tell(config, pods...)
+}
+
+// promotes returns the first pod other than the leader before whose server began to be promoted.
+func (d *database) promotes(before string) string {
+	for _, pod := range pods {
+		if pod != before && slices.Contains(d.engines[pod].Operations(), "Promote") {
+			return pod
+		}
+	}
+	return ""
 }
 
 // waitsFor returns how many members the only rule has; -1 if there are several.
