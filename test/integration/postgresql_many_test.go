@@ -15,11 +15,11 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// TestManyDatabaseUsers: three hundred users in one spec are accepted, at night a thousand, each
+// TestManyDatabaseUsers: a hundred users in one spec are accepted, at night a thousand, each
 // gets a Secret, and the status has all of them.
 func TestManyDatabaseUsers(t *testing.T) {
 	t.Parallel()
-	users := cases.Number(t, 300, 1000)
+	users := cases.Number(t, 100, 1000)
 	g, db := gomega.NewWithT(t), newDatabase(namespace(t))
 	startManagerWith(t, db.Namespace, nil, withImages)
 	db.Spec.Replicas = 1
