@@ -44,6 +44,9 @@ type WebhookSettings struct {
 	// configurations that another one owns are not changed. If it is empty they have no owner, and all
 	// are ours.
 	Owner string
+	// TimeoutSeconds is how long the API server waits for each of the webhooks; 0 means 5 s. No flag
+	// sets it: tests wait longer, on machines where processes stand still for seconds.
+	TimeoutSeconds int32
 }
 
 // webhookServer returns a server with the Keeper's certificate.
@@ -88,7 +91,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings),
-			Watched: wired.Watched, Ungoverned: wired.Ungoverned,
+			Watched: wired.Watched, Ungoverned: wired.Ungoverned, TimeoutSeconds: settings.Webhooks.TimeoutSeconds,
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return crds.Convert(ctx, direct, webhook)

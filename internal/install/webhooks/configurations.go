@@ -101,6 +101,8 @@ type Wanted struct {
 	Watched []string
 	// Ungoverned are the namespaces for which the webhooks are not called.
 	Ungoverned []string
+	// TimeoutSeconds is how long the API server waits for each webhook; 0 means 5 s.
+	TimeoutSeconds int32
 }
 
 // governed selects the watched namespaces without the ungoverned ones. The webhooks are called for
@@ -137,7 +139,7 @@ func (w Wanted) configuration(kind kind, bundle []byte) *admissionregistrationv1
 			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(timeout)),
+			TimeoutSeconds:          new(cmp.Or(w.TimeoutSeconds, timeout)),
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions:         hook.Conditions,
 		}

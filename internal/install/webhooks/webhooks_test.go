@@ -135,14 +135,18 @@ func TestHookThatMayFail(t *testing.T) {
 			Name: "b.mainstay.dev", Mutating: isMutating, FailurePolicy: admissionregistrationv1.Ignore,
 		})
 	}
+	all := some
+	all.TimeoutSeconds = 30
+	patient := all.configuration(mutating, nil).Webhooks
 	validating, mutating := some.configuration(validating, nil).Webhooks, some.configuration(mutating, nil).Webhooks
 	for name, pair := range map[string][2]any{
 		"failure policies": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
 			[]admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
 		"failure policies ": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
 			[]admissionregistrationv1.FailurePolicyType{*mutating[0].FailurePolicy, *mutating[1].FailurePolicy}},
-		"seconds":  {[]int32{5, 5}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
-		"seconds ": {[]int32{5, 5}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
+		"seconds":              {[]int32{5, 5}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
+		"seconds ":             {[]int32{5, 5}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
+		"seconds that are set": {[]int32{30, 30}, []int32{*patient[0].TimeoutSeconds, *patient[1].TimeoutSeconds}},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", name, diff)
