@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,10 @@ import (
 
 // system is the operator's namespace on its own API server.
 const system = "mainstay-system"
+
+// webhookPatience is for how many seconds API servers wait for our webhooks. No test is about one
+// that is slow, and on a busy machine a handshake alone may take longer than users wait.
+const webhookPatience = 30
 
 // governed is an API server for one test, with an operator that serves webhooks. Webhooks apply to
 // every namespace, so the server cannot be shared.
@@ -103,13 +108,38 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 	settings.Webhooks.Certificates.Name = "mainstay-webhook"
 	settings.Webhooks.Certificates.Settle = 200 * time.Millisecond
+	settings.Webhooks.TimeoutSeconds = webhookPatience
 	change(&settings)
-	operator := testenv.RunManager(s.whole, s.config, testenv.ManagerOptions{Settings: func(usual *setup.Settings) { *usual = settings }})
+	answering := make(chan struct{})
+	operator := testenv.RunManager(s.whole, s.config, testenv.ManagerOptions{
+		Requests: &testenv.Requests{Before: func(request *http.Request) { awaitWebhooks(request, answering) }},
+		Settings: func(usual *setup.Settings) { *usual = settings },
+	})
 	s.calls, s.stop = operator.Requests, operator.Stop
-	gomega.NewWithT(t).Eventually(func() error {
+	g := gomega.NewWithT(t)
+	g.Eventually(func() error {
 		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }),
 			client.DryRunAll)
 	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are called and have read the default policy")
+	// The mutating ones are in a configuration of their own, which the API server may see later.
+	g.Eventually(func() (map[string]string, error) {
+		app := s.app("elsewhere")
+		err := s.client.Create(t.Context(), app, client.DryRunAll)
+		return app.Labels, err
+	}).Should(gomega.HaveKeyWithValue("managed-by", "mainstay"))
+	close(answering)
+}
+
+// awaitWebhooks holds a request that patches a workload until the webhooks answer: it would succeed
+// without them, and be made again.
+func awaitWebhooks(request *http.Request, answering <-chan struct{}) {
+	if request.Method != http.MethodPatch || !strings.HasPrefix(request.URL.Path, "/apis/apps/v1/") {
+		return
+	}
+	select {
+	case <-answering:
+	case <-request.Context().Done():
+	}
 }
 
 func (s *governed) create(t *testing.T, object client.Object) {
@@ -455,7 +485,7 @@ func (s *governed) testConfigurations(t *testing.T) {
 		return *validating.Webhooks[0].FailurePolicy, err
 	}).Should(gomega.Equal(admissionregistrationv1.Fail))
 	for _, webhook := range validating.Webhooks {
-		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
+		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", webhookPatience))
 		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
 	}
 	// While the configuration is created again, an edit may be overwritten before it is seen. So it is
@@ -509,7 +539,7 @@ func (s *governed) testRolledBack(t *testing.T) {
 	g.Eventually(func() (int32, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
 		return *validating.Webhooks[0].TimeoutSeconds, err
-	}).Should(gomega.BeNumerically("==", 5))
+	}).Should(gomega.BeNumerically("==", webhookPatience))
 }
 
 // testSilence checks that neither correct configurations nor a restart cause writes.
