@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 	"github.com/mainstay-platform/mainstay/test/testlog"
@@ -28,6 +30,9 @@ const (
 	poll   = testenv.Poll
 	// parallel is the default of -parallel. Most of the time, tests wait for the API server.
 	parallel = "12"
+	// cacheLag is how long a manager waits for its cache to show what it has written. If it went on
+	// earlier it would write the same again, where tests count writes.
+	cacheLag = 20 * time.Second
 )
 
 // cluster is the API server that tests share.
@@ -47,6 +52,7 @@ func TestMain(m *testing.M) {
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
+	children.AwaitLimit = cacheLag
 	os.Exit(run(m))
 }
 
