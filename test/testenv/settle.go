@@ -27,6 +27,9 @@ const (
 	idles = 3
 	// silence replaces idles in a process where other tests are always busy.
 	silence = 1500 * time.Millisecond
+	// look is the interval between two looks, and longestLook the most of it that counts as quiet: a
+	// process that stood still has done nothing, which does not mean that it has nothing to do.
+	look, longestLook = 5 * time.Millisecond, 25 * time.Millisecond
 )
 
 // Settle waits until the client has nothing left to do, and returns the number of requests so far,
@@ -36,21 +39,22 @@ const (
 func (r *Requests) Settle(t testing.TB) int {
 	t.Helper()
 	deadline := time.Now().Add(Within)
-	begun, since, idle := -1, time.Now(), 0
+	begun, idle, quiet, last := -1, 0, time.Duration(0), time.Now()
 	for {
 		now, why := r.state()
 		if now != begun || why != "" {
-			begun, since, idle = now, time.Now(), 0
+			begun, idle, quiet = now, 0, 0
 		} else if isIdle() {
 			idle++
 		}
-		if quiet := time.Since(since); quiet > calm && idle >= idles || quiet > silence {
+		if quiet > calm && idle >= idles || quiet > silence {
 			return r.Count()
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("it did not settle within %s: %s", Within, why)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(look)
+		quiet, last = quiet+min(time.Since(last), longestLook), time.Now()
 	}
 }
 
