@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 )
 
@@ -22,9 +23,16 @@ type reserved struct {
 
 func (r *reserved) release() { _ = r.mark.Close() }
 
+// given are the ports that this process has got. It gets none twice: what is known of an API server,
+// such as the versions that Settle waits for, is known by its port.
+var given sync.Map
+
 func reserve() (*reserved, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort) //nolint:gosec // any number
+		if _, again := given.LoadOrStore(port, true); again {
+			continue
+		}
 		mark, err := net.Listen("unix", fmt.Sprintf("@mainstay-test-port-%d", port))
 		if err != nil {
 			continue // another test uses it
