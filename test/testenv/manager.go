@@ -17,6 +17,7 @@ func Settings() setup.Settings {
 	settings.LeaderElection = false
 	settings.HealthAddress = "0"
 	settings.SkipNameValidation = true
+	settings.ShutdownTimeout = Within // a manager that takes longer ends with an error
 	return settings
 }
 
