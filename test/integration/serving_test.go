@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -123,6 +124,9 @@ func (s *serving) granted(t *testing.T) *rest.Config {
 	}
 	config := rest.CopyConfig(s.config)
 	config.Impersonate.UserName = user
+	// One right of each binding.
+	awaitRight(t, config, authorizationv1.ResourceAttributes{Verb: "get", Group: rbacv1.GroupName, Resource: "clusterroles", Name: servedRole})
+	awaitRight(t, config, authorizationv1.ResourceAttributes{Namespace: s.in, Verb: "get", Resource: "services", Name: servedBy})
 	return config
 }
 
