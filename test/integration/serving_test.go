@@ -256,6 +256,13 @@ func (s *serving) awaitTimer(t *testing.T) {
 	gomega.NewWithT(t).Eventually(s.clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeTrue())
 }
 
+// awaitNoTimer waits until the Publisher waits only for a change: no countdown is running. While its
+// cache does not show the last write, it has a timer, too.
+func (s *serving) awaitNoTimer(t *testing.T) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(s.clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeFalse())
+}
+
 // recheck makes the Publisher reconcile the APIService, by an edit, and waits until the edit is
 // reverted. It must not be used where the APIService would be withdrawn.
 func (s *serving) recheck(t *testing.T) *apiregistrationv1.APIService {
