@@ -278,6 +278,7 @@ func TestAppConfigPin(t *testing.T) {
 	config, deployment := shop(t, space)
 	change(t, config, withMessage("bye"))
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bye")))
 	reportRollout(t, deployment, true)
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(1)) })
