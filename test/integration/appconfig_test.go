@@ -429,8 +429,9 @@ func (s *governed) testAppConfig(t *testing.T) {
 		spec.Environments = map[string]configv1.ConfigOverride{"dev": {Config: map[string]string{"MESSAGE": "{{ .Values.NO }}"}}}
 	})
 	s.create(t, config)
+	before := config.DeepCopy()
 	config.Spec.Config = hello("{{ env \"HOME\" }}")
-	err := s.client.Update(t.Context(), config)
+	err := s.client.Patch(t.Context(), config, client.MergeFrom(before)) // its status is written meanwhile
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 1: there is no function env")))
 }
 
