@@ -16,19 +16,25 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// removes deletes the WebApp of a component by hand, and waits until it is gone.
+// removes deletes the WebApp of a component by hand, and waits until it is gone. Another one of its
+// name may be there at once.
 func (s stacked) removes(name string) {
 	s.Helper()
 	app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: s.stack.Namespace, Name: "shop-" + name}}
+	s.Expect(cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(app), app)).To(gomega.Succeed())
 	s.Expect(cluster.Client.Delete(s.Context(), app)).To(gomega.Succeed())
-	s.Eventually(func() error {
-		err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(app), app)
-		if err == nil && len(app.Finalizers) > 0 { // there is no garbage collector
-			app.Finalizers = nil
-			_ = cluster.Client.Update(s.Context(), app)
+	s.Eventually(func() (bool, error) {
+		live := &msappsv1.WebApp{}
+		err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(app), live)
+		if apierrors.IsNotFound(err) || err == nil && live.UID != app.UID {
+			return true, nil
 		}
-		return err
-	}).Should(gomega.Satisfy(apierrors.IsNotFound))
+		if err == nil && len(live.Finalizers) > 0 { // there is no garbage collector
+			live.Finalizers = nil
+			_ = cluster.Client.Update(s.Context(), live)
+		}
+		return false, err
+	}).Should(gomega.BeTrue())
 }
 
 // appliedTo returns the writes of a component's WebApp after the first n requests of a manager.
