@@ -151,6 +151,15 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	}).Should(gomega.Succeed())
 }
 
+// awaitRegistries waits until the manager knows a policy that allows none of the images of our apps.
+// What runs when it learns of the policy is tolerated.
+func (s *governed) awaitRegistries(t *testing.T, policy *mspolicyv1.PlatformPolicy, namespace string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() error {
+		return s.client.Create(t.Context(), s.app(namespace), client.DryRunAll)
+	}).Should(gomega.MatchError(gomega.ContainSubstring("(policy %q, rule ", policy.Name)))
+}
+
 // instrumentationIsGoverned checks that an agent from a registry that the namespace's policies
 // refuse is not injected, by the controllers or within a write, and is removed from nowhere.
 func instrumentationIsGoverned(t *testing.T, s *governed) {
@@ -161,6 +170,7 @@ func instrumentationIsGoverned(t *testing.T, s *governed) {
 	registries := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "agents"},
 		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "staging", AllowedRegistries: []string{"reg.io"}}}}}
 	s.create(t, registries)
+	s.awaitRegistries(t, registries, namespace)
 	earlier, agent := bareDeployment(namespace, "web-1"), javaAgent(namespace, "web-*")
 	s.create(t, earlier)
 	s.create(t, agent)

@@ -29,6 +29,7 @@ func instrumentationOfExempt(t *testing.T, s *governed) {
 			Until: metav1.NewTime(time.Now().Add(time.Hour)),
 			Rules: []mspolicyv1.RuleName{mspolicyv1.RuleAllowedRegistries, mspolicyv1.RuleRequireResourceLimits}}}}}
 	s.create(t, rules)
+	s.awaitRegistries(t, rules, namespace)
 	for _, name := range []string{"web-1", "web-2"} {
 		s.create(t, bareDeployment(namespace, name))
 	}
