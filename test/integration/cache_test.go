@@ -132,7 +132,7 @@ func TestCacheLives(t *testing.T) {
 	eventually("sessions", live, is("Running", "sessions-0", "3/3"), "it does not run")
 	g.Expect(meta.IsStatusConditionTrue(live.Status.Conditions, databasev1.ConditionReplicated)).To(gomega.BeTrue())
 
-	quiet := recorded.Count()
+	quiet := recorded.Settle(t)
 	settings := &corev1.ConfigMap{}
 	g.Expect(there(c.Namespace, "sessions-config", settings, always)(t.Context())).To(gomega.Succeed())
 	settings.Data[contract.SettingsKey] = "edited"
