@@ -74,11 +74,15 @@ func TestPlatformQuota(t *testing.T) {
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Timeline: 3, Provided: true})
 	s.awaits("backend")
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-backend"}}
-	g.Eventually(isThere(deployment)).WithContext(t.Context()).Should(gomega.BeTrue())
-	deployment.Status.ObservedGeneration = deployment.Generation
-	deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
-		Reason: "FailedCreate", Message: `pods "shop-backend-7d9f8b6c5d-x2x4z" ` + exceeded}}
-	g.Expect(cluster.Client.Status().Update(t.Context(), deployment)).To(gomega.Succeed())
+	g.Eventually(func(ctx context.Context) error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
+			return err
+		}
+		deployment.Status.ObservedGeneration = deployment.Generation
+		deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
+			Reason: "FailedCreate", Message: `pods "shop-backend-7d9f8b6c5d-x2x4z" ` + exceeded}}
+		return cluster.Client.Status().Update(ctx, deployment)
+	}).WithContext(t.Context()).Should(gomega.Succeed())
 	partSays(t, platform, "backend", "PodsRefused", `Backend deployment failed: pods "shop-backend-*" `+exceeded)
 	s.ready("backend")
 	s.awaits("backend", "frontend")

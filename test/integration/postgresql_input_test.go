@@ -186,6 +186,13 @@ func forbid(t *testing.T, namespace, counted string) {
 	if err := cluster.Client.Status().Update(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
+	var counts client.Object = plainDeployment(namespace, "counted", "nginx", 1)
+	if counted == "persistentvolumeclaims" {
+		counts = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "counted"}, Spec: claimOf("1Gi", nil)}
+	}
+	gomega.NewWithT(t).Eventually(func() bool {
+		return apierrors.IsForbidden(cluster.Client.Create(t.Context(), counts, client.DryRunAll))
+	}).Should(gomega.BeTrue(), "the API server's admission watches quotas")
 }
 
 // TestDatabaseInTheWay: what stands in a database's way is told, and no pod is made meanwhile.
