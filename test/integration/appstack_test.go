@@ -279,7 +279,7 @@ func TestStackEdits(t *testing.T) {
 		}
 	}
 	s.Expect(images("back")()).To(gomega.Equal("r.io/web:1"))
-	s.Expect(images("db")()).To(gomega.Equal("r.io/web:2"))
+	s.Eventually(images("db")).Should(gomega.Equal("r.io/web:2"))
 	s.ready("db")
 	s.Eventually(images("back")).Should(gomega.Equal("r.io/web:3"))
 

@@ -146,8 +146,11 @@ func editAtRandom(t *testing.T, space string, seed uint64) {
 	}
 	// The component may depend on nothing, so that it is there at once.
 	var kept types.UID
-	g.Eventually(has("kept")).WithContext(t.Context()).WithPolling(polling).ShouldNot(gomega.BeEmpty())
-	kept, _ = has("kept")(t.Context())
+	g.Eventually(func(ctx context.Context) (types.UID, error) {
+		var err error
+		kept, err = has("kept")(ctx)
+		return kept, err
+	}).WithContext(t.Context()).WithPolling(polling).ShouldNot(gomega.BeEmpty())
 	for range 1 + random.IntN(3) {
 		components := randomSpec(random, name)
 		g.Eventually(func(ctx context.Context) error {
