@@ -428,7 +428,7 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	g.Expect(live.Create(t.Context(), managersOf(system))).To(gomega.Succeed())
 	options := uninstall.Options{
 		Client: clientOf(t, counted), Definitions: definitionsOf(t,
-			counted), Namespace: system, Deployment: "mainstay-manager", Patience: 10 * time.Second,
+			counted), Namespace: system, Deployment: "mainstay-manager", Patience: within,
 	}
 	uninstalled := func(owner string) *apiregistrationv1.APIService {
 		options.Owner = owner
