@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -70,6 +71,7 @@ func Start(options Options) (*Server, error) {
 	if options.Definitions {
 		s.Environment.CRDDirectoryPaths = []string{Repository("charts", "mainstay", "crds")}
 		s.Environment.ErrorIfCRDPathMissing = true
+		s.Environment.CRDInstallOptions.MaxTime = startLimit // of its own, envtest waits for 10 s
 	}
 	if err := s.listen(); err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func Start(options Options) (*Server, error) {
 		}
 	}
 	begins(s)
-	config, err := s.Environment.Start()
+	config, err := s.start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), s.Stop())
 	}
@@ -92,6 +94,23 @@ func Start(options Options) (*Server, error) {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// start starts the environment. envtest gives an API server that answers 5 s to make its namespace
+// default, and then fails. The API server runs, so all that follows is done again, until startLimit
+// ends.
+func (s *Server) start() (*rest.Config, error) {
+	begun := time.Now()
+	config, err := s.Environment.Start()
+	if s.Environment.Config == nil {
+		return config, err
+	}
+	s.Environment.UseExistingCluster = new(true)
+	defer func() { s.Environment.UseExistingCluster = nil }()
+	for wait.Interrupted(err) && time.Since(begun) < startLimit {
+		config, err = s.Environment.Start()
+	}
+	return config, err
 }
 
 // New starts a server that ends with the test. It waits while owned servers are running.
