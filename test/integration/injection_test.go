@@ -151,8 +151,8 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	}).Should(gomega.Succeed())
 }
 
-// awaitRegistries waits until the manager knows a policy that allows none of the images of our apps.
-// What runs when it learns of the policy is tolerated.
+// awaitRegistries waits until the manager knows a policy that allows none of the images of our
+// apps. What runs when it learns of the policy is tolerated.
 func (s *governed) awaitRegistries(t *testing.T, policy *mspolicyv1.PlatformPolicy, namespace string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {

@@ -256,8 +256,8 @@ func (s *serving) awaitTimer(t *testing.T) {
 	gomega.NewWithT(t).Eventually(s.clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeTrue())
 }
 
-// awaitNoTimer waits until the Publisher waits only for a change: no countdown is running. While its
-// cache does not show the last write, it has a timer, too.
+// awaitNoTimer waits until the Publisher waits only for a change: no countdown is running. While
+// its cache does not show the last write, it has a timer, too.
 func (s *serving) awaitNoTimer(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(s.clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeFalse())

@@ -23,8 +23,8 @@ type reserved struct {
 
 func (r *reserved) release() { _ = r.mark.Close() }
 
-// given are the ports that this process has got. It gets none twice: what is known of an API server,
-// such as the versions that Settle waits for, is known by its port.
+// given are the ports that this process has got. It gets none twice: what is known of an API
+// server, such as the versions that Settle waits for, is known by its port.
 var given sync.Map
 
 func reserve() (*reserved, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// awaitPoll is the interval at which the cache, which is in memory, is read. Watch events arrive one
-// to five milliseconds after the response to the write.
+// awaitPoll is the interval at which the cache, which is in memory, is read. Watch events arrive
+// one to five milliseconds after the response to the write.
 const awaitPoll = 2 * time.Millisecond
 
 // AwaitLimit limits the wait. A cache that lags by more has a problem. Only tests change it, before
