@@ -123,7 +123,7 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are called and have read the default policy")
 	// The mutating ones are in a configuration of their own, which the API server may see later.
 	g.Eventually(func() (map[string]string, error) {
-		app := s.app("elsewhere")
+		app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "probe" })
 		err := s.client.Create(t.Context(), app, client.DryRunAll)
 		return app.Labels, err
 	}).Should(gomega.HaveKeyWithValue("managed-by", "mainstay"))
