@@ -76,6 +76,7 @@ func TestDatabaseUnderPolicy(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManagerWith(t, everywhere, nil, withImages)
 	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](2)})
+	inForce(t, policy)
 	refused := newDatabase(staging(t))
 	create(t, refused)
 	reported := func(db *databasev1.PostgreSQL) func(context.Context) (string, error) {
