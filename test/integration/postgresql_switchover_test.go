@@ -63,7 +63,7 @@ func TestDatabaseSwitchesOver(t *testing.T) {
 	}
 	live := &databasev1.PostgreSQL{}
 	g.Eventually(known(db, "db", live, func() bool { return live.Status.Phase == databasev1.PhaseRunning })).
-		WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Succeed())
+		WithContext(t.Context()).Should(gomega.Succeed())
 
 	before := recorded.Count()
 	asked := live.DeepCopy()
@@ -72,7 +72,7 @@ func TestDatabaseSwitchesOver(t *testing.T) {
 	g.Eventually(func(ctx context.Context) (string, error) {
 		settings, err := told(ctx, db)
 		return fmt.Sprint(settings.SwitchFrom, " ", settings.SwitchTo), err
-	}).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("2 db-1"))
+	}).WithContext(t.Context()).Should(gomega.Equal("2 db-1"))
 	written := strings.Join(recorded.Since(before, "PATCH "), "\n")
 	status, settings := strings.Index(written, "/postgresqls/db/status"), strings.Index(written, "/configmaps/db-config")
 	g.Expect(status >= 0 && status < settings).To(gomega.BeTrue(), "told before it is stored:\n%s", written)
@@ -80,19 +80,19 @@ func TestDatabaseSwitchesOver(t *testing.T) {
 	reports(t, db, 0, contract.Report{State: "Stopping", Term: 2})
 	isSwitching := func() bool { return live.Status.Phase == databasev1.PhaseSwitchingOver && live.Status.Primary == "" }
 	g.Eventually(known(db, "db", live, isSwitching)).
-		WithContext(t.Context()).WithTimeout(30*time.Second).Should(gomega.Succeed(), "a planned handover is called otherwise")
+		WithContext(t.Context()).Should(gomega.Succeed(), "a planned handover is called otherwise")
 	reports(t, db, 1, contract.Report{Role: contract.Primary, State: "Leading", Term: 3, Provided: true})
 	reports(t, db, 0, contract.Report{Role: contract.Replica, State: "Following", Term: 3})
 	reports(t, db, 2, contract.Report{Role: contract.Replica, State: "Following", Term: 3})
 	g.Eventually(known(db, "db", live, func() bool {
 		return live.Status.Phase == databasev1.PhaseRunning && live.Status.Primary == "db-1" && live.Status.SwitchoverFrom == 0 &&
 			live.Status.SwitchoverAt.Equal(asked.Spec.SwitchoverAt)
-	})).WithContext(t.Context()).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	})).WithContext(t.Context()).Should(gomega.Succeed())
 	g.Eventually(func(ctx context.Context) (uint64, error) {
 		settings, err := told(ctx, db)
 		return settings.SwitchFrom, err
-	}).WithContext(t.Context()).WithTimeout(30 * time.Second).Should(gomega.BeZero())
-	g.Eventually(changes(db)).WithContext(t.Context()).WithTimeout(30 * time.Second).
+	}).WithContext(t.Context()).Should(gomega.BeZero())
+	g.Eventually(changes(db)).WithContext(t.Context()).
 		Should(gomega.ConsistOf(gomega.HavePrefix("SwitchedOver db-0 handed over to db-1")))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,8 +66,8 @@ func TestVolumesStay(t *testing.T) {
 	startManagerWith(t, db.Namespace, recorded, withImages)
 	create(t, db)
 	observedRevision(t, db, "db-1")
-	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("1 1 1 "))
-	g.Eventually(func(ctx context.Context) error { return leads(ctx, db, "db-0") }).WithContext(t.Context()).WithTimeout(time.Minute).
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).Should(gomega.Equal("1 1 1 "))
+	g.Eventually(func(ctx context.Context) error { return leads(ctx, db, "db-0") }).WithContext(t.Context()).
 		Should(gomega.Succeed())
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
 
@@ -81,18 +80,18 @@ func TestVolumesStay(t *testing.T) {
 	}
 	change(func(spec *databasev1.PostgreSQLSpec) { spec.Replicas = 1 })
 	set := &appsv1.StatefulSet{}
-	g.Eventually(known(db, "db", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).WithTimeout(time.Minute).
+	g.Eventually(known(db, "db", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).
 		Should(gomega.Succeed())
 	g.Eventually(known(db, "db", live, func() bool { return live.Status.ObservedGeneration == live.Generation })).WithContext(t.Context()).
-		WithTimeout(time.Minute).Should(gomega.Succeed())
+		Should(gomega.Succeed())
 	change(func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionRetain })
-	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 0 0 "))
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).Should(gomega.Equal("0 0 0 "))
 	for _, call := range recorded.Since(0, "DELETE ") {
 		g.Expect(call).NotTo(gomega.ContainSubstring("/persistentvolumeclaims/"))
 	}
 	observedRevision(t, db, "db-1")
 	change(func(spec *databasev1.PostgreSQLSpec) { spec.Reclaim = databasev1.DeletionDelete })
-	g.Eventually(ownersOf(db)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Equal("0 deleted 0 deleted 0 "))
+	g.Eventually(ownersOf(db)).WithContext(t.Context()).Should(gomega.Equal("0 deleted 0 deleted 0 "))
 }
 
 // TestEarlierVolumes: a PostgreSQL of one instance that finds volumes of three lets all of them
@@ -118,7 +117,7 @@ func TestEarlierVolumes(t *testing.T) {
 	startManagerWith(t, db.Namespace, &testenv.Requests{}, withImages)
 	create(t, db)
 	set := &appsv1.StatefulSet{}
-	g.Eventually(known(db, "db", set, always)).WithContext(t.Context()).WithTimeout(time.Minute).Should(gomega.Succeed())
+	g.Eventually(known(db, "db", set, always)).WithContext(t.Context()).Should(gomega.Succeed())
 	g.Expect(*set.Spec.Replicas).To(gomega.BeEquivalentTo(3))
 	settings, err := told(t.Context(), db)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -129,10 +128,10 @@ func TestEarlierVolumes(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(record.Initialise).To(gomega.BeEmpty())
 
-	g.Eventually(func(ctx context.Context) error { return leads(ctx, db, "db-0") }).WithContext(t.Context()).WithTimeout(time.Minute).
+	g.Eventually(func(ctx context.Context) error { return leads(ctx, db, "db-0") }).WithContext(t.Context()).
 		Should(gomega.Succeed())
 	runs(t, db, 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 2, Provided: true})
-	g.Eventually(known(db, "db", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).WithTimeout(time.Minute).
+	g.Eventually(known(db, "db", set, func() bool { return *set.Spec.Replicas == 1 })).WithContext(t.Context()).
 		Should(gomega.Succeed())
 	g.Expect(ownersOf(db)(t.Context())).To(gomega.Equal("0 0 0 "))
 }
