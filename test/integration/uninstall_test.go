@@ -54,7 +54,7 @@ func TestUninstall(t *testing.T) {
 	options := uninstall.Options{
 		Client: clientOf(t, flaky), Definitions: definitionsOf(t,
 			flaky), Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
-		WatchNamespaces: []string{"shop"}, Patience: time.Minute,
+		WatchNamespaces: []string{"shop"}, Patience: within,
 	}
 
 	// The configuration of another installation.
@@ -87,8 +87,9 @@ func TestUninstall(t *testing.T) {
 		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
 	}
 	collectGarbage(t, live)
-	// Two steps use up all of the patience, because no manager removes the finalizer.
-	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 10*time.Second
+	// Two steps use up all of the patience, because no manager removes the finalizer. It must suffice for
+	// the deletion of all definitions, even on a busy machine.
+	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 30*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
 	g.Expect(crds.Kinds(t.Context(), definitions)).To(gomega.BeEmpty())
 }
@@ -158,7 +159,7 @@ func TestUninstallIsBounded(t *testing.T) {
 
 	// Two of the steps use all of the patience. For each of the others it must suffice even on a busy
 	// machine.
-	const patience = 5 * time.Second
+	const patience = 20 * time.Second
 	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name,
 		Patience: patience})
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"),
