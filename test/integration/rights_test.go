@@ -10,6 +10,7 @@ import (
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +63,8 @@ func TestKindsOff(t *testing.T) {
 	_, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 
-	version := policy.ResourceVersion
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+	version := policy.ResourceVersion // its last one, now that nothing writes it
 	manager = startManagerWith(t, everywhere, nil, kindsOnly("webapp"))
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "no policy governs")
 	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
@@ -139,6 +141,8 @@ func TestLostNamespace(t *testing.T) {
 	for _, app := range []*msappsv1.WebApp{kept, lost} {
 		create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "manager"}, Subjects: everyone,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}})
+		// A manager that starts before that waits for some seconds only, and does without the namespace.
+		awaitRight(t, as, authorizationv1.ResourceAttributes{Namespace: app.Namespace, Verb: "list", Group: "apps", Resource: "deployments"})
 	}
 	start := func() *testenv.Manager {
 		return testenv.StartManager(t, as, testenv.ManagerOptions{Namespace: everywhere, Settings: func(settings *setup.Settings) {
