@@ -159,8 +159,13 @@ func removePooler(t *testing.T, live *databasev1.PostgreSQL, from, ready func(co
 		return live.Status.Pooler.LeavesAt != nil, err
 	}).WithContext(t.Context()).Should(gomega.BeTrue())
 	g.Expect(known(db, "db-pooler", deployment, always)(t.Context())).To(gomega.Succeed(), "it is deleted before its clients are replaced")
-	live.Status.Pooler.LeavesAt = &metav1.Time{Time: time.Now().Add(-time.Minute)}
-	g.Expect(cluster.Client.Status().Update(t.Context(), live)).To(gomega.Succeed())
+	g.Eventually(func(ctx context.Context) error { // unless the manager writes the status in between
+		if _, err := ready(ctx); err != nil {
+			return err
+		}
+		live.Status.Pooler.LeavesAt = &metav1.Time{Time: time.Now().Add(-time.Minute)}
+		return cluster.Client.Status().Update(ctx, live)
+	}).WithContext(t.Context()).Should(gomega.Succeed())
 	touch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failover":{"after":"12s"}}}`))
 	g.Expect(cluster.Client.Patch(t.Context(), live, touch)).To(gomega.Succeed())
 	for _, object := range objects {
