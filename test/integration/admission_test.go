@@ -117,16 +117,10 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	})
 	s.calls, s.stop = operator.Requests, operator.Stop
 	g := gomega.NewWithT(t)
-	g.Eventually(func() error {
-		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }),
-			client.DryRunAll)
-	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are called and have read the default policy")
+	g.Eventually(s.validated).WithContext(t.Context()).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")),
+		"webhooks are called and have read the default policy")
 	// The mutating ones are in a configuration of their own, which the API server may see later.
-	g.Eventually(func() (map[string]string, error) {
-		app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "probe" })
-		err := s.client.Create(t.Context(), app, client.DryRunAll)
-		return app.Labels, err
-	}).Should(gomega.HaveKeyWithValue("managed-by", "mainstay"))
+	g.Eventually(s.defaulted).WithContext(t.Context()).Should(gomega.HaveKey("managed-by"))
 	close(answering)
 }
 
@@ -140,6 +134,18 @@ func awaitWebhooks(request *http.Request, answering <-chan struct{}) {
 	case <-answering:
 	case <-request.Context().Done():
 	}
+}
+
+// validated returns the answer to an app with too many replicas.
+func (s *governed) validated(ctx context.Context) error {
+	return s.client.Create(ctx, s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
+}
+
+// defaulted returns the labels that an app without any gets: those of the default policy.
+func (s *governed) defaulted(ctx context.Context) (map[string]string, error) {
+	app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "probe" })
+	err := s.client.Create(ctx, app, client.DryRunAll)
+	return app.Labels, err
 }
 
 func (s *governed) create(t *testing.T, object client.Object) {

@@ -58,7 +58,8 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/younger, web-2: Instrumentation/younger"))
 }
 
-// unasked removes our webhooks, so that anything can be stored. The manager recreates them.
+// unasked removes our webhooks, and waits until the API server calls none, so that anything can be
+// stored. The manager recreates them.
 func (s *governed) unasked(t *testing.T) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: webhooks.Name}
@@ -70,6 +71,9 @@ func (s *governed) unasked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	g := gomega.NewWithT(t)
+	g.Eventually(s.validated).WithContext(t.Context()).Should(gomega.Succeed())
+	g.Eventually(s.defaulted).WithContext(t.Context()).ShouldNot(gomega.HaveKey("managed-by"))
 }
 
 // TestInjectionOnceAnInvalidOneIsCorrected checks that an Instrumentation that an invalid
