@@ -2,11 +2,16 @@
 package served
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +24,7 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 	"github.com/mainstay-platform/mainstay/test/testlog"
 )
@@ -99,7 +105,8 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster.config = cluster.Config
+	cluster.config = rest.CopyConfig(cluster.Config)
+	cluster.config.Wrap(untilAvailable)
 	if cluster.client, err = client.New(cluster.config, client.Options{Scheme: scheme()}); err != nil {
 		return nil, err
 	}
@@ -113,6 +120,38 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- cluster.server.Run(ctx) }()
 	return ended, cluster.server.Register(ctx, cluster.client)
+}
+
+// untilAvailable sends a request again that the API server has not passed on to our server. It
+// passes none on while ours has not answered its last probe within five seconds, which a process on
+// a busy machine may take.
+func untilAvailable(next http.RoundTripper) http.RoundTripper {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
+		for end := time.Now().Add(within); ; {
+			response, err := next.RoundTrip(request)
+			isSentOnce := request.Body != nil && request.GetBody == nil
+			if err != nil || response.StatusCode != http.StatusServiceUnavailable || isSentOnce || time.Now().After(end) {
+				return response, err
+			}
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || strings.TrimSpace(string(body)) != "service unavailable" {
+				response.Body = io.NopCloser(bytes.NewReader(body))
+				return response, err
+			}
+			request = request.Clone(request.Context())
+			if request.GetBody != nil {
+				if request.Body, err = request.GetBody(); err != nil {
+					return nil, err
+				}
+			}
+			select {
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			case <-time.After(poll):
+			}
+		}
+	})
 }
 
 // scheme returns a scheme of Kubernetes' types, our served resources, and their backing.

@@ -38,6 +38,10 @@ const (
 	Service   = "mainstay-apiserver"
 )
 
+// registered is how long the API server may take until it passes requests on: some seconds, and much
+// longer on a busy machine.
+const registered = 4 * time.Minute
+
 // frontProxy is the only client name that the server trusts to act for other users.
 const frontProxy = "front-proxy"
 
@@ -204,7 +208,7 @@ func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, registered, true, func(ctx context.Context) (bool, error) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(registration), registration); err != nil {
 			return false, err
 		}
