@@ -78,8 +78,9 @@ func (c *tally) same(t *testing.T, name string, scenario campaign.Scenario, opti
 			}
 		}
 		c.hits.Add(int64(len(outcome.Fired)))
+		mayMiss := c.fired || isOfStatus(options.Plan) && (scenario.HasManyChildren || isOfLater(options.Plan))
 		differences := slices.DeleteFunc(campaign.Compare(scenario, base, outcome), func(difference campaign.Difference) bool {
-			return difference.Reason == campaign.Unfired && (c.fired || scenario.HasManyChildren && isOfStatus(options.Plan))
+			return difference.Reason == campaign.Unfired && mayMiss
 		})
 		for _, difference := range differences {
 			t.Error(difference)
@@ -93,6 +94,12 @@ func (c *tally) same(t *testing.T, name string, scenario campaign.Scenario, opti
 // isOfStatus reports whether a plan affects status writes only.
 func isOfStatus(plan proxy.Plan) bool {
 	return !slices.ContainsFunc(plan.Rules, func(rule proxy.Rule) bool { return rule.Match.Subresource != "status" })
+}
+
+// isOfLater reports whether a plan affects a request only when it is made again. How often a status
+// is written depends on which events a manager sees together: one run may have a write more.
+func isOfLater(plan proxy.Plan) bool {
+	return len(plan.Rules) > 0 && !slices.ContainsFunc(plan.Rules, func(rule proxy.Rule) bool { return rule.Nth < 2 })
 }
 
 // history returns the details of a run, for finding the cause of a failure.

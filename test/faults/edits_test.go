@@ -33,7 +33,7 @@ const (
 	// unreliable is the share of the manager's requests about workloads that fail.
 	unreliable = 0.01
 	// editLimit is how long one edit may take to reach all workloads. Only failures take that long.
-	editLimit = 2 * time.Minute
+	editLimit = testenv.Within
 )
 
 // TestEdits edits, deletes and recreates ConfigMaps at random, while the manager is killed now and

@@ -26,7 +26,7 @@ const (
 	// settleLimit is how long a step may take. Only failures take that long: with a first retry after
 	// about a second, a step with one fault takes some two seconds, and thirty times that while
 	// a dozen runs share two busy processors.
-	settleLimit = 3 * time.Minute
+	settleLimit = testenv.Within
 	// calmPolls is how many consecutive polls must find no new write before a step is complete: 300 ms
 	// on an idle machine, where a subsequent write follows within milliseconds. It is a number of
 	// polls because polls slow down on a busy machine just as the managers in the same process do.
