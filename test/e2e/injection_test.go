@@ -12,6 +12,7 @@ import (
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // The agent is a jar whose premain stores its version and options where the answer of the Java
@@ -112,12 +113,19 @@ func template(t *testing.T, ns, workload string) string {
 	return read(t, ns, workload, "{.spec.template}")
 }
 
-// instrumented waits until all matching workloads run with the agent.
+// instrumented waits until all matching workloads run with the agent of the current generation.
 func instrumented(t *testing.T, ns, object string, matched int) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() string {
-		return read(t, ns, object, `{.status.injected} of {.status.matched}, {.status.conditions[?(@.type=="Ready")].reason}`)
-	}).Should(gomega.Equal(fmt.Sprintf("%[1]d of %[1]d, Injected", matched)))
+	gomega.NewWithT(t).Eventually(func() (string, error) {
+		found, err := tryGet(t, ns, object)
+		if err != nil {
+			return "", err
+		}
+		injected, _, _ := unstructured.NestedInt64(found.Object, "status", "injected")
+		all, _, _ := unstructured.NestedInt64(found.Object, "status", "matched")
+		status, text := conditionOf(found, "Ready")
+		return fmt.Sprintf("%d of %d, %q: %s", injected, all, status, text), nil
+	}).Should(gomega.HavePrefix("%[1]d of %[1]d, %[2]q: True: Injected", matched, "True"))
 }
 
 // testInstrumentation injects an agent into an unprepared Java program, with the variable by which
@@ -150,7 +158,8 @@ func testInstrumentation(t *testing.T) {
 	g.Expect(read(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"),
 		"a side-car has no agent")
 	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Active +Injected `))
-	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "shop")).To(gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`))
+	g.Eventually(func() string { return kubectl(t, "-n", ns, "describe", "deployment", "shop") }).Should(
+		gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`), "events are written a moment later")
 
 	// Its owner applies it again, client-side and server-side, and nothing is rolled out.
 	apply(t, ns, owners)
@@ -228,7 +237,8 @@ func testBrokenAgent(t *testing.T) {
 	g.Eventually(func() string { return replicaSets(t, ns, "cart") }).Should(gomega.Equal("3"), "it was injected there, and removed")
 	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("1"), "no other workload got it")
 	rolledOut(t, ns, "cart")
-	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "cart")).To(gomega.MatchRegexp(`AgentRemoved .*the failed revision of .* is removed`))
+	g.Eventually(func() string { return kubectl(t, "-n", ns, "describe", "deployment", "cart") }).Should(
+		gomega.MatchRegexp(`AgentRemoved .*the failed revision of .* is removed`))
 
 	clusterInstrumentation(t, name, agent1, ns)
 	instrumented(t, "", object, 2)
