@@ -270,7 +270,7 @@ func testInstallation(t *testing.T) {
 
 	run("helm install mainstay charts/mainstay --namespace mainstay-system --create-namespace --set 'watchNamespaces={shop,web}'")
 	rollout(t, system, "deployment/mainstay-manager")
-	awaitWebhooks(t)
+	awaitWebhooksIn(t, "shop")
 	apply(t, "shop", webapp("shop", demo, "replicas: 1"))
 	waitReady(t, "shop", "shop")
 	run("helm upgrade mainstay charts/mainstay --namespace mainstay-system --reset-then-reuse-values --set crds.keep=false --wait",

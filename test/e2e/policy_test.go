@@ -20,18 +20,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// awaitWebhooks waits until the manager has registered its webhooks.
+// awaitWebhooks waits until the manager has registered its webhooks, and they answer.
 func awaitWebhooks(t *testing.T) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() error {
-		for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay",
-			"platformpolicy/default"} {
-			if _, err := tryGet(t, "", object); err != nil {
-				return err
-			}
-		}
-		return nil
-	}).Should(gomega.Succeed())
+	awaitWebhooksIn(t, "default")
+}
+
+// awaitWebhooksIn is awaitWebhooks for an installation that watches a namespace, and perhaps not
+// the namespace default. The API server may not have the configurations yet, and the nodes not the
+// addresses of the managers.
+func awaitWebhooksIn(t *testing.T, ns string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay", "platformpolicy/default"} {
+		g.Eventually(exists(t, "", object)).Should(gomega.Succeed())
+	}
+	g.Eventually(tryApplying(t, ns, webapp("refused", demo, "replicas: 11"))).Should(
+		gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
 }
 
 // tryApply runs kubectl apply and returns its output including errors and warnings.
