@@ -81,6 +81,7 @@ func auditLog(t *testing.T) []event {
 		}
 		lines := bufio.NewScanner(opened)
 		lines.Buffer(nil, 16<<20)
+		lines.Split(wholeLines)
 		for lines.Scan() {
 			// Most lines are requests of Kubernetes' own components and of this test.
 			if !bytes.Contains(lines.Bytes(), []byte("serviceaccount:")) && !bytes.Contains(lines.Bytes(), []byte(`"clusterrolebindings"`)) && !bytes.Contains(lines.Bytes(), []byte(`"namespaces"`)) {
@@ -101,6 +102,15 @@ func auditLog(t *testing.T) []event {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time) })
 	return events
+}
+
+// wholeLines is a bufio.SplitFunc for a file that another program appends to: it leaves out a last
+// line that is not whole yet.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	if end := bytes.IndexByte(data, '\n'); end >= 0 {
+		return end + 1, data[:end], nil
+	}
+	return 0, nil, nil
 }
 
 // binding has the fields we read from a role or a binding.
