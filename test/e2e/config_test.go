@@ -116,8 +116,9 @@ func changedConfiguration(t *testing.T, ns string) {
 	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("2"), "two monitors cause one restart")
 	g.Expect(replicaSets(t, ns, "bystander")).To(gomega.Equal("1"), "a workload that is not selected does not restart")
 	g.Expect(kubectl(t, "-n", ns, "get", "configmonitor", "greeter")).To(gomega.MatchRegexp(`greeter +True +ConfigMap/message +1 `))
-	g.Expect(kubectl(t, "-n", ns, "get", "events", "--field-selector",
-		"involvedObject.name=greeter")).To(gomega.ContainSubstring("ConfigMap/message changed"))
+	g.Eventually(func() string {
+		return kubectl(t, "-n", ns, "get", "events", "--field-selector", "involvedObject.name=greeter")
+	}).Should(gomega.ContainSubstring("ConfigMap/message changed"), "events are written a moment later")
 }
 
 // changedSecret checks that a change of a readable Secret restarts what a monitor selects, and that
@@ -178,7 +179,7 @@ func testAppConfig(t *testing.T) {
 	apply(t, ns, appConfig(`config: {MESSAGE: third, CRASH_AFTER: 1ms, START_DELAY: "0s"}`, rollback))
 	g.Eventually(reading(t, ns, "appconfig/shop", "{.status.pending.reason}")).Should(gomega.Equal("RolledBack"))
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
-	g.Expect(names(t, ns, "configmaps", "config.mainstay.dev/revision=1")).To(gomega.BeEmpty(),
+	g.Eventually(func() []string { return names(t, ns, "configmaps", "config.mainstay.dev/revision=1") }).Should(gomega.BeEmpty(),
 		"a revision that no pod uses is pruned when none are to be kept")
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
