@@ -33,6 +33,9 @@ const (
 	// that on a machine with two cores and other work.
 	within = 4 * time.Minute
 	poll   = 250 * time.Millisecond
+	// patience is how long a request may take. An application whose processes stand still for seconds
+	// has not lost it.
+	patience = 30 * time.Second
 )
 
 // repository is the root of the checkout, relative to this folder.
@@ -165,7 +168,7 @@ func serviceURL(t *testing.T, namespace, name string) string {
 
 // fetch gets one page.
 func fetch(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -165,7 +165,7 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 			if test.token != "" {
 				request.Header.Set("Authorization", "Bearer "+test.token)
 			}
-			response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+			response, err := (&http.Client{Transport: transport, Timeout: patience}).Do(request)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -224,13 +224,13 @@ func ordered(t *testing.T, page string) int {
 
 // order stores an order in a shop, and returns how many there are.
 func order(ctx context.Context, page string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience) // It follows the redirection to the page.
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, page+"/buy", nil)
 	if err != nil {
 		return 0, err
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // It follows the redirection to the page.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
