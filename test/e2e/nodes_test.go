@@ -27,10 +27,12 @@ func reserveSecondNode(t *testing.T) {
 	t.Cleanup(func() { kubectlAnyway(t, "taint", "node", node2, secondNode+"-") })
 }
 
-// onBothNodes creates a WebApp with a pod on each node.
+// onBothNodes creates a WebApp with a pod on each node. Kubernetes does not evict them from a node
+// that is lost, as it does with others after five minutes.
 func onBothNodes(t *testing.T, ns string) {
 	t.Helper()
-	apply(t, ns, webapp("shop", demo, "replicas: 2", "topologySpread: Preferred", "tolerations: [{key: "+secondNode+", operator: Exists}]"))
+	apply(t, ns, webapp("shop", demo, "replicas: 2", "topologySpread: Preferred", "tolerations: [{key: "+secondNode+
+		", operator: Exists}, {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}]"))
 	waitReady(t, ns, "shop")
 	// The scheduler prefers to spread them, but the first node may be too full for that.
 	switch len(onNode2(pods(t, ns, "app=shop"))) {
@@ -39,6 +41,8 @@ func onBothNodes(t *testing.T, ns string) {
 	case 2:
 		movePod(t, ns, "app=shop", node2)
 	}
+	// The WebApp may still be Ready because of the pod that is gone.
+	awaitAll(t, ns, "pods", within)
 	waitReady(t, ns, "shop")
 	if count := len(onNode2(pods(t, ns, "app=shop"))); count != 1 {
 		t.Fatalf("%d of 2 pods are on %s", count, node2)
