@@ -30,13 +30,18 @@ var caches = databaseKind{
 		return looks{found.Status.Primary, int(found.Spec.Replicas), found.Generation, found.Status.Conditions}
 	},
 	replicates: func(d *database, now looks) bool {
-		answer, err := d.tryValkey(d.program(now.primary), "INFO", "replication")
+		program, isThere := d.findProgram(now.primary)
+		if !isThere {
+			return false
+		}
+		answer, err := d.tryValkey(program, "INFO", "replication")
 		return err == nil && strings.Count(answer, "state=online") == now.replicas-1
 	},
 }
 
-// insideLimit is for how long a client inside a container waits, of which each write is a process.
-const insideLimit = 2 * statementLimit
+// insideLimit returns for how long a client inside a container waits, of which each write is a
+// process.
+func insideLimit() time.Duration { return 2 * statementLimit() }
 
 // list is the key of a list to which each write appends an entry, so that their order is seen, and
 // an entry that is there twice.
@@ -123,12 +128,14 @@ func newCacheWriter(t *testing.T, d *database) *writer {
 		InitAddress: []string{net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(service.Spec.Ports[0].Port)))},
 		Username:    string(secret.Data["username"]), Password: string(secret.Data["password"]),
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the name in it is not that of the address
-		Dialer:    net.Dialer{Timeout: statementLimit}, ConnWriteTimeout: statementLimit, ForceSingleClient: true, DisableCache: true,
+		Dialer:    net.Dialer{Timeout: statementLimit()}, ConnWriteTimeout: statementLimit(), ForceSingleClient: true, DisableCache: true,
 		DisableRetry: true, PipelineMultiplex: -1,
 	}
 	w := &writer{Ledger: ledger.New(), d: d}
 	w.compare = func(ctx context.Context, mayLose bool) []string {
-		return compareList(ctx, d, &cacheSession{options: options}, w.Ledger, mayLose)
+		patient := options
+		patient.Dialer.Timeout, patient.ConnWriteTimeout = within, within
+		return compareList(ctx, d, &cacheSession{options: patient}, w.Ledger, mayLose)
 	}
 	w.start(through, (&cacheSession{options: options}).write)
 	return w
@@ -248,7 +255,7 @@ func (d *database) tryValkey(program process, words ...string) (string, error) {
 
 // askInside is tryValkey with a password.
 func askInside(ctx context.Context, program process, password string, words ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, insideLimit)
+	ctx, cancel := context.WithTimeout(ctx, insideLimit())
 	defer cancel()
 	answer, err := command(ctx, "", "nsenter", append([]string{"-t", strconv.Itoa(program.pid), "-m", "-n", "--", "valkey-cli", "-e", "--tls", "--insecure",
 		"--no-auth-warning", "--user", "app", "-a", password}, words...)...)
@@ -289,7 +296,7 @@ func (s *scene) writeInside() {
 		return lifeOf(said)
 	}
 	go func() {
-		s.writer.Ledger.Client(ctx, fmt.Sprintf("inside-%d", s.term), 10*writeEvery, insideLimit, write)
+		s.writer.Ledger.Client(ctx, fmt.Sprintf("inside-%d", s.term), 10*writeEvery, insideLimit(), write)
 		close(done)
 	}()
 	select {

@@ -78,15 +78,24 @@ func (p process) isProgram() bool { return p.isFirst && strings.HasPrefix(p.comm
 // program is the first process of an instance's container.
 func (d *database) program(pod string) process {
 	d.t.Helper()
-	all, err := processesOf(d.pod(pod))
-	d.must(err)
-	for _, one := range all {
-		if one.isProgram() {
-			return one
-		}
+	found, isThere := d.findProgram(pod)
+	if !isThere {
+		d.t.Fatalf("%s runs no program of ours", pod)
 	}
-	d.t.Fatalf("%s runs no program of ours: %+v", pod, all)
-	return process{}
+	return found
+}
+
+// findProgram is program; false while there is none.
+func (d *database) findProgram(pod string) (process, bool) {
+	d.t.Helper()
+	all, err := processesOf(d.pod(pod))
+	if err != nil {
+		return process{}, false // the container has ended, and the kubelet starts another
+	}
+	if program := slices.IndexFunc(all, process.isProgram); program >= 0 {
+		return all[program], true
+	}
+	return process{}, false
 }
 
 // server returns all processes of an instance's server.

@@ -16,11 +16,17 @@ import (
 	"github.com/mainstay-platform/mainstay/test/ledger"
 )
 
-// A client writes every writeEvery, and gives a statement up after statementLimit.
-const (
-	writeEvery     = 10 * time.Millisecond
-	statementLimit = time.Second
-)
+// writeEvery is the time between two writes of a client.
+const writeEvery = 10 * time.Millisecond
+
+// statementLimit returns after how long a client gives a login or a statement up. With -brief other
+// tests run beside it, and a login alone may take seconds.
+func statementLimit() time.Duration {
+	if *brief {
+		return 5 * time.Second
+	}
+	return time.Second
+}
 
 // through is the client that writes through the Service of the database, and throughPooler the one
 // that writes through that of its pooler.
@@ -47,7 +53,11 @@ func newWriter(t *testing.T, d *database) *writer {
 	d.sql(primary, "app", "GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO app")
 	d.sql(primary, "app", "SET ROLE app; CREATE TABLE ledger (client text, seq int)")
 	w := &writer{Ledger: ledger.New(), d: d}
-	w.compare = func(ctx context.Context, _ bool) []string { return compareRows(ctx, config, w.Ledger) }
+	w.compare = func(ctx context.Context, _ bool) []string {
+		patient := config.Copy()
+		patient.ConnectTimeout = within
+		return compareRows(ctx, patient, w.Ledger)
+	}
 	w.start(through, (&connection{config: config}).write)
 	if d.postgreSQL().Spec.Pooler != nil {
 		w.start(throughPooler, (&connection{config: d.connects(name+"-pooler", name+"-pooler")}).write)
@@ -64,9 +74,10 @@ func (d *database) connects(secretName, serviceName string) *pgx.ConnConfig {
 	d.get(serviceName, &service)
 	at := url.URL{Scheme: "postgresql", Host: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port),
 		User: url.UserPassword(string(secret.Data["username"]), string(secret.Data["password"])), Path: string(secret.Data["dbname"]),
-		RawQuery: "sslmode=require&connect_timeout=1"}
+		RawQuery: "sslmode=require"}
 	config, err := pgx.ParseConfig(at.String())
 	d.must(err)
+	config.ConnectTimeout = statementLimit()
 	config.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the name in it is not that of the address
 	return config
 }
@@ -78,7 +89,7 @@ func (w *writer) start(client string, write ledger.Write) {
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		w.Ledger.Client(ctx, client, writeEvery, statementLimit, write)
+		w.Ledger.Client(ctx, client, writeEvery, statementLimit(), write)
 		close(done)
 	}()
 	w.d.t.Cleanup(func() { end(); <-done })
