@@ -70,9 +70,9 @@ func TestCaches(t *testing.T) {
 			c := cacheOf{t: t, namespace: fmt.Sprintf("databases-valkey-%d", version)}
 			kubectl(t, "create", "namespace", c.namespace)
 			kubectl(t, "label", "namespace", c.namespace, "pod-security.kubernetes.io/enforce=restricted")
-			t.Cleanup(func() { kubectlAnyway(t, "delete", "namespace", c.namespace, "--timeout=2m") })
+			t.Cleanup(func() { kubectlAnyway(t, "delete", "namespace", c.namespace, atMost) })
 			apply(t, c.namespace, fmt.Sprintf(smallestCache, version))
-			kubectl(t, "-n", c.namespace, "wait", "--for=condition=Ready", "cache/sessions", "--timeout=300s")
+			kubectl(t, "-n", c.namespace, "wait", "--for=condition=Ready", "cache/sessions", atMost)
 			table := kubectl(t, "-n", c.namespace, "get", "caches")
 			for _, column := range []string{"READY", "PRIMARY", "INSTANCES", "MEMORY", "VERSION", "True", "3/3", "64Mi"} {
 				if !strings.Contains(table, column) {
@@ -98,7 +98,7 @@ func (c cacheOf) failsOver() {
 	kubectl(c.t, "-n", c.namespace, "delete", "pod", former, "--wait=false")
 	eventually(c.t, "another primary", func() bool { now := c.status(); return now.Primary != "" && now.Primary != former })
 	c.awaits("1", c.status().Primary, "sessions-rw", "GET", "first")
-	kubectl(c.t, "-n", c.namespace, "wait", "--for=condition=Ready", "cache/sessions", "--timeout=120s")
+	kubectl(c.t, "-n", c.namespace, "wait", "--for=condition=Ready", "cache/sessions", atMost)
 }
 
 // handsOver asks for a handover, and waits for it: nothing is lost.

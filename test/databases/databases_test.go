@@ -16,7 +16,8 @@ import (
 // was acknowledged is lost, never do two take writes, and the database is whole again by itself.
 // Where there is time for it, a second client writes through a pooler.
 func TestFaults(t *testing.T) {
-	spec := fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n", *image)
+	// The first fault needs each pod on a node of its own, also while other pods fill a node.
+	spec := fmt.Sprintf("  version: %q\n  storage: 1Gi\n  replicas: 3\n  topologySpread: Required\n", *image)
 	if !*brief && !*alone {
 		spec += "  pooler: {}\n"
 	}
@@ -54,14 +55,15 @@ func happenAll(d *database, w *writer, faults []fault) {
 }
 
 // busy is how much longer than its limit a gap may be at least while two processors also run other
-// tests, as in `make test`.
-const busy = 10 * time.Second
+// tests, as in `make test`: each of a failover's steps, and the client's next login, may wait for
+// seconds.
+const busy = time.Minute
 
 // allowed returns how long a gap may be that has a limit on an idle machine: three times that. With
 // -brief other tests run beside it.
 func allowed(limit time.Duration) time.Duration {
 	if *brief {
-		return max(3*limit, limit+busy)
+		return max(10*limit, limit+busy)
 	}
 	return 3 * limit
 }
@@ -98,7 +100,9 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	if allowed := allowed(f.limit); gap > allowed {
 		t.Errorf("%s: no write for %s: more than %s", f.name, gap, allowed)
 	}
-	if record, _ := d.record(); f.stays && record.Term != s.term {
+	if record, _ := d.record(); f.stays && record.Term != s.term && s.stalled > mostStalled {
+		t.Logf("%s: another was elected, but the server stalled for %s: not judged", f.name, s.stalled)
+	} else if f.stays && record.Term != s.term {
 		t.Errorf("%s: %s leads in term %d, but %s should have stayed primary in term %d", f.name, record.Holder.Member.Name, record.Term,
 			s.primary, s.term)
 	}

@@ -40,6 +40,8 @@ const (
 	// that on a machine with two cores and other work.
 	within = 4 * time.Minute
 	poll   = 100 * time.Millisecond
+	// atMost is an option of kubectl and helm, for what takes several steps.
+	atMost = "--timeout=8m"
 	// repository is the root of the checkout, relative to this folder.
 	repository = "../.."
 )
@@ -87,7 +89,7 @@ func install() error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	arguments := []string{"upgrade", "--install", "mainstay", filepath.Join(repository, "charts", "mainstay"), "-n", system, "--create-namespace",
-		"--set", "image.tag=0.0.0-dev", "--wait", "--timeout", "4m", "--set", "databaseImages.pgbouncer=docker.io/mainstay/pgbouncer:1"}
+		"--set", "image.tag=0.0.0-dev", "--wait", atMost, "--set", "databaseImages.pgbouncer=docker.io/mainstay/pgbouncer:1"}
 	for version := 12; version <= 18; version++ {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
 	}
@@ -99,7 +101,7 @@ func install() error {
 }
 
 func uninstall() error {
-	_, err := command(context.Background(), "", os.Getenv("HELM"), "uninstall", "mainstay", "-n", system, "--wait", "--timeout", "2m")
+	_, err := command(context.Background(), "", os.Getenv("HELM"), "uninstall", "mainstay", "-n", system, "--wait", atMost)
 	return err
 }
 
@@ -122,19 +124,24 @@ func kubectl(t *testing.T, arguments ...string) string {
 // kubectlAnyway runs kubectl in a cleanup.
 func kubectlAnyway(t *testing.T, arguments ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*within) // longer than kubectl waits
 	defer cancel()
 	if _, err := command(ctx, "", os.Getenv("KUBECTL"), arguments...); err != nil {
 		t.Error(err)
 	}
 }
 
-// apply runs kubectl apply with a manifest.
+// apply runs kubectl apply with a manifest. Right after the installation, the nodes may not have
+// the addresses of the managers yet.
 func apply(t *testing.T, namespace, manifest string) {
 	t.Helper()
-	if _, err := command(t.Context(), manifest, os.Getenv("KUBECTL"), "apply", "-n", namespace, "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	gomega.NewWithT(t).Eventually(func() error {
+		_, err := command(t.Context(), manifest, os.Getenv("KUBECTL"), "apply", "-n", namespace, "-f", "-")
+		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
+			return gomega.StopTrying("applying").Wrap(err)
+		}
+		return err
+	}).Should(gomega.Succeed())
 }
 
 // testbed runs the tool that made the cluster, which must succeed.

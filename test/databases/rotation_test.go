@@ -91,7 +91,7 @@ func TestRotation(t *testing.T) {
 	d := newDatabase(t, "databases-rotation", "  version: \"17\"\n  storage: 1Gi\n  users: [{name: shop, overlap: 1m}]\n"+
 		"  databases: [{name: shop, owner: shop}]\n")
 	apply(t, d.namespace, bound)
-	kubectl(t, "-n", d.namespace, "wait", "--for=condition=Ready", "webapp/shop", "--timeout=240s")
+	kubectl(t, "-n", d.namespace, "wait", "--for=condition=Ready", "webapp/shop", atMost)
 	const revision = `{.metadata.annotations.deployment\.kubernetes\.io/revision}`
 	if rollouts := kubectl(t, "-n", d.namespace, "get", "deployment", "shop", "-o", "jsonpath="+revision); rollouts != "1" {
 		t.Errorf("the application started with %s rollouts", rollouts)

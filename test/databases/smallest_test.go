@@ -22,9 +22,9 @@ spec:
 func TestSmallest(t *testing.T) {
 	const namespace = "databases-smallest"
 	kubectl(t, "create", "namespace", namespace)
-	t.Cleanup(func() { kubectlAnyway(t, "delete", "namespace", namespace, "--timeout=2m") })
+	t.Cleanup(func() { kubectlAnyway(t, "delete", "namespace", namespace, atMost) })
 	apply(t, namespace, smallest)
-	kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "postgresql/test-db", "--timeout=300s")
+	kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "postgresql/test-db", atMost)
 	answer := kubectl(t, "-n", namespace, "exec", "test-db-0", "--", "psql", "-U", "postgres", "-c", "SELECT version();")
 	if !strings.Contains(answer, "PostgreSQL 14.") {
 		t.Errorf("the server answers %s", answer)
@@ -46,9 +46,9 @@ func hibernates(t *testing.T, namespace string) {
 	}
 	psql("CREATE TABLE kept AS SELECT 17 AS number")
 	kubectl(t, "-n", namespace, "patch", "pg", "test-db", "--type", "merge", "-p", `{"spec":{"hibernated":true}}`)
-	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Hibernated", "pg/test-db", "--timeout=120s")
+	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Hibernated", "pg/test-db", atMost)
 	kubectl(t, "-n", namespace, "patch", "pg", "test-db", "--type", "merge", "-p", `{"spec":{"hibernated":false}}`)
-	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Running", "pg/test-db", "--timeout=120s")
+	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Running", "pg/test-db", atMost)
 	if answer := psql("SELECT number FROM kept"); answer != "17" {
 		t.Errorf("after hibernation the row is %q", answer)
 	}
