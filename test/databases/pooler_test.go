@@ -15,14 +15,16 @@ import (
 // a wrong password is refused. In the end an instance is removed with its volume.
 func TestPooler(t *testing.T) {
 	d := newDatabase(t, "databases-pooler", "  version: \"17\"\n  storage: 1Gi\n  replicas: 2\n  pooler: {}\n")
-	db := d.postgreSQL()
-	if db.Status.Pooler == nil || db.Status.Pooler.SecretName != "db-pooler" || db.Status.Pooler.ReadyInstances != 2 {
-		t.Fatalf("the status says %+v", db.Status.Pooler)
-	}
+	eventually(t, "two instances of the pooler are ready", func() bool {
+		pooler := d.postgreSQL().Status.Pooler
+		return pooler != nil && pooler.SecretName == "db-pooler" && pooler.ReadyInstances == 2
+	})
 	uri := kubectl(t, "-n", d.namespace, "get", "secret", "db-pooler", "-o", "go-template={{.data.uri|base64decode}}")
 	psql := func(uri, script string) (string, error) {
 		return command(t.Context(), script, "sh", "-c", `"$KUBECTL" -n "$0" exec -i db-0 -- psql -v ON_ERROR_STOP=1 -At "$1" 2>&1`, d.namespace, uri)
 	}
+	// The nodes may learn a moment later where the pooler is.
+	eventually(t, "the pooler answers", func() bool { _, err := psql(uri, "SELECT 1"); return err == nil })
 	if answer, err := psql(uri, "CREATE TABLE rows (number int);"); err != nil {
 		t.Fatalf("%s: %v", answer, err)
 	}
@@ -44,7 +46,7 @@ func TestPooler(t *testing.T) {
 		}
 		done <- err
 	}()
-	former := db.Status.Primary
+	former := d.postgreSQL().Status.Primary
 	kubectl(t, "-n", d.namespace, "patch", "pg", name, "--type", "merge", "-p", `{"spec":{"switchoverAt":"2026-11-25T12:00:00Z"}}`)
 	eventually(t, "the handover", func() bool {
 		change := d.postgreSQL().Status.PrimaryChange

@@ -54,7 +54,7 @@ func asks(t *testing.T, url string) func() (int, []error) {
 		if err != nil {
 			return err
 		}
-		response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+		response, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 		if err != nil {
 			return err
 		}

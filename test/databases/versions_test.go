@@ -23,9 +23,10 @@ func TestVersions(t *testing.T) {
 			if err != nil || !strings.HasPrefix(answer, fmt.Sprintf("PostgreSQL %d.", version)) || !strings.HasSuffix(answer, "|t") {
 				t.Errorf("the replica answers %q (%v)", answer, err)
 			}
-			signal(syscall.SIGKILL, s.postmaster(s.primary))
-			eventually(t, "another primary", func() bool { return anotherLeads(s) })
-			w.awaitMore("acknowledged writes by the next primary")
+			s.killed = s.postmaster(s.primary)
+			signal(syscall.SIGKILL, s.killed)
+			eventually(t, "another primary, or its next server", func() bool { return servesAgain(s) })
+			w.awaitMore("acknowledged writes after its server was killed")
 			t.Logf("no write for %s", w.Ledger.LongestGap(s.begun))
 			eventually(t, "whole database after the failover", d.isWhole)
 			for _, wrong := range w.check(false) {
