@@ -51,7 +51,7 @@ func (p *Pod) says(query, want string) {
 func TestApplicationAndParameters(t *testing.T) {
 	t.Parallel()
 	const hasRole = "SELECT count(*) FROM pg_database d JOIN pg_roles r ON r.oid = datdba WHERE datname = 'shop' AND rolname = 'app'"
-	d := New(t, server, contract.Settings{FailoverAfter: after, Parameters: map[string]string{"work_mem": "5MB"}}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: longAfter, Parameters: map[string]string{"work_mem": "5MB"}}, 3)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
 	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	leader := d.Published(t.Context())

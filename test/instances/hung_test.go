@@ -11,7 +11,8 @@ import (
 )
 
 // longAfter is the spec.failover.after that a database has by default. It is longer than a leader
-// waits for the replicas that it hears nothing of, before it goes on without them.
+// waits for the replicas that it hears nothing of, before it goes on without them, and than a process
+// stands still on a busy machine.
 const longAfter = "11s"
 
 // TestCacheHungServer: a primary whose server is stopped while its program goes on is replaced; or,
@@ -24,13 +25,13 @@ func TestCacheHungServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			settings := kind
-			settings.FailoverAfter, settings.Parameters = longAfter, maps.Clone(kind.Parameters)
+			settings.Parameters = maps.Clone(kind.Parameters)
 			d := cacheOf(t, settings, 3)
 			w := newWriter(t, d)
 			w.again("the beginning")
 			leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
 			before, _ := w.now()
-			client, err := leader.sessionWith(password, time.Minute)
+			client, err := leader.session()
 			d.must(err)
 			defer client.Close()
 
@@ -72,9 +73,7 @@ func TestCacheHungServer(t *testing.T) {
 // replicas as those that may lead next.
 func TestCacheSlowServer(t *testing.T) {
 	t.Parallel()
-	settings := inMemory
-	settings.FailoverAfter = longAfter
-	d := cacheOf(t, settings, 3)
+	d := cacheOf(t, inMemory, 3)
 	leader, before := d.Published(t.Context()), d.Record(t.Context())
 	server, begun := leader.serverProcess(), time.Now()
 	d.must(syscall.Kill(server, syscall.SIGSTOP))
@@ -84,7 +83,7 @@ func TestCacheSlowServer(t *testing.T) {
 	for _, pod := range d.others(leader) {
 		d.Await("the write on "+pod.Name, func() bool { value, _ := pod.ask("GET", "again"); return value == "x" })
 	}
-	if now := d.Record(t.Context()); now.Seq != before.Seq || now.Term != before.Term {
+	if now := d.Record(t.Context()); (now.Seq != before.Seq || now.Term != before.Term) && !d.stoodStill(begun) {
 		t.Errorf("the record was %+v and is %+v", before, now)
 	}
 }

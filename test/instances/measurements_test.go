@@ -63,6 +63,17 @@ func (s *stillness) watch(ctx context.Context) {
 	}
 }
 
+// stoodStill reports whether this process stood still for so long since a time that a handover or a
+// leader of this machine may have had too little time as well. It says so then: what depends on time
+// is not judged.
+func (d *Database) stoodStill(begun time.Time) bool {
+	pause := still.since(begun)
+	if pause > mostStill {
+		d.t.Logf("this machine stood still for %s: not judged", pause)
+	}
+	return pause > mostStill
+}
+
 // since returns the longest pause since a time.
 func (s *stillness) since(begun time.Time) time.Duration {
 	s.mu.Lock()

@@ -253,7 +253,7 @@ func (l *load) reset(d *Database) {
 // It is not parallel, so that it runs before the others: no statement may wait for longer than a
 // minute, and where the processors are shared by too many, hundreds of logins alone take that.
 func TestPooler(t *testing.T) {
-	d := New(t, server, contract.Settings{FailoverAfter: after}, 3)
+	d := New(t, server, contract.Settings{FailoverAfter: longAfter}, 3)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
 	d.Await("three instances that serve", func() bool { return d.IsWhole(t.Context()) })
 	d.declare(contract.Provisions{Pooler: true})

@@ -14,7 +14,7 @@ import (
 // log only.
 func TestAtRest(t *testing.T) {
 	t.Parallel()
-	d := New(t, server, contract.Settings{FailoverAfter: after, Parameters: map[string]string{
+	d := New(t, server, contract.Settings{FailoverAfter: longAfter, Parameters: map[string]string{
 		"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all", "autovacuum": "off",
 	}}, 1)
 	d.mount(map[string]string{"username": "app", "password": "secret", "dbname": "shop"})
