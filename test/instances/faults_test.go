@@ -64,8 +64,9 @@ func restored(s *scene) bool {
 	return record.Term == s.before.Term && record.Seq > s.before.Seq && record.Holder == s.before.Holder && record.Open
 }
 
-// leadsAgain reports whether an instance leads after the leader was killed and started at once:
-// another one, or the same one, if it was back before the others could elect one.
+// leadsAgain reports whether an instance leads after the leader was killed and started at once, or
+// its record was lost: another one, or the same one, if it was back before the others could elect
+// one. Whether another may lead is judged elsewhere.
 func leadsAgain(s *scene) bool { return anotherTerm(s) || restored(s) }
 
 // resumed reports whether an instance leads after the leader's server has ended: another one, or
@@ -73,6 +74,12 @@ func leadsAgain(s *scene) bool { return anotherTerm(s) || restored(s) }
 func resumed(s *scene) bool {
 	now := s.leader.process.Postmaster()
 	return anotherTerm(s) || now != 0 && now != s.postmaster
+}
+
+// gaveUp reports whether the leader has ended its server although it should lead on, because this
+// machine stood still. Without the API server nobody leads until that is back.
+func (s *scene) gaveUp() bool {
+	return s.leader.process.Postmaster() == 0 && s.d.stoodStill(s.begun)
 }
 
 // whileElecting waits until somebody has claimed a later term and is about to lead, and some more,
@@ -207,14 +214,14 @@ var faults = []fault{
 			s.other.Start()
 			s.d.Await("replica that receives again", func() bool {
 				status, err := s.other.SQL("SELECT status FROM pg_stat_wal_receiver")
-				return err == nil && status == "streaming"
+				return err == nil && status == "streaming" || s.gaveUp()
 			})
 			s.third.Kill()
 		},
 		mend: func(s *scene) { s.pauseAPI(false); s.third.Start() }},
-	{name: "the record is set back", leaderStays: true, noticed: restored,
+	{name: "the record is set back", leaderStays: true, noticed: leadsAgain,
 		hurt: func(s *scene) { s.d.writeRecord(s.d.old(s.before)) }},
-	{name: "the record is overwritten", leaderStays: true, noticed: restored,
+	{name: "the record is overwritten", leaderStays: true, noticed: leadsAgain,
 		hurt: func(s *scene) { s.d.writeRecord("nonsense") }},
 	{name: "the record is set back as the leader dies", noticed: leadsAgain,
 		hurt: func(s *scene) {
@@ -222,7 +229,7 @@ var faults = []fault{
 			s.d.writeRecord(s.d.old(s.before))
 			s.leader.Start()
 		}},
-	{name: "the Lease is deleted", leaderStays: true, noticed: restored,
+	{name: "the Lease is deleted", leaderStays: true, noticed: leadsAgain,
 		hurt: func(s *scene) { s.d.deleteLease() }},
 }
 

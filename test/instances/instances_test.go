@@ -105,8 +105,15 @@ func happens(t *testing.T, clients *Clients, f fault, round int, measured *measu
 	if f.blocks {
 		f.mend(s)
 	}
-	d.Await("acknowledged writes after "+f.name, func() bool { return clients.acknowledged() > acknowledged+10 })
-	if f.mend != nil && !f.blocks {
+	isMended := f.blocks || f.mend == nil
+	d.Await("acknowledged writes after "+f.name, func() bool {
+		if !isMended && f.leaderStays && s.gaveUp() {
+			f.mend(s)
+			isMended = true
+		}
+		return clients.acknowledged() > acknowledged+10
+	})
+	if !isMended {
 		f.mend(s)
 	}
 	d.remember(t.Context())
