@@ -56,10 +56,10 @@ func (l *Link) Open() error {
 // listenAgain listens on an address where this process may have listened a moment ago. Between fork
 // and exec, a child process has the sockets of this one, also those that were closed since.
 func listenAgain(address string) (net.Listener, error) {
-	const limit, pause = 10 * time.Second, 10 * time.Millisecond
+	const pause = 10 * time.Millisecond
 	for begun := time.Now(); ; time.Sleep(pause) {
 		listener, err := net.Listen("tcp", address)
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > limit {
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > within {
 			return listener, err //nolint:wrapcheck // the caller does
 		}
 	}
