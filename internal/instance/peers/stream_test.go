@@ -14,7 +14,12 @@ import (
 type echo struct{ ended chan struct{} }
 
 func (e echo) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
-	defer close(e.ended)
+	defer func() {
+		select {
+		case e.ended <- struct{}{}:
+		default: // of an attempt that took too long
+		}
+	}()
 	if _, err := io.WriteString(stream, pod+" "); err != nil {
 		return
 	}
@@ -30,13 +35,18 @@ func (e echo) HandleStream(ctx context.Context, pod string, stream io.ReadWriteC
 	}
 }
 
+// streams opens a stream to db-1 in time.
+func streams(t *testing.T, c *Client) (io.ReadWriteCloser, error) {
+	return inTime(func() (io.ReadWriteCloser, error) { return c.Stream(t.Context(), "db-1") })
+}
+
 // TestStream: bytes go in both directions, and the end of one side is that of the other.
 func TestStream(t *testing.T) {
 	a := newAuthority(t)
-	served := echo{make(chan struct{})}
+	served := echo{make(chan struct{}, 1)}
 	address := serveWith(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), served)
 	c := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address)
-	stream, err := c.Stream(t.Context(), "db-1")
+	stream, err := streams(t, c)
 	check(t, err)
 	read := func(want string) {
 		t.Helper()
@@ -62,11 +72,11 @@ func TestStream(t *testing.T) {
 func TestStreamIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
-	if _, err := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address).Stream(t.Context(), "db-1"); err == nil ||
+	if _, err := streams(t, client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address)); err == nil ||
 		!strings.Contains(err.Error(), "this engine has no streams") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := client(a.issue(t, "somebody", "db-0", inAnHour()), address).Stream(t.Context(), "db-1"); err == nil ||
+	if _, err := streams(t, client(a.issue(t, "somebody", "db-0", inAnHour()), address)); err == nil ||
 		!strings.Contains(err.Error(), "not that of an instance") {
 		t.Errorf("got %v", err)
 	}
@@ -104,24 +114,24 @@ func (c closing) Close() error {
 // refused.
 func TestStreamEndsItsConnection(t *testing.T) {
 	a := newAuthority(t)
-	for name, streams := range map[string]Streams{"served": echo{make(chan struct{})}, "refused": nil} {
+	for name, served := range map[string]Streams{"served": echo{make(chan struct{}, 1)}, "refused": nil} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		check(t, err)
 		accepting := counted{listener, make(chan struct{}, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {
-			_ = Serve(ctx, accepting, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), handler{}, streams)
+			_ = Serve(ctx, accepting, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), handler{}, served)
 		}()
 		c := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), listener.Addr().String())
-		stream, err := c.Stream(t.Context(), "db-1")
-		if streams != nil {
+		stream, err := streams(t, c)
+		if served != nil {
 			check(t, err)
 			check(t, stream.Close())
 		}
 		select {
 		case <-accepting.closed:
-		case <-time.After(idleTime / 10):
+		case <-time.After(idleTime / 2):
 			t.Errorf("%s: the connection is still open", name)
 		}
 	}
@@ -140,9 +150,9 @@ func (s silent) HandleStream(_ context.Context, _ string, stream io.ReadWriteClo
 // TestCloseEndsRead: an engine that waits for a peer can give up.
 func TestCloseEndsRead(t *testing.T) {
 	a := newAuthority(t)
-	served := silent{make(chan error, 1)}
+	served := silent{make(chan error, 20)}
 	address := serveWith(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()), served)
-	stream, err := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address).Stream(t.Context(), "db-1")
+	stream, err := streams(t, client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address))
 	check(t, err)
 	defer func() { _ = stream.Close() }()
 	select {
@@ -150,7 +160,7 @@ func TestCloseEndsRead(t *testing.T) {
 		if err == nil {
 			t.Error("something was read")
 		}
-	case <-time.After(idleTime / 10):
+	case <-time.After(idleTime / 2):
 		t.Error("the read still waits")
 	}
 }
