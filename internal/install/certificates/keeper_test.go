@@ -198,7 +198,7 @@ func handshake(k *Keeper, clock *clocktesting.FakeClock) error {
 	roots.AppendCertsFromPEM(k.Bundle())
 	near, far := net.Pipe()
 	// A pipe has no buffer: after a refusal both ends would wait for each other.
-	if err := near.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err
 	}
 	server := tls.Server(far, &tls.Config{GetCertificate: k.GetCertificate, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true})
