@@ -56,7 +56,7 @@ func (l lane) endCluster(log *step.Log) {
 	if _, started := startedClusters.LoadAndDelete(cluster); !started {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if err := log.Show("ending the cluster "+string(cluster), cluster.command(ctx, "down")); err != nil {
 		log.Say("%v", err)

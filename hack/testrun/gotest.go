@@ -131,8 +131,9 @@ func absolute(name string) string {
 // slow tests when they end.
 func (g goTest) run(ctx context.Context, log *step.Log, further []string, total *counts) error {
 	start := time.Now()
-	// Linters check more than the vet that go test runs.
-	command := g.command(ctx, further, "-count=1", "-json", "-vet=off")
+	// Linters check more than the vet that go test runs. The time limit may be overridden: go test's
+	// own is ten minutes.
+	command := g.command(ctx, further, "-count=1", "-json", "-vet=off", "-timeout="+hangs)
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("running go test: %w", err)
