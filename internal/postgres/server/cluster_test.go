@@ -39,6 +39,8 @@ const rootVariable = "MAINSTAY_POSTGRESQL_ROOT"
 const (
 	testUser = 65532
 	testPort = 15432
+	// waitLimit is how long what happens in a second on an idle machine may take on a busy one.
+	waitLimit = 2 * time.Minute
 )
 
 // cluster are three instances, each a program of its own in the root of an image.
@@ -204,7 +206,7 @@ func (i *instance) observe() engine.Observation {
 func (i *instance) wait(what string, is func(engine.Observation) bool) {
 	i.t.Helper()
 	began := time.Now()
-	gomega.NewWithT(i.t).Eventually(i.observe).WithTimeout(30*time.Second).WithPolling(20*time.Millisecond).
+	gomega.NewWithT(i.t).Eventually(i.observe).WithTimeout(waitLimit).WithPolling(20*time.Millisecond).
 		Should(gomega.Satisfy(is), "%s: not %s", i.name, what)
 	i.t.Logf("%s: %s: after %.3f s", i.name, what, time.Since(began).Seconds())
 }
@@ -238,7 +240,7 @@ func (i *instance) pid() int {
 // session opens a session of a client.
 func (i *instance) session() *pgx.Conn {
 	i.t.Helper()
-	ctx, cancel := context.WithTimeout(i.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(i.t.Context(), waitLimit)
 	defer cancel()
 	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.socket, testPort))
 	check(i.t, err)

@@ -93,10 +93,10 @@ func TestInitSQLTakesTooLong(t *testing.T) {
 	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
 	const hidden = "SELECT count(*)::text FROM pg_db_role_setting WHERE setdatabase <> 0"
 	a.do(Call{Do: "provide", Application: app})
-	_, err := a.try(Call{Do: "declared", Application: app, InitTotal: time.Second, Provisions: contract.Provisions{
+	_, err := a.try(Call{Do: "declared", Application: app, InitTotal: 5 * time.Second, Provisions: contract.Provisions{
 		InitSQL: []contract.Statement{{SQL: "CREATE TABLE one (name text)"}, {SQL: "SELECT pg_sleep(60)", IsSecret: true}},
 	}})
-	if err == nil || !strings.HasPrefix(err.Error(), "initSQL[1]: had not ended when all of initSQL had taken 1s") {
+	if err == nil || !strings.HasPrefix(err.Error(), "initSQL[1]: had not ended when all of initSQL had taken 5s") {
 		t.Errorf("got %v", err)
 	}
 	if got := a.value(t, "app", hidden); got != "0" {
@@ -126,7 +126,7 @@ func TestInitSQLIsDurable(t *testing.T) {
 	a.do(Call{Do: "provide", Application: app})
 	statements := contract.Provisions{InitSQL: []contract.Statement{{SQL: "CREATE TABLE one (name text); SET synchronous_commit = off"}}}
 	for range 2 {
-		_, err := a.try(Call{Do: "declared", Application: app, Provisions: statements, Within: 3 * time.Second})
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: statements, Within: 10 * time.Second})
 		if err == nil || !strings.Contains(err.Error(), "is not on as many instances yet") {
 			t.Errorf("without another member: got %v", err)
 		}

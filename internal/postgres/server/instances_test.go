@@ -34,7 +34,7 @@ func (c *cluster) begin(timeline uint32) (a, b, d *instance) {
 	a.wait("leading", isLeading)
 	_, err := a.session().Exec(t.Context(), "CREATE TABLE written (number int PRIMARY KEY)")
 	check(t, err)
-	check(t, a.write(1, 5*time.Second))
+	check(t, a.write(1, waitLimit))
 	for _, i := range []*instance{b, d} {
 		i.do(Call{Do: "clone", From: a.upstream(1)})
 		i.following(a, 1)
@@ -102,9 +102,9 @@ func (i *instance) has(count int) {
 // TestWriting: commits wait for the rule's members, and only for them.
 func TestWriting(t *testing.T) {
 	a, b, d := newCluster(t).begin(7)
-	check(t, a.write(2, 5*time.Second))
+	check(t, a.write(2, waitLimit))
 	b.do(Call{Do: "kill"})
-	check(t, a.write(3, 10*time.Second))
+	check(t, a.write(3, waitLimit))
 	d.do(Call{Do: "kill"})
 	b.start()
 	b.do(Call{Do: "follow", From: engine.Upstream{Leader: a.member(), Term: 1, Host: "127.0.0.9"}})
@@ -121,7 +121,7 @@ func TestWriting(t *testing.T) {
 	})
 	a.do(Call{Do: "rule", Rule: election.Rule{Leader: a.member()}})
 	a.wait("leading alone", isLeading)
-	check(t, a.write(5, 5*time.Second))
+	check(t, a.write(5, waitLimit))
 	a.do(Call{Do: "rule", Rule: rule(a, b)})
 	if err := a.write(6, 2*time.Second); err == nil {
 		t.Error("a commit was acknowledged under the new rule that no member has")
@@ -131,7 +131,7 @@ func TestWriting(t *testing.T) {
 	}
 	b.following(a, 1)
 	a.wait("leading with one", isLeading)
-	check(t, a.write(7, 5*time.Second))
+	check(t, a.write(7, waitLimit))
 	end := a.observe().Server.Position
 	b.wait("at the leader's end", func(o engine.Observation) bool {
 		return postgres.Positions{}.Compare(o.Server.Position, end) != election.Behind
@@ -147,7 +147,7 @@ func TestWriting(t *testing.T) {
 // TestHandingOver: a clean stop, a crash and a resumption lose nothing, on claimed timelines.
 func TestHandingOver(t *testing.T) {
 	a, b, d := newCluster(t).begin(7)
-	check(t, a.write(2, 5*time.Second))
+	check(t, a.write(2, waitLimit))
 	check(t, syscall.Kill(a.pid(), syscall.SIGKILL))
 	a.wait("stopped", func(o engine.Observation) bool { return o.Server.State == election.Stopped })
 	if o := a.observe(); !strings.Contains(o.Problem, "the server ended (signal: killed)") {
@@ -155,7 +155,7 @@ func TestHandingOver(t *testing.T) {
 	}
 	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
 	a.wait("leading again", isLeading)
-	check(t, a.write(3, 5*time.Second))
+	check(t, a.write(3, waitLimit))
 	a.has(3)
 	a.wait("sending to both", func(o engine.Observation) bool { return len(o.Receivers) == 2 })
 
@@ -178,7 +178,7 @@ func TestHandingOver(t *testing.T) {
 	d.follow(b, 2)
 	b.wait("leading", isLeading)
 	b.wait("sending to both", func(o engine.Observation) bool { return len(o.Receivers) == 2 })
-	check(t, b.write(4, 5*time.Second))
+	check(t, b.write(4, waitLimit))
 	a.has(3)
 
 	b.do(Call{Do: "kill"})
@@ -191,7 +191,7 @@ func TestHandingOver(t *testing.T) {
 	next.do(Call{Do: "promote", Timeline: 13})
 	other.follow(next, 3)
 	next.wait("leading", isLeading)
-	check(t, next.write(5, 5*time.Second))
+	check(t, next.write(5, waitLimit))
 	next.has(5)
 }
 
@@ -243,7 +243,7 @@ func TestDyingInBetween(t *testing.T) {
 			return len(o.Receivers) == 2 && o.Receivers[0].Near && o.Receivers[1].Near
 		})
 		written++
-		check(t, third.write(written, 5*time.Second))
+		check(t, third.write(written, waitLimit))
 		third.has(written)
 		leader, standby = third, others(third)[round%2]
 	}
@@ -272,7 +272,7 @@ func TestLogOfItsOwn(t *testing.T) {
 		i.follow(b, 2)
 	}
 	b.wait("leading", isLeading)
-	check(t, b.write(2, 5*time.Second))
+	check(t, b.write(2, waitLimit))
 	for _, i := range []*instance{a, d} {
 		i.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "5:") })
 	}
@@ -304,6 +304,6 @@ func TestTimelineWithoutData(t *testing.T) {
 	}
 	b.follow(d, 2)
 	d.wait("leading", isLeading)
-	check(t, d.write(2, 5*time.Second))
+	check(t, d.write(2, waitLimit))
 	b.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "8:") })
 }

@@ -155,7 +155,7 @@ func (i *Instance) readMember() {
 
 // Do carries out a call.
 func (i *Instance) Do(call Call, answer *Answer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(call.Within, 20*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(call.Within, waitLimit))
 	defer cancel()
 	err := i.do(ctx, call, answer)
 	answer.Observed, answer.Me = i.engine.Observe(), i.member()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 
@@ -109,7 +108,7 @@ func TestRaisedAndLowered(t *testing.T) {
 	a.do(Call{Do: "kill"})
 	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
 	a.wait("leading", isLeading)
-	check(t, a.write(2, 5*time.Second))
+	check(t, a.write(2, waitLimit))
 	// Its replay waits, or it ends: either way it is restarted, and goes on.
 	d.wait("stopped", func(o engine.Observation) bool { return o.Server.State == election.Stopped })
 	d.start()
@@ -136,12 +135,12 @@ func TestRaisedAndLowered(t *testing.T) {
 	a.follow(b, 2)
 	d.follow(b, 2)
 	b.wait("leading", isLeading)
-	check(t, b.write(3, 5*time.Second))
+	check(t, b.write(3, waitLimit))
 	if got := b.shows("max_connections") + " " + b.shows("max_worker_processes"); got != "40 8" || b.observe().PendingRestart {
 		t.Errorf("got %s", got)
 	}
 	replayed := func() bool { return slices.Contains(a.numbers(), 3) && slices.Contains(d.numbers(), 3) }
-	gomega.NewWithT(t).Eventually(replayed).WithTimeout(30*time.Second).Should(gomega.BeTrue(), "the standbys have what was written")
+	gomega.NewWithT(t).Eventually(replayed).WithTimeout(waitLimit).Should(gomega.BeTrue(), "the standbys have what was written")
 	a.again(b, 2)
 	if got := a.shows("max_connections"); got != "40" {
 		t.Errorf("a standby that was started since has %s", got)

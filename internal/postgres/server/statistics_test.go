@@ -17,7 +17,7 @@ import (
 // not.
 func (i *instance) statistics() (s postgres.Statistics, isWhole bool) {
 	i.t.Helper()
-	answer := i.do(Call{Do: "statistics", Within: 8 * time.Second})
+	answer := i.do(Call{Do: "statistics", Within: waitLimit})
 	var version int
 	check(i.t, i.session().QueryRow(i.t.Context(), "SELECT current_setting('server_version_num')::int", pgx.QueryExecModeSimpleProtocol).
 		Scan(&version))
@@ -59,7 +59,7 @@ func TestStatistics(t *testing.T) {
 		t.Errorf("the leader sends to %+v", led.Receivers)
 	}
 	follows, isWhole := b.statistics()
-	for end := time.Now().Add(30 * time.Second); isWhole && len(follows.Databases) < 2 && time.Now().Before(end); {
+	for end := time.Now().Add(waitLimit); isWhole && len(follows.Databases) < 2 && time.Now().Before(end); {
 		follows, isWhole = b.statistics() // It replays what was written a moment ago.
 	}
 	if isWhole && len(follows.Databases) != 2 || len(follows.Receivers) != 0 || follows.MaxConnections != led.MaxConnections {
