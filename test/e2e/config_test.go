@@ -152,8 +152,9 @@ func appConfig(spec ...string) string {
 func testAppConfig(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "appconfig")
-	// A good revision takes seconds, and half a minute on a machine with ten other rollouts.
-	const rollback = "rollout: {onFailure: Rollback, timeout: 90s}\n  revisionHistoryLimit: 0"
+	// A good revision takes seconds, and half a minute on a machine with ten other rollouts; a busy one
+	// may take long over a single pod, and a good revision would be rolled back.
+	const rollback, timeout = "rollout: {onFailure: Rollback, timeout: 150s}\n  revisionHistoryLimit: 0", 150 * time.Second
 	apply(t, ns, appConfig(`config: {MESSAGE: "{{ .Application }} in {{ .Namespace }}"}`, rollback)+
 		webapp("shop", demo, "replicas: 2", "envFrom: [{configMapRef: {name: shop-config}}]"))
 	waitReady(t, ns, "shop")
@@ -177,7 +178,7 @@ func testAppConfig(t *testing.T) {
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 
 	apply(t, ns, appConfig(`config: {MESSAGE: third, CRASH_AFTER: 1ms, START_DELAY: "0s"}`, rollback))
-	g.Eventually(reading(t, ns, "appconfig/shop", "{.status.pending.reason}")).Should(gomega.Equal("RolledBack"))
+	g.Eventually(reading(t, ns, "appconfig/shop", "{.status.pending.reason}"), timeout+within).Should(gomega.Equal("RolledBack"))
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 	g.Eventually(func() []string { return names(t, ns, "configmaps", "config.mainstay.dev/revision=1") }).Should(gomega.BeEmpty(),
 		"a revision that no pod uses is pruned when none are to be kept")
