@@ -115,21 +115,36 @@ func (w *writer) check(mayLose bool) []string {
 
 // compareRows compares what the client was told with the rows that are there.
 func compareRows(ctx context.Context, config *pgx.ConnConfig, told *ledger.Ledger) []string {
-	session, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return []string{err.Error()}
+	found, asked, err := rowsOf(ctx, config)
+	for ; err != nil && ctx.Err() == nil; time.Sleep(poll) {
+		found, asked, err = rowsOf(ctx, config)
 	}
-	defer func() { _ = session.Close(ctx) }()
-	asked := time.Now()
-	rows, err := session.Query(ctx, "SELECT client, seq FROM ledger")
-	if err != nil {
-		return []string{err.Error()}
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ledger.Entry])
 	if err != nil {
 		return []string{err.Error()}
 	}
 	return told.Check(found, asked)
+}
+
+// rowsOf reads all rows of the primary, and says when they were asked for. The Service may lead to
+// the former primary for a moment. A replica, which may lack the last rows, refuses a transaction
+// that may write.
+func rowsOf(ctx context.Context, config *pgx.ConnConfig) (found []ledger.Entry, asked time.Time, err error) {
+	session, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, asked, err
+	}
+	defer func() { _ = session.Close(ctx) }()
+	all, err := session.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadWrite})
+	if err != nil {
+		return nil, asked, err
+	}
+	asked = time.Now()
+	rows, err := all.Query(ctx, "SELECT client, seq FROM ledger")
+	if err != nil {
+		return nil, asked, err
+	}
+	found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ledger.Entry])
+	return found, asked, err
 }
 
 // connection is the connection of a client, which it keeps while it works.
