@@ -56,7 +56,10 @@ func testOptions(t *testing.T) {
 	awaitServed(t)
 	// Admission refuses nothing; only the controllers check policies. Until its watch has delivered the
 	// deletion, the API server still calls the webhooks.
-	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits)); return err }).Should(gomega.Succeed())
+	g.Eventually(func() error {
+		_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
+		return err
+	}).Should(gomega.Succeed())
 	g.Eventually(readyReason(t, ns, "large")).Should(gomega.Equal("PolicyViolation"))
 	waitReady(t, ns, "shop")
 	helm(t, "uninstall", "another", "--namespace", system, "--wait", "--timeout", "5m")

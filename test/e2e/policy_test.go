@@ -32,7 +32,8 @@ func awaitWebhooks(t *testing.T) {
 func awaitWebhooksIn(t *testing.T, ns string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
-	for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay", "platformpolicy/default"} {
+	for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay",
+		"platformpolicy/default"} {
 		g.Eventually(exists(t, "", object)).Should(gomega.Succeed())
 	}
 	g.Eventually(tryApplying(t, ns, webapp("refused", demo, "replicas: 11"))).Should(

@@ -107,7 +107,8 @@ func testCrashLoop(t *testing.T) {
 	ns := namespace(t, "crash")
 	apply(t, ns, webapp("shop", demo, "replicas: 1", `env: [{name: CRASH_AFTER, value: 1ms}, {name: START_DELAY, value: "0s"}, {name: EXIT_CODE, value: "3"}]`))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("CrashLoop"))
-	g.Eventually(reading(t, ns, "webapp/shop", `{.status.conditions[?(@.type=="Degraded")].message}`)).Should(gomega.ContainSubstring("exit code 3"))
+	g.Eventually(reading(t, ns, "webapp/shop", `{.status.conditions[?(@.type=="Degraded")].message}`)).Should(
+		gomega.ContainSubstring("exit code 3"))
 	apply(t, ns, webapp("shop", demo, "replicas: 1"))
 	waitReady(t, ns, "shop")
 }

@@ -173,7 +173,8 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 	c := client(own, anothers, "127.0.0.1:1")
 	defer c.Close()
-	if _, err := pings(t, c, "db-1", election.Ping{System: "7", Leader: other, Term: 3}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	_, err := pings(t, c, "db-1", election.Ping{System: "7", Leader: other, Term: 3})
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("none is right, and the best is another's: %v", err)
 	}
 }

@@ -304,7 +304,8 @@ func TestDamagedData(t *testing.T) {
 	for _, segment := range segments {
 		check(t, os.Remove(segment))
 	}
-	if _, err := a.try(Call{Do: "start", Within: 10 * time.Second}); err == nil || !strings.Contains(err.Error(), "deadline exceeded: LOG:  ") {
+	_, err = a.try(Call{Do: "start", Within: 10 * time.Second})
+	if err == nil || !strings.Contains(err.Error(), "deadline exceeded: LOG:  ") {
 		t.Errorf("got %v", err)
 	}
 	control := filepath.Join(data, "global", "pg_control")
