@@ -152,8 +152,8 @@ func appConfig(spec ...string) string {
 func testAppConfig(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "appconfig")
-	// A good revision takes seconds, and half a minute on a machine with ten other rollouts; a busy one
-	// may take long over a single pod, and a good revision would be rolled back.
+	// A good revision takes seconds, and half a minute on a machine with ten other rollouts; a busy
+	// one may take long over a single pod, and a good revision would be rolled back.
 	const rollback, timeout = "rollout: {onFailure: Rollback, timeout: 150s}\n  revisionHistoryLimit: 0", 150 * time.Second
 	apply(t, ns, appConfig(`config: {MESSAGE: "{{ .Application }} in {{ .Namespace }}"}`, rollback)+
 		webapp("shop", demo, "replicas: 2", "envFrom: [{configMapRef: {name: shop-config}}]"))

@@ -54,8 +54,8 @@ func testOptions(t *testing.T) {
 	helm(t, "upgrade", "another", later, "--namespace", system, "--set", "webhook.enabled=false,replicaCount=1", "--wait", "--timeout", "5m")
 	awaitGone(t, "", validating, within)
 	awaitServed(t)
-	// Admission refuses nothing; only the controllers check policies. Until its watch has delivered the
-	// deletion, the API server still calls the webhooks.
+	// Admission refuses nothing; only the controllers check policies. Until its watch has delivered
+	// the deletion, the API server still calls the webhooks.
 	g.Eventually(func() error {
 		_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
 		return err

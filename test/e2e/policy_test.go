@@ -50,8 +50,8 @@ func tryApply(t *testing.T, namespace, manifests string) (string, error) {
 	return output, nil
 }
 
-// tryApplying returns a function for Eventually: the error of applying manifests, in a dry run. What
-// was applied once would not be sent to the API server again.
+// tryApplying returns a function for Eventually: the error of applying manifests, in a dry run.
+// What was applied once would not be sent to the API server again.
 func tryApplying(t *testing.T, namespace, manifests string) func() error {
 	return func() error {
 		_, err := command(t.Context(), manifests, os.Getenv("KUBECTL"), "apply", "--dry-run=server", "-n", namespace, "-f", "-")

@@ -26,8 +26,8 @@ type Clients struct {
 	published atomic.Pointer[Pod]
 }
 
-// writeLimit is for how long a client waits for a login and an answer, and lookEvery how often it is
-// found out where the write Service leads.
+// writeLimit is for how long a client waits for a login and an answer, and lookEvery how often it
+// is found out where the write Service leads.
 const (
 	writeLimit = 5 * time.Second
 	lookEvery  = 10 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 )
 
 // longAfter is the spec.failover.after that a database has by default. It is longer than a leader
-// waits for the replicas that it hears nothing of, before it goes on without them, and than a process
-// stands still on a busy machine.
+// waits for the replicas that it hears nothing of, before it goes on without them, and than a
+// process stands still on a busy machine.
 const longAfter = "11s"
 
 // TestCacheHungServer: a primary whose server is stopped while its program goes on is replaced; or,

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// after is spec.failover.after of databases here to which things happen one after the other: a leader
-// that stands still for 2 s may be replaced. See longAfter.
+// after is spec.failover.after of databases here to which things happen one after the other: a
+// leader that stands still for 2 s may be replaced. See longAfter.
 const after = "5s"
 
 // mostStill is for how long this process may stand still while a leader that nothing happened to

@@ -64,8 +64,8 @@ func (s *stillness) watch(ctx context.Context) {
 }
 
 // stoodStill reports whether this process stood still for so long since a time that a handover or a
-// leader of this machine may have had too little time as well. It says so then: what depends on time
-// is not judged.
+// leader of this machine may have had too little time as well. It says so then: what depends on
+// time is not judged.
 func (d *Database) stoodStill(begun time.Time) bool {
 	pause := still.since(begun)
 	if pause > mostStill {

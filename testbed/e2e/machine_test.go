@@ -51,8 +51,8 @@ func observeMachine(t *testing.T) machine {
 	return seen
 }
 
-// withoutRoots leaves out what is below an image's files in the cache: tests of database servers that
-// need no cluster run there, perhaps at the same time, and mount what containers have.
+// withoutRoots leaves out what is below an image's files in the cache: tests of database servers
+// that need no cluster run there, perhaps at the same time, and mount what containers have.
 func withoutRoots(lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "/cache/root-") })
 }
