@@ -87,8 +87,8 @@ func TestUninstall(t *testing.T) {
 		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
 	}
 	collectGarbage(t, live)
-	// Two steps use up all of the patience, because no manager removes the finalizer. It must suffice for
-	// the deletion of all definitions, even on a busy machine.
+	// Two steps use up all of the patience, because no manager removes the finalizer. It must suffice
+	// for the deletion of all definitions, even on a busy machine.
 	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 30*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
 	g.Expect(crds.Kinds(t.Context(), definitions)).To(gomega.BeEmpty())

@@ -38,8 +38,8 @@ const (
 	Service   = "mainstay-apiserver"
 )
 
-// registered is how long the API server may take until it passes requests on: some seconds, and much
-// longer on a busy machine.
+// registered is how long the API server may take until it passes requests on: some seconds, and
+// much longer on a busy machine.
 const registered = 4 * time.Minute
 
 // frontProxy is the only client name that the server trusts to act for other users.
