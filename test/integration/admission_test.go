@@ -368,7 +368,8 @@ func (s *governed) testStricter(t *testing.T) {
 	}
 	s.create(t, policy)
 	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
-	// Tried without effect: were 9 stored before the webhook knows the policy, it would be no worse than before.
+	// Tried without effect: were 9 stored before the webhook knows the policy, 9 would be no worse
+	// than before.
 	g.Eventually(func() error { return s.scale(t.Context(), app, 9, client.DryRunAll) }).Should(
 		gomega.MatchError(gomega.ContainSubstring(`Invalid value: 9: must be at most 5 (policy "strict`)))
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
