@@ -157,10 +157,10 @@ func TestMetricsRequireTheRight(t *testing.T) {
 	get := func(path, token string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			status, body, err := scraper.get(ctx, path, token)
-			switch {
-			case status == http.StatusOK:
+			switch status {
+			case http.StatusOK:
 				body = ""
-			case status == http.StatusServiceUnavailable: // the API server has not answered in time
+			case http.StatusServiceUnavailable: // the API server has not answered in time
 				err = errors.New(body)
 			}
 			return fmt.Sprintf("%d %s", status, strings.TrimSpace(body)), err

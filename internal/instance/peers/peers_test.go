@@ -141,16 +141,18 @@ func client(certificates *Certificates, addresses ...string) *Client {
 func inTime[T any](do func() (T, error)) (got T, err error) {
 	for range 20 {
 		got, err = do()
-		if timed, is := errors.AsType[net.Error](err); !(is && timed.Timeout()) && !errors.Is(err, context.Canceled) {
+		timed, is := errors.AsType[net.Error](err)
+		isLate := is && timed.Timeout() || errors.Is(err, context.Canceled)
+		if !isLate {
 			break
 		}
 	}
 	return got, err
 }
 
-// pings sends a ping in time.
-func pings(t *testing.T, c *Client, to string, ping election.Ping) (election.Pong, error) {
-	return inTime(func() (election.Pong, error) { return c.Ping(t.Context(), to, ping) })
+// pings sends a ping to db-1 in time.
+func pings(t *testing.T, c *Client, ping election.Ping) (election.Pong, error) {
+	return inTime(func() (election.Pong, error) { return c.Ping(t.Context(), "db-1", ping) })
 }
 
 // TestSeveralAddresses: a peer is reached by any of its addresses, whatever the others do: refuse,
@@ -166,14 +168,14 @@ func TestSeveralAddresses(t *testing.T) {
 		"the first is another's": {anothers, right},
 	} {
 		c := client(own, addresses...)
-		if pong, err := pings(t, c, "db-1", election.Ping{System: "7", Leader: other, Term: 3}); err != nil || pong.Member != me {
+		if pong, err := pings(t, c, election.Ping{System: "7", Leader: other, Term: 3}); err != nil || pong.Member != me {
 			t.Errorf("%s: %+v, %v", name, pong, err)
 		}
 		c.Close()
 	}
 	c := client(own, anothers, "127.0.0.1:1")
 	defer c.Close()
-	_, err := pings(t, c, "db-1", election.Ping{System: "7", Leader: other, Term: 3})
+	_, err := pings(t, c, election.Ping{System: "7", Leader: other, Term: 3})
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("none is right, and the best is another's: %v", err)
 	}
@@ -184,7 +186,7 @@ func TestMessages(t *testing.T) {
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
 	c := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), address)
 	defer c.Close()
-	pong, err := pings(t, c, "db-1", election.Ping{System: "7", Leader: other, Term: 3, Free: []election.Member{me}})
+	pong, err := pings(t, c, election.Ping{System: "7", Leader: other, Term: 3, Free: []election.Member{me}})
 	if err != nil || pong.Member != me || pong.Promised.Term != 3 {
 		t.Errorf("pong %+v, %v", pong, err)
 	}
@@ -309,7 +311,7 @@ func (r *rotation) renew(pod string, by *authority, trusted ...*authority) {
 }
 
 func (r *rotation) talk() error {
-	_, err := pings(r.t, r.client, "db-1", election.Ping{System: "7", Leader: other, Term: 3})
+	_, err := pings(r.t, r.client, election.Ping{System: "7", Leader: other, Term: 3})
 	return err
 }
 
