@@ -180,17 +180,16 @@ func withManyCases(packages []string, of []area) []goTest {
 	return tests
 }
 
-// hangs is how long a package may take, unless it has more, as a guard against a test that hangs:
-// beside a whole run on a slow machine, integration tests took 16 minutes.
+// hangs is how long a package may take, unless it has another limit, as a guard against a test that
+// hangs: beside a whole run on a slow machine, integration tests took 16 minutes.
 const hangs = "40m"
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has: each package against one of
 // its own.
 func integration(options ...string) []goTest {
-	arguments := append([]string{"-timeout", hangs}, options...)
 	return []goTest{
-		{directory: ".", arguments: append(slices.Clone(arguments), "./test/served/")},
-		{directory: ".", arguments: append(slices.Clone(arguments), "./test/integration/...")},
+		{directory: ".", arguments: append(slices.Clone(options), "./test/served/")},
+		{directory: ".", arguments: append(slices.Clone(options), "./test/integration/...")},
 	}
 }
 
@@ -229,7 +228,7 @@ func everyPostgreSQL(ctx context.Context) ([]goTest, error) {
 		}
 		image := []string{postgresqlRoot + "=" + root}
 		engine := goTest{
-			directory: ".", arguments: []string{"-tags", "instances", "-timeout", "20m", "./internal/postgres/server/"}, environment: image,
+			directory: ".", arguments: []string{"-tags", "instances", "./internal/postgres/server/"}, environment: image,
 		}
 		databases := realServers("-databases=2", "-away=10s")
 		databases.environment = image
@@ -258,7 +257,7 @@ func everyValkey(ctx context.Context) ([]goTest, error) {
 // endToEnd returns the tests on the test cluster. Most of them wait, so that many of them share two
 // cores.
 func endToEnd(options ...string) []goTest {
-	arguments := append([]string{"-tags", "e2e", "-timeout", "90m", "-parallel", "10"}, options...)
+	arguments := append([]string{"-tags", "e2e", "-timeout", "75m", "-parallel", "10"}, options...)
 	return []goTest{{directory: ".", inCluster: true, arguments: append(arguments, "./test/e2e/")}}
 }
 
@@ -279,5 +278,5 @@ func manyDatabaseFaults(context.Context) ([]goTest, error) {
 // testbedTest returns a test of the testbed tool. It starts the cluster itself, so it runs outside
 // its network.
 func testbedTest(name string) goTest {
-	return goTest{directory: "testbed", arguments: []string{"-tags", "e2e", "-timeout", "30m", "-run", name, "./e2e/"}}
+	return goTest{directory: "testbed", arguments: []string{"-tags", "e2e", "-run", name, "./e2e/"}}
 }

@@ -279,7 +279,7 @@ func TestLayersFor(t *testing.T) {
 			[]string{"TestAppConfigCanary", "test/served", "faults", "databases", "./test/instances"},
 		},
 		"internal/instance/act.go": {
-			[]string{"pure ./internal/postgres/server", "instances -timeout 20m -tags instances ./internal/postgres/server",
+			[]string{"pure ./internal/postgres/server", "instances -tags instances ./internal/postgres/server",
 				"./test/instances/", "./test/simulation/", "TestInstanceMakesWhatGoesWithTheDatabase", "databases -tags e2e"},
 			[]string{"test/served", "testbed ", "faults", "e2e -tags", "TestPolicyWithAnAutoscaler"},
 		},
@@ -290,7 +290,7 @@ func TestLayersFor(t *testing.T) {
 			[]string{"integration "}, []string{"TestMetricsOfAWebApp", "TestAppConfigCanary", "test/served", "faults", "testbed "},
 		},
 		"internal/kit/apply/apply.go": {
-			[]string{"integration -timeout 40m ./test/integration", "./test/served", "faults ", "./test/instances/", "e2e -tags"},
+			[]string{"integration ./test/integration", "./test/served", "faults ", "./test/instances/", "e2e -tags"},
 			[]string{"databases -tags"},
 		},
 	} {

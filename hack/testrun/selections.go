@@ -194,7 +194,7 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 		case needsDatabase:
 			// Of the databases the scope decides: they import the whole manager.
 			if len(p.tags) > 0 {
-				chosen[instancesLayer] = append(chosen[instancesLayer], p.command("-timeout", "20m"))
+				chosen[instancesLayer] = append(chosen[instancesLayer], p.command())
 			}
 		case needsAPIServer, needsCluster:
 			// The scope decides.
@@ -235,18 +235,18 @@ func integrationFor(of scope) ([]goTest, error) {
 	all := testPackage{directory: ".", at: "./test/integration"}
 	var tests []goTest
 	if of.whole(integrationLayer) {
-		tests = append(tests, all.command("-timeout", hangs))
+		tests = append(tests, all.command())
 	} else {
 		names, err := of.integration("test/integration")
 		if err != nil {
 			return nil, err
 		}
 		if all.tests = names; len(names) > 0 {
-			tests = append(tests, all.command("-timeout", hangs))
+			tests = append(tests, all.command())
 		}
 	}
 	if of.whole(servedTests) {
-		tests = append(tests, goTest{directory: ".", arguments: []string{"-timeout", hangs, "./test/served"}})
+		tests = append(tests, goTest{directory: ".", arguments: []string{"./test/served"}})
 	}
 	return tests, nil
 }
