@@ -9,8 +9,9 @@ import (
 )
 
 // askTime bounds all that one request asks of the database, and of the cache: a login alone takes
-// up to 3 s on a busy machine, and each request makes two.
-const askTime = 15 * time.Second
+// up to 3 s on a busy machine, and a request may make two. Twice that, for which the frontend
+// waits, is less than shutdownGrace.
+const askTime = 12 * time.Second
 
 // page is what a backend answers.
 type page struct {
