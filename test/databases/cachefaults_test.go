@@ -3,6 +3,7 @@
 package databases
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,8 +31,8 @@ var caches = databaseKind{
 		return looks{found.Status.Primary, int(found.Spec.Replicas), found.Generation, found.Status.Conditions}
 	},
 	replicates: func(d *database, now looks) bool {
-		program, isThere := d.findProgram(now.primary)
-		if !isThere {
+		program, err := d.findProgram(now.primary)
+		if err != nil {
 			return false
 		}
 		answer, err := d.tryValkey(program, "INFO", "replication")
@@ -134,7 +135,7 @@ func newCacheWriter(t *testing.T, d *database) *writer {
 	w := &writer{Ledger: ledger.New(), d: d}
 	w.compare = func(ctx context.Context, mayLose bool) []string {
 		patient := options
-		patient.Dialer.Timeout, patient.ConnWriteTimeout = within, within
+		patient.Dialer.Timeout, patient.ConnWriteTimeout = patience, patience
 		return compareList(ctx, d, &cacheSession{options: patient}, w.Ledger, mayLose)
 	}
 	w.start(through, (&cacheSession{options: options}).write)
@@ -194,11 +195,27 @@ func lifeOf(said string) (string, error) {
 // text is how an entry is written.
 func text(entry ledger.Entry) string { return entry.Client + " " + strconv.Itoa(entry.Seq) }
 
+// entriesOf returns all entries of the primary, and when they were asked for. The Service may lead
+// to the former primary for a moment, which is a replica then, and may lack the last ones.
+func entriesOf(ctx context.Context, session *cacheSession) (texts []string, asked time.Time, err error) {
+	defer session.close()
+	for ; ctx.Err() == nil; time.Sleep(poll) {
+		asked = time.Now()
+		if texts, err = session.do(ctx, "LRANGE", list, "0", "-1").AsStrSlice(); err != nil {
+			continue
+		}
+		var role string
+		if role, err = session.do(ctx, "INFO", "replication").ToString(); err == nil && strings.Contains(role, "role:master") {
+			return texts, asked, nil
+		}
+		session.close()
+	}
+	return nil, asked, fmt.Errorf("the entries of the primary: %w", cmp.Or(err, ctx.Err()))
+}
+
 // compareList compares what the client was told with the entries that are there.
 func compareList(ctx context.Context, d *database, session *cacheSession, told *ledger.Ledger, mayLose bool) []string {
-	defer session.close()
-	asked := time.Now()
-	texts, err := session.do(ctx, "LRANGE", list, "0", "-1").AsStrSlice()
+	texts, asked, err := entriesOf(ctx, session)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -60,7 +60,7 @@ func happenAll(d *database, w *writer, faults []fault) {
 const busy = time.Minute
 
 // allowed returns how long a gap may be that has a limit on an idle machine: three times that. With
-// -brief other tests run beside it.
+// -brief, when other tests run beside it, ten times that, or a minute more if that is longer.
 func allowed(limit time.Duration) time.Duration {
 	if *brief {
 		return max(10*limit, limit+busy)

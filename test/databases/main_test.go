@@ -40,6 +40,8 @@ const (
 	// that on a machine with two cores and other work.
 	within = 4 * time.Minute
 	poll   = 100 * time.Millisecond
+	// patience is how long one try to connect may take where nothing is measured.
+	patience = 30 * time.Second
 	// atMost is an option of kubectl and helm, for what takes several steps.
 	atMost = "--timeout=8m"
 	// repository is the root of the checkout, relative to this folder.

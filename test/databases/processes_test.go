@@ -78,24 +78,24 @@ func (p process) isProgram() bool { return p.isFirst && strings.HasPrefix(p.comm
 // program is the first process of an instance's container.
 func (d *database) program(pod string) process {
 	d.t.Helper()
-	found, isThere := d.findProgram(pod)
-	if !isThere {
-		d.t.Fatalf("%s runs no program of ours", pod)
-	}
+	found, err := d.findProgram(pod)
+	d.must(err)
 	return found
 }
 
-// findProgram is program; false while there is none.
-func (d *database) findProgram(pod string) (process, bool) {
+// findProgram is program; an error while there is none, because the container has ended and the
+// kubelet has not started another.
+func (d *database) findProgram(pod string) (process, error) {
 	d.t.Helper()
 	all, err := processesOf(d.pod(pod))
 	if err != nil {
-		return process{}, false // the container has ended, and the kubelet starts another
+		return process{}, err
 	}
-	if program := slices.IndexFunc(all, process.isProgram); program >= 0 {
-		return all[program], true
+	program := slices.IndexFunc(all, process.isProgram)
+	if program < 0 {
+		return process{}, fmt.Errorf("%s runs no program of ours: %+v", pod, all)
 	}
-	return process{}, false
+	return all[program], nil
 }
 
 // server returns all processes of an instance's server.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestVersions: every version that can be chosen starts, replicates and answers, and fails over. It
-// runs on request.
+// TestVersions: every version that can be chosen starts, replicates and answers, and takes writes
+// again after its server was killed. It runs on request.
 func TestVersions(t *testing.T) {
 	for version := 12; version <= 18; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestVersions(t *testing.T) {
 			eventually(t, "another primary, or its next server", func() bool { return servesAgain(s) })
 			w.awaitMore("acknowledged writes after its server was killed")
 			t.Logf("no write for %s", w.Ledger.LongestGap(s.begun))
-			eventually(t, "whole database after the failover", d.isWhole)
+			eventually(t, "whole database after that", d.isWhole)
 			for _, wrong := range w.check(false) {
 				t.Error(wrong)
 			}

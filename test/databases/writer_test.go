@@ -55,7 +55,7 @@ func newWriter(t *testing.T, d *database) *writer {
 	w := &writer{Ledger: ledger.New(), d: d}
 	w.compare = func(ctx context.Context, _ bool) []string {
 		patient := config.Copy()
-		patient.ConnectTimeout = within
+		patient.ConnectTimeout = patience
 		return compareRows(ctx, patient, w.Ledger)
 	}
 	w.start(through, (&connection{config: config}).write)
@@ -115,14 +115,17 @@ func (w *writer) check(mayLose bool) []string {
 
 // compareRows compares what the client was told with the rows that are there.
 func compareRows(ctx context.Context, config *pgx.ConnConfig, told *ledger.Ledger) []string {
-	found, asked, err := rowsOf(ctx, config)
-	for ; err != nil && ctx.Err() == nil; time.Sleep(poll) {
-		found, asked, err = rowsOf(ctx, config)
+	var problem error
+	for ; ctx.Err() == nil; time.Sleep(poll) {
+		found, asked, err := rowsOf(ctx, config)
+		if err == nil {
+			return told.Check(found, asked)
+		}
+		if problem == nil || ctx.Err() == nil { // The end of the context is no cause.
+			problem = err
+		}
 	}
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return told.Check(found, asked)
+	return []string{fmt.Sprintf("the rows of the primary: %v", problem)}
 }
 
 // rowsOf reads all rows of the primary, and says when they were asked for. The Service may lead to
