@@ -82,7 +82,7 @@ func (c *Clients) look(ctx context.Context) {
 func (c *Clients) Check() []string {
 	c.d.t.Helper()
 	var asked time.Time
-	var output string
+	var output, said string
 	c.d.Await("rows of the primary", func() bool {
 		pod := c.d.Published(context.Background())
 		if pod == nil {
@@ -91,6 +91,10 @@ func (c *Clients) Check() []string {
 		asked = time.Now()
 		var err error
 		output, err = pod.SQL("SELECT client || ' ' || seq FROM ledger WHERE 1 / (NOT pg_is_in_recovery())::int = 1")
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			c.d.t.Logf("the rows of %s: %s", pod.Name, said)
+		}
 		return err == nil
 	})
 	var rows []ledger.Entry

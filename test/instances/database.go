@@ -60,6 +60,9 @@ type Database struct {
 	root, directory string
 	authority       *Authority
 	Pods            []*Pod
+	// mostStill is for how long this process may stand still while a leader that nothing happened to
+	// must go on leading: a fourth of what may replace it.
+	mostStill time.Duration
 	// past are the annotations of the Lease as they were, the newest last.
 	past     []string
 	cleanups []func()
@@ -115,6 +118,9 @@ func makeOf(t testing.TB, engine string, server *testenv.Server, settings contra
 		t.Fatalf("%s and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both", engines[engine])
 	}
 	t.Cleanup(d.end)
+	failoverAfter, err := time.ParseDuration(settings.FailoverAfter)
+	d.must(err)
+	d.mostStill = failoverAfter / 10
 	d.must(d.prepare(binary))
 	for i := range instances {
 		pod := fmt.Sprintf("%s-%d", name, i)

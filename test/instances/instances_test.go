@@ -38,13 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// after is spec.failover.after of databases here to which things happen one after the other: a
-// leader that stands still for 2 s may be replaced. See longAfter.
+// after is spec.failover.after of databases here whose faults follow each other: a leader that
+// stands still for 2 s may be replaced. See longAfter.
 const after = "5s"
-
-// mostStill is for how long this process may stand still while a leader that nothing happened to
-// must go on leading: after 2 s without an answer it may not.
-const mostStill = 500 * time.Millisecond
 
 var still stillness
 

@@ -68,10 +68,10 @@ func (s *stillness) watch(ctx context.Context) {
 // time is not judged.
 func (d *Database) stoodStill(begun time.Time) bool {
 	pause := still.since(begun)
-	if pause > mostStill {
+	if pause > d.mostStill {
 		d.t.Logf("this machine stood still for %s: not judged", pause)
 	}
-	return pause > mostStill
+	return pause > d.mostStill
 }
 
 // since returns the longest pause since a time.

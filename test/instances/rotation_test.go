@@ -153,8 +153,7 @@ func TestRotation(t *testing.T) {
 		_, err := logIn(t.Context(), p.address, "orders", r.secret.Load().Password)
 		return err == nil
 	})
-	// Each login costs processor time: with a shorter pause, this test takes what it gets, and other
-	// tests run beside it.
+	// Each login costs processor time: with a shorter pause, this test uses all that others leave.
 	const clients, pause = 200, 2 * time.Second
 	ctx, stop := context.WithCancel(t.Context())
 	c := &reconnecting{rounds: make([]atomic.Int64, clients)}
