@@ -70,7 +70,7 @@ func testHostileInput(t *testing.T) {
 			return processorsOf(string(pod.UID), 5*time.Second)
 		}).Should(gomega.BeNumerically("<", 0.5), "processors that %s uses", pod.Name)
 	}
-	// docs/quickstart.md promises two seconds on an idle machine.
+	// docs/quickstart.md promises two seconds on an idle machine. Here it is logged.
 	deleted := time.Now()
 	remove(t, ns, "service/shop")
 	g.Eventually(exists(t, ns, "service/shop")).Should(gomega.Succeed(), "a deleted child is created again")

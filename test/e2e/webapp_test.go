@@ -45,7 +45,7 @@ func testLifeOfAWebApp(t *testing.T) {
 	kubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=4m")
 
-	// docs/quickstart.md promises two seconds on an idle machine.
+	// docs/quickstart.md promises two seconds on an idle machine. Here it is logged.
 	kubectl(t, "-n", ns, "set", "image", "deployment/shop", "webapp="+demo2)
 	edited := time.Now()
 	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.template.spec.containers[0].image}")).Should(gomega.Equal(demo),

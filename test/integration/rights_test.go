@@ -48,10 +48,7 @@ func TestKindsOff(t *testing.T) {
 	create(t, app)
 
 	manager := startManagerWith(t, everywhere, nil, kindsOnly("platformpolicy"))
-	g.Eventually(func(g gomega.Gomega) {
-		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
-		g.Expect(policy.Status.ObservedGeneration).To(gomega.Equal(policy.Generation))
-	}).Should(gomega.Succeed())
+	inForce(t, policy)
 	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it counts no WebApps")
 	manager.Stop()
 	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false,

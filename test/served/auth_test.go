@@ -248,9 +248,12 @@ func TestReviewsAreCached(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	want := most()
-	if got := reviews() - before; got < 2 || got > want || want >= asked {
+	got, want := reviews()-before, most()
+	if got < 2 || got > want {
 		t.Errorf("%d reviews for %d equal requests, expected 2 to %d", got, asked, want)
+	}
+	if want >= asked {
+		t.Logf("%d requests took %s: as many reviews would have been right", asked, time.Since(begun))
 	}
 }
 

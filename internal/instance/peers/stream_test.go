@@ -17,7 +17,7 @@ func (e echo) HandleStream(ctx context.Context, pod string, stream io.ReadWriteC
 	defer func() {
 		select {
 		case e.ended <- struct{}{}:
-		default: // of an attempt that took too long
+		default: // An attempt that took too long has ended before.
 		}
 	}()
 	if _, err := io.WriteString(stream, pod+" "); err != nil {
