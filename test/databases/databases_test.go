@@ -55,15 +55,14 @@ func happenAll(d *database, w *writer, faults []fault) {
 }
 
 // busy is how much longer than its limit a gap may be at least while two processors also run other
-// tests, as in `make test`: each of a failover's steps, and the client's next login, may wait for
-// seconds.
-const busy = time.Minute
+// tests, as in `make test`.
+const busy = 10 * time.Second
 
 // allowed returns how long a gap may be that has a limit on an idle machine: three times that. With
-// -brief, when other tests run beside it, ten times that, or a minute more if that is longer.
+// -brief other tests run beside it.
 func allowed(limit time.Duration) time.Duration {
 	if *brief {
-		return max(10*limit, limit+busy)
+		return max(3*limit, limit+busy)
 	}
 	return 3 * limit
 }

@@ -137,12 +137,12 @@ func rowsOf(ctx context.Context, config *pgx.ConnConfig) (found []ledger.Entry, 
 		return nil, asked, err
 	}
 	defer func() { _ = session.Close(ctx) }()
-	all, err := session.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadWrite})
+	transaction, err := session.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return nil, asked, err
 	}
 	asked = time.Now()
-	rows, err := all.Query(ctx, "SELECT client, seq FROM ledger")
+	rows, err := transaction.Query(ctx, "SELECT client, seq FROM ledger")
 	if err != nil {
 		return nil, asked, err
 	}

@@ -20,13 +20,16 @@ const (
 	// shortOutage is long enough for the leader to lose its Lease and for replicas to become unready.
 	// MAINSTAY_OUTAGE overrides it: `make test-outage` takes five minutes.
 	shortOutage = 40 * time.Second
-	// bystanders is the number of WebApps that do not change.
+	// backAtWork is how soon after the outage a change is reconciled on an idle machine. The test logs
+	// the real time, and fails after ten times backAtWork. bystanders is the number of WebApps that do
+	// not change.
+	backAtWork = 15 * time.Second
 	bystanders = 5
 )
 
 // testAPIServerAway stops the control plane and starts it again. Applications answer all the time.
 // The manager that led restarts once and waits; the other does not restart. A change is reconciled
-// after the return, on an idle machine within 15 s, and nothing is written to unchanged objects.
+// within seconds of the return, and nothing is written to unchanged objects.
 func testAPIServerAway(t *testing.T) {
 	g := gomega.NewWithT(t)
 	outage := shortOutage
@@ -63,20 +66,20 @@ func testAPIServerAway(t *testing.T) {
 	g.Eventually(func() error {
 		_, err := command(t.Context(), "", os.Getenv("KUBECTL"), "get", "--raw=/readyz")
 		return err
-	}).Should(gomega.Succeed())
+	}, time.Minute).Should(gomega.Succeed())
 	rightsTaken = append(rightsTaken, interval{gone, time.Now().Add(time.Second)})
 	sent, unanswered := stopAsking()
 	t.Logf("%d requests during the outage, %d failed", sent, len(unanswered))
 	g.Expect(unanswered).To(gomega.BeEmpty(), "applications answer without an API server")
-	g.Expect(sent).To(gomega.BeNumerically(">", 20), "there was load; the rate depends on the machine")
+	g.Expect(sent).To(gomega.BeNumerically(">", 100), "there was load")
 
 	// Webhooks answer again once a replica is ready and the nodes have its endpoint.
 	g.Eventually(func() error {
 		_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 3"))
 		return err
-	}).Should(gomega.Succeed())
+	}, 10*backAtWork).Should(gomega.Succeed())
 	accepted := time.Since(back)
-	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}")).Should(gomega.Equal("3"))
+	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}"), 10*backAtWork).Should(gomega.Equal("3"))
 	t.Logf("outage of %s: after it a change was accepted in %s and reconciled in %s", outage, accepted.Round(time.Millisecond),
 		time.Since(back).Round(time.Millisecond))
 	g.Eventually(up, 5*time.Minute).Should(gomega.Receive(gomega.Succeed()))

@@ -216,7 +216,7 @@ func refusedNone(t *testing.T, since time.Time, stop func() (int, []string)) {
 	t.Helper()
 	count, failed := stop()
 	t.Logf("%d admissions, %.0f a second, %d failed", count, float64(count)/time.Since(since).Seconds(), len(failed))
-	if count < 30 { // as many as a busy machine makes
+	if count < 100 {
 		t.Errorf("only %d admissions: too few for a test", count)
 	}
 	if len(failed) > 0 {

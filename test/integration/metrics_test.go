@@ -280,9 +280,9 @@ func TestMetricsOfErrors(t *testing.T) {
 func TestMetricsOfFailedRestarts(t *testing.T) {
 	ns := namespace(t)
 	// No cooldown ends by itself, however long it all takes.
-	standing := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
+	stopped := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 	manager, scraper := startScrapedWith(t, func(settings *setup.Settings) {
-		settings.WatchNamespaces, settings.Clock = []string{ns}, standing
+		settings.WatchNamespaces, settings.Clock = []string{ns}, stopped
 	})
 	g := gomega.NewWithT(t)
 	counted := func(result string) func(context.Context) (float64, error) {

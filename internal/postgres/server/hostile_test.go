@@ -174,7 +174,9 @@ func TestFrozen(t *testing.T) {
 	stopAll(pid, syscall.SIGSTOP)
 	began := time.Now()
 	a.do(Call{Do: "kill"})
-	t.Logf("the kill took %s", time.Since(began).Round(time.Millisecond))
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the kill took %s", took)
+	}
 	if left := supervise.Children(a.cmd.Process.Pid); len(left) != 0 {
 		t.Errorf("%v run still", left)
 	}
@@ -253,7 +255,7 @@ func TestNoSlotLeft(t *testing.T) {
 }
 
 // TestSlotsThatHang: a server that does not say which slots it has says nevertheless who receives
-// from it, and never leaves an election without that for as long as the answer takes.
+// from it, and never leaves an election without that for five seconds.
 func TestSlotsThatHang(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	_, err := a.session().Exec(t.Context(), `SET allow_system_table_mods = on; DO $$ BEGIN
@@ -263,7 +265,7 @@ func TestSlotsThatHang(t *testing.T) {
 	check(t, err)
 	last, measures := a.observe().ReceiversAt, 0
 	a.wait("measured without its slots", func(o engine.Observation) bool {
-		if gap := o.ReceiversAt.Sub(last); gap >= 30*time.Second {
+		if gap := o.ReceiversAt.Sub(last); gap >= 5*time.Second {
 			t.Fatalf("nothing was said of the receivers for %s", gap)
 		}
 		if len(o.Receivers) != 2 || o.Receivers[0].FlushedAt.IsZero() || o.Receivers[1].FlushedAt.IsZero() {
