@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -128,10 +129,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		return err
 	}
 	b.say("logs are in %s", b.directory)
-	complete, err := b.runParts(ctx, flags.Args())
-	if err != nil {
-		return err
-	}
+	complete, failed := b.runParts(ctx, flags.Args())
 	if _, err := io.WriteString(out, b.report.table()); err != nil {
 		return err
 	}
@@ -143,13 +141,14 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 			return err
 		}
 	}
-	if err := b.check(*baseline, complete); err != nil {
+	if err := errors.Join(failed, b.check(*baseline, complete)); err != nil {
 		return err
 	}
 	return os.RemoveAll(b.directory)
 }
 
-// runParts runs the named parts, and reports whether these are all.
+// runParts runs the named parts, and reports whether all parts have their figures. A part that fails
+// does not stop the next, because the run takes half an hour.
 func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 	known := make([]string, 0, len(parts))
 	for _, part := range parts {
@@ -160,16 +159,18 @@ func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 			return false, fmt.Errorf("unknown part %q: must be one of %s", name, strings.Join(known, ", "))
 		}
 	}
+	var failed error
 	for _, part := range parts {
-		if len(names) > 0 && !slices.Contains(names, part.name) {
+		if len(names) > 0 && !slices.Contains(names, part.name) || ctx.Err() != nil {
 			continue
 		}
 		b.say("== %s", part.name)
 		if err := part.run(b, ctx); err != nil {
-			return false, fmt.Errorf("%s: %w", part.name, err)
+			b.say("%s failed: %v", part.name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", part.name, err))
 		}
 	}
-	return len(names) == 0, nil
+	return len(names) == 0 && failed == nil && ctx.Err() == nil, errors.Join(failed, ctx.Err())
 }
 
 // check fails if a figure is worse than in the baseline, or worse than promised.
