@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
@@ -40,6 +41,7 @@ func gone(app *msappsv1.WebApp, object client.Object) func(context.Context) erro
 
 func TestHandEditsAreUndone(t *testing.T) {
 	t.Parallel()
+	const forgedHash = "0123456789abcdef0123456789abcdef"
 	space := namespace(t)
 	startManager(t, space)
 	app := newApp(space)
@@ -72,6 +74,22 @@ func TestHandEditsAreUndone(t *testing.T) {
 			&corev1.Service{},
 			func(o client.Object) { o.(*corev1.Service).Spec.Ports[0].Port = 81 },
 			func(o client.Object) bool { return o.(*corev1.Service).Spec.Ports[0].Port == 8080 },
+		},
+		"the hash of what was applied": {
+			&corev1.Service{},
+			func(o client.Object) { o.GetAnnotations()[api.AnnotationApplied] = forgedHash },
+			func(o client.Object) bool { return o.GetAnnotations()[api.AnnotationApplied] != forgedHash },
+		},
+		"image, by somebody who claims that it was applied": {
+			&appsv1.Deployment{},
+			func(o client.Object) {
+				o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "evil"
+				o.GetAnnotations()[api.AnnotationApplied] = forgedHash
+			},
+			func(o client.Object) bool {
+				return o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image == "mainstay/demo-web:1.0" &&
+					o.GetAnnotations()[api.AnnotationApplied] != forgedHash
+			},
 		},
 		"token": {
 			&corev1.ServiceAccount{},
