@@ -208,7 +208,7 @@ func simulation(options ...string) goTest {
 
 // databasesHere returns the tests of databases that need no cluster.
 func databasesHere() []goTest {
-	return []goTest{simulation("-schedules=50000"), realServers("-databases=3", "-pause=100ms")}
+	return []goTest{simulation("-schedules=20000"), realServers("-databases=2", "-pause=100ms")}
 }
 
 // realServers returns the databases on this machine, to which faults happen. They mostly wait.
