@@ -35,11 +35,7 @@ func newPlanner(t *testing.T) planner {
 	owner.Name = "stack"
 	create(t, owner)
 	reader := children.Reader{Cached: cluster.Client, Live: cluster.Client, Scheme: cluster.Client.Scheme()}
-	converter, err := crds.Converter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return planner{t, owner, apply.New(cluster.Client, reader).WithOwnKinds(converter), reader}
+	return planner{t, owner, apply.New(cluster.Client, reader).WithOwnKinds(crds.Converter), reader}
 }
 
 // apply carries a plan out, after it has looked for its children and for volumes that are retained.

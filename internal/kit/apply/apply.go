@@ -55,11 +55,11 @@ func New(c client.Client, reader children.Reader) *Applier {
 		memory: newMemory(clock.RealClock{})}
 }
 
-// WithOwnKinds returns an Applier that also applies children of our own kinds, which converter
-// knows.
-func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
+// WithOwnKinds returns an Applier that also applies children of our own kinds. converter returns what
+// knows them; it is called beside the caller, and its error is that of each later comparison.
+func (a *Applier) WithOwnKinds(converter func() (managedfields.TypeConverter, error)) *Applier {
 	extended := *a
-	extended.render.own = converter
+	extended.render.own = inBackground(func() (fielder, error) { return converter() })
 	return &extended
 }
 

@@ -13,18 +13,22 @@ type fielder interface {
 }
 
 // background is a fielder that is being made.
-type background struct{ made func() fielder }
+type background struct{ made func() (fielder, error) }
 
-// inBackground returns the fielder that create returns, and calls create beside the caller.
-// client-go parses the schemas of all kinds for its own, which takes 0.2 s of a processor at the
-// start of a manager; its cache fills meanwhile.
-func inBackground(create func() fielder) fielder {
-	made := sync.OnceValue(create)
-	go made()
+// inBackground returns the fielder that create returns, and calls create beside the caller. To parse
+// schemas takes some tenths of a second of a processor at the start of a manager, those of all kinds
+// in client-go as much as those of our own definitions; its cache fills meanwhile.
+func inBackground(create func() (fielder, error)) fielder {
+	made := sync.OnceValues(create)
+	go func() { _, _ = made() }()
 	return background{made}
 }
 
-// ObjectToTyped waits for the fielder, and returns what it does.
+// ObjectToTyped waits for the fielder, and returns what it does. It fails if there is none.
 func (b background) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	return b.made().ObjectToTyped(object, options...)
+	made, err := b.made()
+	if err != nil {
+		return nil, err
+	}
+	return made.ObjectToTyped(object, options...)
 }

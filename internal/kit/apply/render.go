@@ -33,7 +33,7 @@ type renderer struct {
 	// monitoring is for the Prometheus Operator's API.
 	monitoring fielder
 	// own converts objects of our own kinds; nil where no child is of one.
-	own managedfields.TypeConverter
+	own fielder
 }
 
 // fielderOf returns the fielder for objects of a kind.
@@ -53,7 +53,7 @@ func (r renderer) fielderOf(kind schema.GroupVersionKind) fielder {
 func newRenderer(scheme *runtime.Scheme) renderer {
 	return renderer{
 		scheme:     scheme,
-		builtin:    inBackground(func() fielder { return clientconfigurations.NewTypeConverter(scheme) }),
+		builtin:    inBackground(func() (fielder, error) { return clientconfigurations.NewTypeConverter(scheme), nil }),
 		gateway:    gatewayconfigurations.NewTypeConverter(scheme),
 		monitoring: newMonitoring(),
 	}

@@ -71,11 +71,7 @@ func setup(ctx context.Context, in registration.Input) error {
 		}
 		under = under.Owns(c.Object, builder.WithPredicates(watch.ContentChanged()))
 	}
-	r, err := newReconciler(in)
-	if err != nil {
-		return err
-	}
-	running, err := under.WithOptions(in.Options()).Build(r)
+	running, err := under.WithOptions(in.Options()).Build(newReconciler(in))
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
@@ -91,11 +87,7 @@ func indexOf(object client.Object) watch.Index {
 	return watch.Index{Object: object, Name: ownerIndex, Values: ownerOf}
 }
 
-func newReconciler(in registration.Input) (reconcile.Reconciler, error) {
-	converter, err := crds.Converter()
-	if err != nil {
-		return nil, fmt.Errorf("reading the schemas of components: %w", err)
-	}
+func newReconciler(in registration.Input) reconcile.Reconciler {
 	observes := newObserver(in, kindsOf(in.Components()))
 	r := registration.Complete(in, &reconciler.Reconciler[*platformv1.AppStack, appstack.Observed, appstack.Decision]{
 		Name:              appstack.Controller,
@@ -105,6 +97,6 @@ func newReconciler(in registration.Input) (reconcile.Reconciler, error) {
 		Finalizer:         appstack.Finalizer,
 		Kind:              kind{observer: observes, live: in.Manager.GetAPIReader(), clock: in.Clock},
 	})
-	r.Applier = apply.New(r.Client, observes.children).WithOwnKinds(converter)
-	return r, nil
+	r.Applier = apply.New(r.Client, observes.children).WithOwnKinds(crds.Converter)
+	return r
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -61,15 +60,11 @@ func namespacesOf(in registration.Input, live client.Reader) namespaces {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func setup(_ context.Context, in registration.Input) error {
-	converter, err := crds.Converter()
-	if err != nil {
-		return fmt.Errorf("reading the schema of AppStacks: %w", err)
-	}
 	uses, err := monitors(in)
 	if err != nil {
 		return err
 	}
-	built, err := build(in, uses, converter)
+	built, err := build(in, uses)
 	if err != nil {
 		return err
 	}
@@ -109,7 +104,7 @@ func monitors(in registration.Input) ([]use, error) {
 	return uses, nil
 }
 
-func build(in registration.Input, uses []use, converter managedfields.TypeConverter) (controller.Controller, error) {
+func build(in registration.Input, uses []use) (controller.Controller, error) {
 	rules := uses[0].API
 	var apis []*optionalapi.API
 	for _, one := range uses {
@@ -125,7 +120,7 @@ func build(in registration.Input, uses []use, converter managedfields.TypeConver
 		Kind: kind{children: in.Children(), namespaces: namespacesOf(in, in.Manager.GetAPIReader()),
 			installation: installationOf(in), rules: rules, ruleLabels: in.RuleLabels, monitors: apis},
 	})
-	r.Applier = apply.New(r.Client, in.Children()).WithOwnKinds(converter)
+	r.Applier = apply.New(r.Client, in.Children()).WithOwnKinds(crds.Converter)
 	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(ecommerceplatform.Controller).
 		For(&platformv1.EcommercePlatform{}, builder.WithPredicates(watch.SpecChanged())).
