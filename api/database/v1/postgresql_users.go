@@ -149,7 +149,7 @@ type UserStatus struct {
 
 // InitSQL is SQL, or where it is.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.sql), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="must have exactly one of sql, configMapKeyRef and secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="[has(self.sql), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="must have exactly one of sql, configMapKeyRef or secretKeyRef"
 type InitSQL struct {
 	// SQL is one statement, or several.
 	// +optional

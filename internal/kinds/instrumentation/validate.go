@@ -47,8 +47,8 @@ func validateScope(spec *instrv1.ClusterInstrumentationSpec, at *field.Path) fie
 	for i := range spec.Matchers {
 		if isForAll(&spec.Matchers[i]) && !spec.AllowAll {
 			problems = append(problems, field.Forbidden(at.Child("matchers").Index(i),
-				"matches every workload of the selected namespaces, and would replace all their pods: select some by deployment or labels, "+
-					"or set spec.allowAll: true"))
+				"names no deployment and requires no label, so the pods of nearly all workloads in the selected namespaces could be replaced: "+
+					"select by deployment or by a required label, or set spec.allowAll: true"))
 		}
 	}
 	return problems

@@ -62,7 +62,7 @@ func checkInitSQL(all []databasev1.InitSQL, at *field.Path) field.ErrorList {
 			named(at.Child("secretKeyRef"), "Secret", from.Name, from.Key)
 		}
 		if given != 1 {
-			problems = append(problems, field.Invalid(at, "", "must have exactly one of sql, configMapKeyRef and secretKeyRef"))
+			problems = append(problems, field.Invalid(at, "", "must have exactly one of sql, configMapKeyRef or secretKeyRef"))
 		}
 	}
 	if bytes > maxInitBytes {
