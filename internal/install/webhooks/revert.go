@@ -40,9 +40,9 @@ type lastDesired struct {
 	written *metav1.Time
 }
 
-// undone returns what another client changed in the configurations since this replica saw them in the
-// desired state, and what the next write puts back. Only the leader reports it. Publish asks at its
-// very start, because another replica may put it back meanwhile.
+// undone returns what another client changed in the configurations since this replica saw them in
+// the desired state, and what the next write puts back. Only the leader reports it. Publish asks at
+// its very start, because another replica may put it back meanwhile.
 func (p *Publisher) undone(ctx context.Context) ([]plan.Revert, error) {
 	if p.options.Recorder == nil || !p.options.Leads() {
 		return nil, nil
