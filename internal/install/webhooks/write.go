@@ -158,8 +158,9 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 	}
 }
 
-// write applies the configurations that differ from the desired ones. If the live configuration is
-// of a later release, as after a rollback, its webhooks are kept, and only directed to our endpoint.
+// write applies the configurations that differ from the desired ones. If the live configuration
+// is of a later release, as after a rollback, its webhooks are kept, and only directed to our
+// endpoint.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
