@@ -56,8 +56,8 @@ var mistakes = []mistake{
 	{`maxMemoryPercent: 0`, "spec.maxMemoryPercent", "should be greater than or equal to 10"}, // An eviction policy needs a limit.
 	{`maxMemoryPercent: 91`, "spec.maxMemoryPercent", "should be less than or equal to 90"},
 	{`evictionPolicy: lru`, "spec.evictionPolicy", `Unsupported value: "lru": supported values: "allkeys-lru"`},
-	{`resources: {limits: {memory: 1Gi}}`, "spec.resources.limits.memory", "Forbidden: it follows from spec.memory"},
-	{`resources: {requests: {memory: 1Gi}}`, "spec.resources.requests.memory", "Forbidden: it follows from spec.memory"},
+	{`resources: {limits: {memory: 1Gi}}`, "spec.resources.limits.memory", "Forbidden: it is computed from spec.memory"},
+	{`resources: {requests: {memory: 1Gi}}`, "spec.resources.requests.memory", "Forbidden: it is computed from spec.memory"},
 	{`resources: {limits: {cpu: -1}}`, "spec.resources.limits.cpu", `Invalid value: "-1": must be 0 or more`},
 	{`minReplicasToWrite: 1`, "spec.minReplicasToWrite", "Invalid value: 1: must be from 0 to 0, less than spec.replicas"},
 	{`minReplicasToWrite: 5`, "spec.minReplicasToWrite", "should be less than or equal to 4"},

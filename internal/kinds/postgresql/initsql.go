@@ -95,7 +95,7 @@ func NextInit(read []contract.Statement, problems []string) ObservedInit {
 		}
 	}
 	if bytes > maxInitBytes {
-		return ObservedInit{Problem: fmt.Sprintf("spec.initSQL: Too long: may not be more than %d bytes together", maxInitBytes)}
+		return ObservedInit{Problem: fmt.Sprintf("spec.initSQL: Too long: may not be more than %d bytes in total", maxInitBytes)}
 	}
 	return ObservedInit{Statements: read}
 }
