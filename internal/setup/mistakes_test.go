@@ -38,7 +38,7 @@ const rightStack = `{"components":[
 var mistakes = []struct{ from, to, want string }{
 	{`"memory":"256Mi"`, `"memory":"31Mi"`, `spec.components[6].spec.memory: Invalid value: "31Mi": must be from 32Mi to 1Ti, for example 256Mi`},
 	{`"memory":"256Mi"`, `"memory":"256Mi","parameters":{"maxmemory":"1gb"}`,
-		`spec.components[6].spec.parameters[maxmemory]: Invalid value: "1gb": must not be set: spec.memory and spec.maxMemoryPercent say it`},
+		`spec.components[6].spec.parameters[maxmemory]: Invalid value: "1gb": must not be set: it is set by spec.memory and spec.maxMemoryPercent`},
 	{`"name":"db"`, `"name":"back"`,
 		`spec.components[4].name: Duplicate value: "back"`},
 	{`"name":"db"`, `"name":"DB"`,
@@ -140,7 +140,7 @@ var mistakes = []struct{ from, to, want string }{
 	{`"config":{"LOG":"info"}`, `"config":{"LOG":1}`,
 		`spec.components[1].spec.config: Invalid value: "number": must be of type string`},
 	{`"configMap":"flags",`, ``,
-		`spec.components[2].spec: Required value: must set configMap or secret to the name of what is watched`},
+		`spec.components[2].spec: Required value: must set configMap or secret to the name of the object to watch`},
 	{`"podSelector":{"app":"web"}`, `"podSelector":{}`,
 		`spec.components[2].spec.podSelector: Required value: must have at least one label: an empty selector would select every pod of the namespace`},
 	{`"podSelector":{"app":"web"}`, `"podSelector":{"matchLabels":{"app":"web"}}`,

@@ -173,7 +173,7 @@ func (d *planner) compare(index int, target *Target) relation {
 		return r
 	case source.State == NotGranted:
 		r.state, r.reason, r.message = Left, ReasonNotGranted,
-			fmt.Sprintf("%s may not be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
+			fmt.Sprintf("%s cannot be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
 		return r
 	case source.IsEdited():
 		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s was edited by hand, and its %s is reverting it",

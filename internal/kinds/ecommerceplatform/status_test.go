@@ -208,8 +208,9 @@ func TestWarnOfChange(t *testing.T) {
 		}
 	}
 	const stays = "component db: its volumes stay at 50Gi, more than the 10Gi of development: volumes never shrink"
-	if !strings.Contains(down, "backup none instead of") || !strings.Contains(down, "the volumes of the instances that are removed stay") ||
-		!strings.Contains(down, stays) || strings.Contains(down, "storage ") || strings.Contains(up, "never shrink") {
+	const kept = "the volumes of the instances that are removed are kept"
+	if !strings.Contains(down, "backup none instead of") || !strings.Contains(down, kept) || !strings.Contains(down, stays) ||
+		strings.Contains(down, "storage ") || strings.Contains(up, "never shrink") {
 		t.Errorf("down: %s", down)
 	}
 }

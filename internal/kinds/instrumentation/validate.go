@@ -96,7 +96,7 @@ func validateMatcher(matcher *instrv1.Matcher, at *field.Path, taken []string) f
 // validatePattern validates a pattern for names.
 func validatePattern(pattern string, at *field.Path) field.ErrorList {
 	const accepted = "must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one " +
-		"character) and [a-c] (one of some)"
+		"character) and [a-c] (one of these characters)"
 	if _, err := path.Match(pattern, ""); err != nil || strings.Trim(pattern, "abcdefghijklmnopqrstuvwxyz0123456789-.*?[]^") != "" {
 		return field.ErrorList{field.Invalid(at, pattern, accepted)}
 	}

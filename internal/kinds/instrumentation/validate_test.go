@@ -31,7 +31,7 @@ func withFields(fields string) func(s *spec) {
 }
 
 const (
-	pattern   = `must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of some)`
+	pattern   = `must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of these characters)`
 	plainPath = `must be a path without '.' and '..'`
 	hides     = ` or above it: in the init container it would hide the files to be copied`
 	languages = `"JAVA_TOOL_OPTIONS": is already set by spec.agent.language`

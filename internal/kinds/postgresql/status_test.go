@@ -83,7 +83,7 @@ func TestSummary(t *testing.T) {
 		"works": {db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{}, "True", "Available", "Running",
 			"db-0 takes writes, and all 3 instances take connections"},
 		"hibernates": {sleeping, aged(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Scaling", "Updating",
-			"spec.hibernated is true, and 3 instances are still to end: db-0 (Leading)"},
+			"spec.hibernated is true, and 3 instances are not stopped yet: db-0 (Leading)"},
 		"hibernated": {sleeping, asleep(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Hibernated", "Hibernated",
 			"spec.hibernated is true: no instance runs"},
 		"wakes": {waking, asleep(running(waking, 3)), Decision{Replicas: 3}, plan.Result{}, "False", "Updating", "Updating",
