@@ -391,5 +391,5 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 		d.requeueAt(end)
 		return Rolling, ReasonRolling, pods
 	}
-	return Failed, ReasonTimeout, fmt.Sprintf("%s %s after its restart", pods, timeout)
+	return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, timeout)
 }
