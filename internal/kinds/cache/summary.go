@@ -108,7 +108,7 @@ func (s *subject) replicated() metav1.Condition {
 	case spec.Hibernated:
 		return is(databasev1.ReasonHibernated, database.IsHibernated)
 	case spec.Replicas == 1 && spec.Persistence == nil:
-		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: if its pod is deleted, the data are lost")
+		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data are lost with its pod")
 	case spec.Replicas == 1:
 		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
 	case receiving < int(spec.Replicas)-1:
