@@ -135,7 +135,7 @@ func Tell(before, change *databasev1.PrimaryChange) []conditions.Event {
 	}
 	event.Note += ": " + change.Cause
 	if change.Seconds > 0 {
-		event.Note += fmt.Sprintf("; no instance took writes for some %d s", change.Seconds)
+		event.Note += fmt.Sprintf("; no instance took writes for about %d s", change.Seconds)
 	}
 	if change.UnreplicatedBytes > 0 {
 		event.Note += "; at most " + Bytes(change.UnreplicatedBytes) + " of its writes were on no replica at the last sample"

@@ -16,7 +16,7 @@ const IsHibernated = "spec.hibernated is true: no instance runs"
 
 // Hibernating says that spec.hibernated is true, and instances still end.
 func (s *Subject) Hibernating() string {
-	return summary.If(s.Database.Hibernated && len(s.Instances) > 0, "spec.hibernated is true, and %s still to end: %s",
+	return summary.If(s.Database.Hibernated && len(s.Instances) > 0, "spec.hibernated is true, and %s not stopped yet: %s",
 		counted(len(s.Instances)), s.States())
 }
 

@@ -49,13 +49,13 @@ func (v Volume) remedy(full int) string {
 	case v.Growth == nil:
 		return "increase " + v.Field
 	case full < int(v.Growth.From):
-		return fmt.Sprintf("it grows by itself from %d %% on, or increase %s", v.Growth.From, v.Field)
+		return fmt.Sprintf("it grows automatically from %d %% on, or increase %s", v.Growth.From, v.Field)
 	case v.Size.Cmp(v.Growth.Limit) >= 0:
 		return fmt.Sprintf("it has reached spec.autoGrow.limit, %s: increase that", v.Growth.Limit.String())
 	case !v.GrowsAt.IsZero():
-		return "it grows at " + v.GrowsAt.Format("15:04:05 UTC") + ", ten minutes after it did last, or increase " + v.Field
+		return "it grows at " + v.GrowsAt.Format("15:04:05 UTC") + ", ten minutes after it last grew, or increase " + v.Field
 	}
-	return "it grows by itself, to " + v.Size.String()
+	return "it grows automatically, to " + v.Size.String()
 }
 
 // grows says that a volume does not have the desired size, and why; "" if it has.

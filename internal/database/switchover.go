@@ -101,7 +101,7 @@ func waits(d *Database, primary *Instance) string {
 	case wanted.Equal(d.Before.Switchover.At):
 		return ""
 	case d.Replicas == 1:
-		return "spec.switchoverAt waits: there is only one instance, and none to hand over to"
+		return "spec.switchoverAt waits: there is only one instance, so there is none to hand over to"
 	case primary == nil:
 		return "spec.switchoverAt waits: no instance takes writes"
 	}

@@ -163,7 +163,7 @@ func TestPlatformChanges(t *testing.T) {
 		`"environment":"production"`:  {"", "spec.environment: production instead of staging changes all parts, and replaces their pods"},
 		`"environment":"prod"`:        {"", "component cache: its instances are replaced, and what it has in memory may be lost"},
 		`"environment":"development"`: {"", "component db: its volumes stay at 50Gi, more than the 10Gi of development"},
-		`"environment":"dev"`:         {"", "component db: the volumes of the instances that are removed stay"},
+		`"environment":"dev"`:         {"", "component db: the volumes of the instances that are removed are kept"},
 		`"environment":"staging","cache":{"enabled":false}`: {"", "spec.cache.enabled: Cache shop-cache is deleted once the backend runs without it, " +
 			"and what it has in memory is lost"},
 		`"environment":"staging","database":{"storage":"10Gi"}`: {`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`, ""},

@@ -173,7 +173,7 @@ func (d *planner) compare(index int, target *Target) relation {
 		return r
 	case source.State == NotGranted:
 		r.state, r.reason, r.message = Left, ReasonNotGranted,
-			fmt.Sprintf("%s may not be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
+			fmt.Sprintf("%s cannot be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
 		return r
 	case source.IsEdited():
 		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s was edited by hand, and its %s is reverting it",
@@ -391,5 +391,5 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 		d.requeueAt(end)
 		return Rolling, ReasonRolling, pods
 	}
-	return Failed, ReasonTimeout, fmt.Sprintf("%s %s after its restart", pods, timeout)
+	return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, timeout)
 }

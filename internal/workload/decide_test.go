@@ -317,7 +317,7 @@ func TestDemandsAreBounded(t *testing.T) {
 		"one name":        {strings.Repeat("a,", 100_000) + "a", 1, ""},
 		"different names": {different.String(), maxSources, "must have at most 250 names"},
 		"invalid names":   {strings.Repeat("a/b/"+strings.Repeat("c", 1000)+",", 200), 0, "and 198 more"},
-		"auto":            {"auto", maxSources, "the pods use 500 ConfigMaps and Secrets: the first 250 by name count"},
+		"auto":            {"auto", maxSources, "the pods use 500 ConfigMaps and Secrets: only the first 250 by name are used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := web("web")

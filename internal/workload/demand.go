@@ -84,7 +84,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 		demands := ofUses(target, func(SourceRef) bool { return true })
 		if used := len(target.Uses); used > maxSources {
 			return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: the pods use %d ConfigMaps and Secrets: "+
-				"the first %d by name count", configv1.AnnotationReload, text, used, maxSources)
+				"only the first %d by name are used", configv1.AnnotationReload, text, used, maxSources)
 		}
 		return demands, nil
 	}
@@ -98,7 +98,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 			wrong = append(wrong, strings.TrimSpace(entry[:min(len(entry), maxQuoted)]))
 		case !ok || known[ref]:
 		case len(demands) == maxSources:
-			return demands, fmt.Errorf("metadata.annotations[%s]: Too many: must have at most %d names: the first %d count",
+			return demands, fmt.Errorf("metadata.annotations[%s]: Too many: must have at most %d names: only the first %d are used",
 				configv1.AnnotationReload, maxSources, maxSources)
 		default:
 			known[ref] = true

@@ -546,11 +546,11 @@ func TestAppConfigMissingSecret(t *testing.T) {
 		}
 		return condition.Reason + " " + condition.Message, nil
 	}
-	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: Secret database."))
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to Secrets or keys that do not exist in this namespace: Secret database."))
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "database"}, StringData: map[string]string{"user": "shop"}}
 	create(t, secret)
-	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: key password of Secret database."))
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to Secrets or keys that do not exist in this namespace: key password of Secret database."))
 	change(t, secret, func(secret *corev1.Secret) { secret.StringData = map[string]string{"password": "hunter2"} })
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("Healthy"))
 	g.Expect(cluster.Client.Delete(t.Context(), secret)).To(gomega.Succeed())

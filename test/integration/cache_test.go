@@ -325,7 +325,7 @@ func (s *governed) testCaches(t *testing.T) {
 		},
 		`spec.version: Invalid value: "` + valkeyImage + `": must be an image of docker.io/mainstay ` +
 			`(policy "default", rule "production.allowedRegistries")`: enough,
-		`spec.resources.limits.memory: Forbidden: it follows from spec.memory`: func(c *databasev1.Cache) {
+		`spec.resources.limits.memory: Forbidden: it is computed from spec.memory`: func(c *databasev1.Cache) {
 			c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 		},
 	} {

@@ -160,8 +160,8 @@ func nextSecond(t *testing.T, object client.Object) {
 func TestConfigMonitorRefused(t *testing.T) {
 	namespace := namespace(t)
 	for name, test := range map[string]struct{ spec, want string }{
-		"neither":            {`{"podSelector":{"app":"web"}}`, "must set exactly one of spec.configMap and spec.secret"},
-		"both kinds":         {`{"configMap":"a","secret":"b","podSelector":{"app":"web"}}`, "must set exactly one of spec.configMap and spec.secret"},
+		"neither":            {`{"podSelector":{"app":"web"}}`, "must set exactly one of spec.configMap or spec.secret"},
+		"both kinds":         {`{"configMap":"a","secret":"b","podSelector":{"app":"web"}}`, "must set exactly one of spec.configMap or spec.secret"},
 		"both spellings":     {`{"configMap":"a","configmap":"a","podSelector":{"app":"web"}}`, "must not set both spec.configMap and spec.configmap: they are two spellings of one field"},
 		"no selector":        {`{"configMap":"a"}`, "spec.podSelector: Required value"},
 		"an empty selector":  {`{"configMap":"a","podSelector":{}}`, "spec.podSelector"},

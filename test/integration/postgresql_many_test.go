@@ -71,7 +71,7 @@ func TestFirstStatements(t *testing.T) {
 			return fmt.Sprint(live.Status.Conditions)
 		}).WithContext(t.Context()).Should(gomega.ContainSubstring(part))
 	}
-	says("the database app waits for its first statements: spec.initSQL[1]: the ConfigMap schema is not there")
+	says("the database app waits for its first statements: spec.initSQL[1]: the ConfigMap schema does not exist")
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: db.Namespace, Name: name} }
 	create(t, &corev1.ConfigMap{ObjectMeta: named("schema"), Data: map[string]string{"sql": "SELECT 2"}})
 	create(t, &corev1.Secret{ObjectMeta: named("seed"), StringData: map[string]string{"sql": "SELECT 3"}})

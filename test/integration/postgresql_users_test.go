@@ -81,9 +81,9 @@ func TestDatabaseUsers(t *testing.T) {
 			return ready()
 		}).WithContext(t.Context()).Should(gomega.ContainSubstring(part))
 	}
-	says("False SecretNotUsable the user stays as it is: user given: the Secret mine is not there")
+	says("False SecretNotUsable some users cannot be updated: user given: the Secret mine does not exist")
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: "mine"}, StringData: map[string]string{"secret": "hello"}})
-	says("False Provisioning db-0 makes the databases and users")
+	says("False Provisioning db-0 is applying spec.databases, spec.users")
 	provisions, revision, err := declared(t.Context(), db)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(known(db, "db-shop", secret, always)(t.Context())).To(gomega.Succeed())

@@ -58,7 +58,7 @@ const (
 // required, and podSelector.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && has(self.configmap))",message="must not set both spec.configMap and spec.configmap: they are two spellings of one field"
-// +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="must set exactly one of spec.configMap and spec.secret"
+// +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="must set exactly one of spec.configMap or spec.secret"
 type ConfigMonitorSpec struct {
 	// ConfigMap is the name of the ConfigMap to watch, in the same namespace.
 	// +optional

@@ -46,7 +46,7 @@ type Pooler struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_.]*$')",message="must be the name of a parameter, for example search_path"
-	// +kubebuilder:validation:items:XValidation:rule="!(self.lowerAscii() in ['application_name', 'client_encoding', 'database', 'datestyle', 'intervalstyle', 'options', 'replication', 'standard_conforming_strings', 'timezone', 'user'])",message="must be a parameter that PgBouncer would refuse, for example search_path: this one always counts"
+	// +kubebuilder:validation:items:XValidation:rule="!(self.lowerAscii() in ['application_name', 'client_encoding', 'database', 'datestyle', 'intervalstyle', 'options', 'replication', 'standard_conforming_strings', 'timezone', 'user'])",message="must be a parameter that PgBouncer would refuse, for example search_path: this one must not be ignored"
 	IgnoreStartupParameters []string `json:"ignoreStartupParameters,omitempty"`
 
 	// Image of PgBouncer 1.21 or later, with the program pgbouncer on its PATH. Default: that of the

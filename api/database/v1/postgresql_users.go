@@ -8,7 +8,7 @@ import (
 // Database is a database of the server.
 //
 // +kubebuilder:validation:XValidation:rule="self.name != 'app' || !has(self.owner) || self.owner == 'app'",message="the database app belongs to the user app: leave owner out",fieldPath=".owner"
-// +kubebuilder:validation:XValidation:rule="self.name != 'app' || !has(self.reclaim) || self.reclaim == 'Retain'",message="the database app is always there: it can't be dropped",fieldPath=".reclaim"
+// +kubebuilder:validation:XValidation:rule="self.name != 'app' || !has(self.reclaim) || self.reclaim == 'Retain'",message="the database app always exists: it can't be dropped",fieldPath=".reclaim"
 type Database struct {
 	// Name of the database: letters, digits, _ and -, beginning with a letter or _; at most 63. The
 	// database app is always there; it is listed only for its extensions and schemas.
@@ -50,8 +50,8 @@ type Database struct {
 
 // User is a role of the server that logs in with a password. It is never a superuser.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotateEvery)",message="a password of passwordSecret is not made here: change it in that Secret",fieldPath=".rotateEvery"
-// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotatedAt)",message="a password of passwordSecret is not made here: change it in that Secret",fieldPath=".rotatedAt"
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotateEvery)",message="Mainstay does not make the password of passwordSecret: change it in that Secret",fieldPath=".rotateEvery"
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.rotatedAt)",message="Mainstay does not make the password of passwordSecret: change it in that Secret",fieldPath=".rotatedAt"
 type User struct {
 	// Name of the user: letters, digits, _ and -, beginning with a letter or _; at most 63. The user
 	// app is always there, by the Secret NAME-app.
@@ -149,7 +149,7 @@ type UserStatus struct {
 
 // InitSQL is SQL, or where it is.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.sql), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="must have exactly one of sql, configMapKeyRef and secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="[has(self.sql), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="must have exactly one of sql, configMapKeyRef or secretKeyRef"
 type InitSQL struct {
 	// SQL is one statement, or several.
 	// +optional

@@ -212,7 +212,7 @@ type PlatformMonitoring struct {
 // Ingress.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.route) || has(self.host)",message="must have a host, or a route"
-// +kubebuilder:validation:XValidation:rule="!has(self.route) || (!has(self.className) && !has(self.tlsSecretName))",message="className and tlsSecretName are of an Ingress: remove them, or route"
+// +kubebuilder:validation:XValidation:rule="!has(self.route) || (!has(self.className) && !has(self.tlsSecretName))",message="className and tlsSecretName apply to an Ingress only: remove them, or remove route"
 type PlatformIngress struct {
 	// Host is the DNS name, for example shop.example.com. With a route it may be left out: then those
 	// of the Gateway count.

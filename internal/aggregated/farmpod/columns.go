@@ -21,7 +21,7 @@ const wide = 1
 func Columns() []table.Column[farmv1alpha1.FarmPod] {
 	columns := []table.Column[farmv1alpha1.FarmPod]{
 		table.Name[farmv1alpha1.FarmPod](),
-		column("Ready", "How many of its containers are ready, of how many.", 0, func(pod *farmv1alpha1.FarmPod) string {
+		column("Ready", "How many of its containers are ready, and how many it has.", 0, func(pod *farmv1alpha1.FarmPod) string {
 			return fmt.Sprintf("%d/%d", pod.Status.ReadyContainers, pod.Spec.Containers)
 		}),
 		column("Status", "The problem, or what it waits for, in a word; otherwise its phase.", 0, func(pod *farmv1alpha1.FarmPod) string {

@@ -171,7 +171,7 @@ func initializing(s *subject) string {
 		case status.State.Waiting != nil:
 			doing = "is about to start"
 		case isSideCar(one.Container):
-			doing = "has not come up"
+			doing = "has not started yet"
 		}
 		after := ""
 		if status.RestartCount > 0 {
@@ -397,7 +397,7 @@ func cut(text string, most int) string {
 }
 
 // seeDescribe replaces a message that must not be repeated.
-const seeDescribe = "kubectl describe pod tells more"
+const seeDescribe = "see kubectl describe pod"
 
 // quote returns a message of the cluster on one line, without the Pod's own name, and not too long.
 // It returns seeDescribe for a message that repeats a termination message.

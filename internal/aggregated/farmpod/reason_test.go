@@ -228,12 +228,12 @@ var reasonCases = map[string]struct {
 		runs(status)
 		status.RestartCount, status.LastTerminationState.Terminated = 3, termination("Error", 2)
 	})), "Init:1/3: container migrate runs, after exit 2, 3 restarts in 10 min"},
-	"a side-car that has not come up": {pod(starts(true, runs)), "Init:1/3: container migrate has not come up"},
+	"a side-car that has not come up": {pod(starts(true, runs)), "Init:1/3: container migrate has not started yet"},
 	"a side-car that has": {pod(starts(true, func(status *corev1.ContainerStatus) { runs(status); status.Started = new(true) })),
 		"Init:2/3: container last is about to start"},
 	"a message that repeats a container's": {pod(web(waits("RunContainerError", `runc: "password=hunter2": not found`)), func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = termination("StartError", 128)
-	}), "RunContainerError: kubectl describe pod tells more"},
+	}), "RunContainerError: see kubectl describe pod"},
 	"a message with a word that is the Pod's name": {pod(isNamed("taken"), web(waits("CreateContainerError", `name "web" is taken`))), `CreateContainerError: name "web" is taken`},
 	"a message that names the Pod":                 {pod(web(waits("CreateContainerError", `name "web_shop-1-x_web" is taken`))), `CreateContainerError: name "web_(pod)_web" is taken`},
 	"no node has room": {

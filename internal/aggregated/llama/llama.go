@@ -75,7 +75,7 @@ func PrepareForStatusUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	meta.SetStatusCondition(&llama.Status.Conditions, metav1.Condition{
 		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1alpha1.ReasonKept,
-		Message:            "the Llama is kept by the API server of the farm",
+		Message:            "the Llama is stored by the farm's API server",
 		ObservedGeneration: llama.Generation, LastTransitionTime: now,
 	})
 }

@@ -31,7 +31,7 @@ func newLlama(change ...func(*farmv1alpha1.Llama)) *farmv1alpha1.Llama {
 
 func kept(generation int64, since metav1.Time) metav1.Condition {
 	return metav1.Condition{
-		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Kept", Message: "the Llama is kept by the API server of the farm",
+		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Kept", Message: "the Llama is stored by the farm's API server",
 		ObservedGeneration: generation, LastTransitionTime: since,
 	}
 }

@@ -226,14 +226,14 @@ var (
 	withdrawn = event{"Warning", "Withdrawn",
 		fmt.Sprintf("The Service had no ready endpoint for %s, so APIService %s was deleted: it would block the deletion of namespaces. It is published again when an endpoint is ready: check why the pods are not ready.", Patience, Name)}
 	conflicting = event{"Warning", "Conflict", "APIService " + Name +
-		" was not created by this installation and is not changed, so this Service gets no requests. If it is left over, delete it:  kubectl delete apiservice " + Name}
+		" was not created by this installation and is not changed, so this Service gets no requests. If it is left over, delete it: kubectl delete apiservice " + Name}
 )
 
 // unreached returns the event for an API server that does not reach the Service, for this reason.
 // The condition's message is left out because it has random parts.
 func unreached(reason string) event {
-	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, although it has ready endpoints (%s). Deleted namespaces stay Terminating meanwhile.  "+
-		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch off all served resources:  apiserver.farmpods.enabled and apiserver.llamas.enabled.", Patience, reason)}
+	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, although it has ready endpoints (%s). Deleted namespaces stay Terminating meanwhile. "+
+		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch off all served resources: apiserver.farmpods.enabled and apiserver.llamas.enabled.", Patience, reason)}
 }
 
 // record records an event about the Service. If there is no Service, that is not an error.

@@ -100,7 +100,7 @@ type Keeper struct {
 // New returns a Keeper. It makes no call.
 func New(config *rest.Config, options Options) (*Keeper, error) {
 	if options.Namespace == "" || options.Name == "" || len(options.Names) == 0 {
-		return nil, errors.New("a serving certificate needs the name of a Secret and at least one name of its own")
+		return nil, errors.New("a serving certificate needs the name of a Secret and at least one DNS name or IP address")
 	}
 	if min(options.Lifetime, options.Overlap, options.Settle) < 0 {
 		return nil, errors.New("a serving certificate's durations can't be negative")

@@ -21,7 +21,7 @@ const pageSize = 500
 // neither the objects nor their namespaces could be deleted any more. The next installation adds
 // them again, except on records: see isHeld.
 func (o Options) releaseFinalizers(ctx context.Context) error {
-	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces,
+	return o.eachKind(ctx, "removing finalizers from objects", o.WatchNamespaces,
 		func(ctx context.Context, kind crds.Kind, objects []metav1.PartialObjectMetadata) error {
 			for i := range objects {
 				if o.isHeld(kind, &objects[i]) {

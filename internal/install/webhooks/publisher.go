@@ -65,9 +65,9 @@ type Publisher struct {
 	// published is closed when the configurations and the conversion have been written.
 	published chan struct{}
 	once      sync.Once
-	// settled has each configuration as it was last in the desired state. Only passes use it, one
-	// after the other.
-	settled map[kind]settled
+	// lastDesired has each configuration as it was last in the desired state. Only passes use it,
+	// one after the other.
+	lastDesired map[kind]lastDesired
 
 	mutex sync.Mutex
 	// known reports whether it is known if there are configurations; present reports whether there
@@ -82,7 +82,7 @@ type Publisher struct {
 
 // New returns a Publisher that has published nothing.
 func New(options Options) *Publisher {
-	p := &Publisher{options: options, published: make(chan struct{}), settled: map[kind]settled{}}
+	p := &Publisher{options: options, published: make(chan struct{}), lastDesired: map[kind]lastDesired{}}
 	p.loop = loop.New(loop.Options{
 		What: "the webhook configurations", Cache: options.Cache, Watch: p.watch, Pass: p.pass, Clock: options.Clock,
 		Log: loop.Logs("Not publishing the webhooks yet", "Publishing the webhooks"), Certificates: options.Certificates,

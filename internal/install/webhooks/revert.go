@@ -33,23 +33,23 @@ func writersOnly(object any) (any, error) {
 	return object, nil
 }
 
-// settled is a configuration that was seen in the desired state.
-type settled struct {
+// lastDesired is a configuration as it was when it was last in the desired state.
+type lastDesired struct {
 	webhooks []admissionregistrationv1.MutatingWebhook
 	// written is the time of our manager's last write; nil until the cache shows it.
 	written *metav1.Time
 }
 
-// undone returns what someone else changed in the configurations since this replica saw them in the
-// desired state, and what the next write puts back. Only the leader reports it. Publish asks at its
-// very start, because another replica may put it back meanwhile.
+// undone returns what another client changed in the configurations since this replica saw them in
+// the desired state, and what the next write puts back. Only the leader reports it. Publish asks at
+// its very start, because another replica may put it back meanwhile.
 func (p *Publisher) undone(ctx context.Context) ([]plan.Revert, error) {
 	if p.options.Recorder == nil || !p.options.Leads() {
 		return nil, nil
 	}
 	var reverts []plan.Revert
 	for _, kind := range kinds {
-		before, isKnown := p.settled[kind]
+		before, isKnown := p.lastDesired[kind]
 		if !isKnown {
 			continue
 		}
@@ -67,7 +67,7 @@ func (p *Publisher) undone(ctx context.Context) ([]plan.Revert, error) {
 // revertOf compares a configuration with what it was in the desired state. What another replica
 // wrote, perhaps of a later release, is no revert. A change that left no field manager, such as the
 // removal of a webhook, is recognized by the time of our manager's last write.
-func revertOf(kind kind, settled settled, live *admissionregistrationv1.MutatingWebhookConfiguration, release string) (plan.Revert, bool) {
+func revertOf(kind kind, last lastDesired, live *admissionregistrationv1.MutatingWebhookConfiguration, release string) (plan.Revert, bool) {
 	revert := plan.Revert{
 		Ref:        plan.Ref{Group: admissionregistrationv1.GroupName, Kind: string(kind), Name: Name},
 		APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), UID: live.UID, Version: live.ResourceVersion,
@@ -78,8 +78,8 @@ func revertOf(kind kind, settled settled, live *admissionregistrationv1.Mutating
 	if version.IsLater(live.Annotations[api.AnnotationRelease], release) {
 		return revert, false
 	}
-	by, before, after := lastWriter(live), byName(settled.webhooks), byName(live.Webhooks)
-	if by == "" && (settled.written == nil || !settled.written.Equal(ourWrite(live))) {
+	by, before, after := lastWriter(live), byName(last.webhooks), byName(live.Webhooks)
+	if by == "" && (last.written == nil || !last.written.Equal(ourWrite(live))) {
 		return revert, false
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {

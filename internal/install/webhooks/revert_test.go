@@ -52,7 +52,7 @@ func TestRevertOf(t *testing.T) {
 			live := wanted().configuration(mutating, []byte("ca"))
 			live.ResourceVersion = "7"
 			by(fieldManager, ours)(live)
-			before := settled{slices.Clone(live.Webhooks), &ours}
+			before := lastDesired{slices.Clone(live.Webhooks), &ours}
 			for _, change := range test.changes {
 				change(live)
 			}

@@ -158,7 +158,9 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 	}
 }
 
-// write applies the configurations that differ from the desired ones.
+// write applies the configurations that differ from the desired ones. If the live configuration
+// is of a later release, as after a rollback, its webhooks are kept, and only directed to our
+// endpoint.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
@@ -174,14 +176,14 @@ func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bun
 			release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
 		}
 		if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && children.IsOwned(live, owner) {
-			p.settled[kind] = settled{wanted.Webhooks, ourWrite(live)}
+			p.lastDesired[kind] = lastDesired{wanted.Webhooks, ourWrite(live)}
 			continue
 		}
 		complete(wanted, owner, release)
 		if err := p.apply(ctx, kind, wanted); err != nil {
 			return err
 		}
-		p.settled[kind] = settled{webhooks: wanted.Webhooks}
+		p.lastDesired[kind] = lastDesired{webhooks: wanted.Webhooks}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func inputFor(config *configv1.AppConfig, environment policy.Environment, enviro
 		input.Refused[name] = "is a file: templates can use the keys of config only"
 	}
 	for _, secret := range config.Spec.SecretRefs {
-		input.Refused[secret.Name] = "is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference"
+		input.Refused[secret.Name] = "is one of spec.secretRefs: templates cannot use the values of Secrets, which pods get by reference"
 	}
 	return input
 }

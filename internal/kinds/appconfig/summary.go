@@ -154,14 +154,14 @@ func revisionNotKept(s *subject) string {
 // contentLost: the content that the ConfigMap should have is lost.
 func contentLost(s *subject) string {
 	return summary.If(s.choice.IsLost, "the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, "+
-		"and the one that kept the content is gone or was edited too: let the rendered content be rolled out, or set spec.revision to "+
+		"and the ConfigMap of that revision is gone or was edited too: let the rendered content be rolled out, or set spec.revision to "+
 		"one of status.revisions", s.choice.Chosen, s.config.ConfigMapName())
 }
 
 // rolledBack: the rendered content failed, and an earlier one was put back.
 func rolledBack(s *subject) string {
 	return summary.If(s.choice.Pending == configv1.ReasonRolledBack, "the rollout of revision %d failed (%s), and revision %d was put "+
-		"back. The same content is not retried by itself: change the spec, or, if the content was not the cause, set spec.revision to %d "+
+		"back. The same content is not rolled out again automatically: change the spec, or, if the content was not the cause, set spec.revision to %d "+
 		"until Ready is True, and then remove it", s.choice.Rendered, s.choice.Marks.Failure, s.choice.Chosen, s.choice.Rendered)
 }
 
@@ -239,12 +239,12 @@ func (s *subject) conditions(missing, secrets []string) []metav1.Condition {
 	if len(missing) > 0 && !one.IsProblem() {
 		isDegraded := func(of metav1.Condition) bool { return of.Type == configv1.ConditionDegraded }
 		all[slices.IndexFunc(all, isDegraded)] = conditions.True(configv1.ConditionDegraded, configv1.ReasonSecretMissing,
-			fmt.Sprintf("spec.secretRefs refers to what does not exist in this namespace: %s. Pods that need it do not start",
+			fmt.Sprintf("spec.secretRefs refers to Secrets or keys that do not exist in this namespace: %s. Pods that need them do not start",
 				conditions.FirstFew(missing, "; ")))
 	}
 	if len(secrets) > 0 {
 		all = append(all, conditions.True(configv1.ConditionSecretAccessNotGranted, configv1.ReasonSecretAccessNotGranted,
-			fmt.Sprintf("changes of Secret %s restart nothing, because the Secrets of this namespace may not be read: add %s to "+
+			fmt.Sprintf("changes of Secret %s restart nothing, because Mainstay has no right to read the Secrets of this namespace: add %s to "+
 				"secrets.namespaces in the chart's values", strings.Join(secrets, ", "), s.config.Namespace)))
 	}
 	return all

@@ -131,8 +131,8 @@ func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList 
 func Warn(config *configv1.AppConfig) []string {
 	var warnings []string
 	if rollout := config.Spec.Rollout; rollout.Mode == configv1.RolloutAutomatic && rollout.Approved != "" {
-		warnings = append(warnings, "spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by "+
-			"itself: set the mode to Manual to wait for approval")
+		warnings = append(warnings, "spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which needs no approval: "+
+			"set the mode to Manual to wait for approval")
 	}
 	kept := make([]int64, len(config.Status.Revisions))
 	for i, one := range config.Status.Revisions {

@@ -75,7 +75,7 @@ func TestValidateIn(t *testing.T) {
 		"a Secret and a key":     {func(spec *configv1.AppConfigSpec) { spec.SecretRefs = []configv1.SecretRef{{Name: "MESSAGE"}} }, `spec.secretRefs[0].name: Invalid value: "MESSAGE": spec.config.MESSAGE has the same name, which would be ambiguous for pods: rename one`},
 		"a value of a Secret": {func(spec *configv1.AppConfigSpec) {
 			spec.Config["MESSAGE"], spec.SecretRefs = "{{ .Values.PASSWORD }}", []configv1.SecretRef{{Name: "PASSWORD"}}
-		}, `spec.config.MESSAGE: Invalid value: line 1: .Values.PASSWORD is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference`},
+		}, `spec.config.MESSAGE: Invalid value: line 1: .Values.PASSWORD is one of spec.secretRefs: templates cannot use the values of Secrets, which pods get by reference`},
 		"a value of a file": {func(spec *configv1.AppConfigSpec) {
 			spec.Config["MESSAGE"], spec.Files = `{{ index .Values "a" }}`, map[string]string{"a": ""}
 		}, `spec.config.MESSAGE: Invalid value: line 1: .Values.a is a file: templates can use the keys of config only`},

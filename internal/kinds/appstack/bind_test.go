@@ -103,7 +103,7 @@ func TestBindingsAndOutputs(t *testing.T) {
 	both.Name = "database"
 	db := one("db", "postgresql", `{"version":"17"}`)
 	stack := newStack(db, both, web("back", "db", "database"))
-	const want = `spec.components[2].dependsOn[1]: Invalid value: "database": must not offer the variable DATABASE_URL, which db offers too`
+	const want = `spec.components[2].dependsOn[1]: Invalid value: "database": must not provide the variable DATABASE_URL, which db provides too`
 	var found []string
 	for _, problem := range Validate(stack, append(bindable(), withQueues("")[len(kinds)])) {
 		found = append(found, problem.Error())

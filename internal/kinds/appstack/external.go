@@ -105,7 +105,7 @@ func checkMetadata(content map[string]any, spec *field.Path) field.ErrorList {
 // checkOutputs checks what a component says that it offers.
 func checkOutputs(c *platformv1.Component, at *field.Path) field.ErrorList {
 	if len(c.Outputs) > 0 && c.Type != component.TypeObject {
-		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: "+c.Type+" offers bindings, or nothing")}
+		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: other types offer the variables of their bindings, if any")}
 	}
 	return nil
 }
@@ -117,7 +117,8 @@ func checkVariables(stack *platformv1.AppStack, c *platformv1.Component, kinds c
 	for i, name := range c.DependsOn {
 		for _, variable := range slices.Sorted(maps.Keys(offered(stack, name, observedNothing(kinds)))) {
 			if other, taken := from[variable]; taken && other != name {
-				problems = append(problems, field.Invalid(at.Index(i), name, "must not offer the variable "+variable+", which "+other+" offers too"))
+				problems = append(problems, field.Invalid(at.Index(i), name,
+					"must not provide the variable "+variable+", which "+other+" provides too"))
 			}
 			from[variable] = name
 		}

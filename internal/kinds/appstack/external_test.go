@@ -54,7 +54,7 @@ func TestValidateExternal(t *testing.T) {
 		"spec.components[0].spec.status: Forbidden": {[]platformv1.Component{
 			one("a", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","status":{}}`)}, ""},
 		"spec.components[0].outputs: Forbidden: may be set for the type object only": {[]platformv1.Component{own}, ""},
-		`spec.components[2].dependsOn[1]: Invalid value: "queue-x": must not offer the variable QUEUE_X_URI, which queue offers too`: {
+		`spec.components[2].dependsOn[1]: Invalid value: "queue-x": must not provide the variable QUEUE_X_URI, which queue provides too`: {
 			[]platformv1.Component{long, twice, web("a", "queue", "queue-x")}, ""},
 	} {
 		problems := Validate(newStack(test.components...), withQueues(test.missing)).ToAggregate()

@@ -99,7 +99,7 @@ func checkName(stack *platformv1.AppStack, c *platformv1.Component, kind compone
 	}
 	if kind.MaxName > 0 && len(name) > kind.MaxName {
 		problems = append(problems, field.Invalid(at.Child("name"), c.Name, fmt.Sprintf(
-			"the %s would be named %s: must be at most %d characters: shorten this name to %d characters, or that of the AppStack",
+			"the %s would be named %s: must be at most %d characters: shorten this name to %d characters, or shorten the name of the AppStack",
 			kind.Kind.Kind, name, kind.MaxName, max(kind.MaxName-len(stack.Name)-1, 0))))
 	}
 	return problems

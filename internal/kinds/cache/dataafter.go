@@ -25,8 +25,9 @@ func DataAfter(object component.Object) string {
 	}
 	volumes := "the PersistentVolumeClaims with the labels " + Common(c, Observed{}).Selector()
 	if !database.IsCarriedOut(c, c.Spec.Paused, c.Status.ObservedGeneration, c.Status.Conditions) {
-		return fmt.Sprintf("its data stay only if its own spec.deletionPolicy is Retain, and Mainstay has carried that out, before it is deleted: "+
-			"then they are on %s, and a new Cache named %s takes them up", volumes, c.Name)
+		return fmt.Sprintf("its data are kept only if, before it is deleted, its own spec.deletionPolicy is Retain and Mainstay has applied that: "+
+			"then they are on %s, and a new Cache named %s uses them again", volumes, c.Name)
 	}
-	return fmt.Sprintf("its data stay on its volumes, %s: a new Cache named %s takes them up (spec.deletionPolicy is Retain)", volumes, c.Name)
+	return fmt.Sprintf("its data stay on its volumes, %s: a new Cache named %s uses them again (spec.deletionPolicy is Retain)",
+		volumes, c.Name)
 }

@@ -112,23 +112,25 @@ var known = map[string]parameter{
 // ours says, of parameters that users may know, why they can't be set: which field does so, or what
 // they would break.
 var ours = map[string]string{
-	"maxmemory": "spec.memory and spec.maxMemoryPercent say it", "maxmemory-policy": "spec.evictionPolicy says it",
-	"appendonly": "spec.persistence says it", "appendfsync": "spec.persistence says it", "save": "spec.persistence says it",
-	"min-replicas-to-write": "spec.minReplicasToWrite says it", "port": "it is 6379; see spec.plainPort",
-	"requirepass": "spec.passwordSecret says it", "bind": "the instances' network rests on it",
+	"maxmemory": "it is set by spec.memory and spec.maxMemoryPercent", "maxmemory-policy": "it is set by spec.evictionPolicy",
+	"appendonly": "it is set by spec.persistence", "appendfsync": "it is set by spec.persistence", "save": "it is set by spec.persistence",
+	"min-replicas-to-write": "it is set by spec.minReplicasToWrite", "port": "it is 6379; see spec.plainPort",
+	"requirepass": "it is set by spec.passwordSecret", "bind": "the instances' network depends on it",
 	"replicaof": "the instances elect their primary", "slaveof": "the instances elect their primary",
-	"cluster-enabled": "a Cache has one primary", "dir": "it is on the volume of the instance", "user": "spec.passwordSecret says it",
-	"aclfile": "spec.passwordSecret says it", "masterauth": "replication rests on it", "primaryauth": "replication rests on it",
-	"loadmodule": "it runs code in the server", "rename-command": "commands are refused by the user's rights",
-	"include": "it reads any file", "daemonize": "our program runs the server", "dynamic-hz": "the server no longer knows it",
+	"cluster-enabled": "a Cache has one primary", "dir": "it is on the volume of the instance", "user": "it is set by spec.passwordSecret",
+	"aclfile": "it is set by spec.passwordSecret", "masterauth": "replication depends on it", "primaryauth": "replication depends on it",
+	"loadmodule": "it runs code in the server", "rename-command": "dangerous commands are refused by the user's access rules",
+	"include": "it can read any file", "daemonize": "the instance manager runs the server",
+	"dynamic-hz": "the server no longer has this parameter",
 }
 
 // families are beginnings of names of parameters that are ours.
 var families = map[string]string{
-	"tls-": "the certificates are Mainstay's; see spec.tls", "repl-": "replication rests on it", "replica-": "replication rests on it",
-	"slave-": "replication rests on it", "cluster-": "a Cache has one primary", "aof-": "spec.persistence rests on it",
-	"rdb": "spec.persistence rests on it", "append": "spec.persistence rests on it", "enable-": "it lets clients do what endangers the server",
-	"unixsocket": "our program uses it", "min-replicas-": "replication rests on it",
+	"tls-": "the certificates are Mainstay's; see spec.tls", "repl-": "replication depends on it", "replica-": "replication depends on it",
+	"slave-": "replication depends on it", "cluster-": "a Cache has one primary", "aof-": "persistence depends on it",
+	"rdb": "persistence depends on it", "append": "persistence depends on it",
+	"enable-":    "it lets clients run commands that endanger the server",
+	"unixsocket": "the instance manager uses it", "min-replicas-": "replication depends on it",
 }
 
 // refused says why a parameter can't be set; "" if it can.
@@ -144,7 +146,7 @@ func refused(name string) string {
 			return families[family]
 		}
 	}
-	return "not one of those that can be set: see docs/spec/cache.md"
+	return "it is not one of the parameters that can be set: see docs/spec/cache.md"
 }
 
 func checkParameter(name, value string) error {

@@ -108,15 +108,15 @@ func (s *subject) replicated() metav1.Condition {
 	case spec.Hibernated:
 		return is(databasev1.ReasonHibernated, database.IsHibernated)
 	case spec.Replicas == 1 && spec.Persistence == nil:
-		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data go with its pod")
+		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data are lost with its pod")
 	case spec.Replicas == 1:
 		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
 	case receiving < int(spec.Replicas)-1:
 		return is(databasev1.ReasonTooFewReplicas, "%d of %d replicas receive what the primary writes", receiving, spec.Replicas-1)
 	}
-	lack := "a failover loses what they lack"
+	lack := "a failover loses the writes that they lack"
 	if s.Primary != nil && s.Primary.Report.Unreplicated > 0 {
-		lack += ", which was at most " + database.Bytes(s.Primary.Report.Unreplicated) + " at the last sample"
+		lack += ", at most " + database.Bytes(s.Primary.Report.Unreplicated) + " at the last sample"
 	}
 	return conditions.True(databasev1.ConditionReplicated, databasev1.ReasonReplicating, fmt.Sprintf(
 		"%d replicas receive what the primary writes, and writes wait for none of them: %s", receiving, lack))

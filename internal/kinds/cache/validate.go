@@ -112,7 +112,7 @@ func checkMemory(spec *databasev1.CacheSpec, at *field.Path) field.ErrorList {
 	}
 	for name, list := range map[string]corev1.ResourceList{"limits": spec.Resources.Limits, "requests": spec.Resources.Requests} {
 		if _, given := list[corev1.ResourceMemory]; given {
-			problems = append(problems, field.Forbidden(at.Child("resources", name, "memory"), "it follows from spec.memory"))
+			problems = append(problems, field.Forbidden(at.Child("resources", name, "memory"), "it is computed from spec.memory"))
 		}
 	}
 	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })

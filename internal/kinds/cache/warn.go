@@ -29,7 +29,7 @@ func Warn(c *databasev1.Cache) []string {
 		warnings = append(warnings, fmt.Sprintf("spec.plainPort: passwords and data cross the network unencrypted on port %d", spec.PlainPort))
 	}
 	if spec.Replicas == 1 && spec.SwitchoverAt != nil {
-		warnings = append(warnings, "spec.switchoverAt: there is only one instance, and none to hand over to")
+		warnings = append(warnings, "spec.switchoverAt: there is only one instance, so there is none to hand over to")
 	}
 	if least := spec.MinReplicasToWrite; least > 0 && least == spec.Replicas-1 {
 		warnings = append(warnings, fmt.Sprintf(

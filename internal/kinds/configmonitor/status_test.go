@@ -124,7 +124,7 @@ func TestStatus(t *testing.T) {
 		"all is well": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(2, ago(time.Hour))),
 				deployment("b", "blue", restarted(1, ago(time.Minute)))},
-			want: "Ready=True UpToDate", message: "2 of 2 workloads run the present content of ConfigMap/flags", numbers: "2 2 3",
+			want: "Ready=True UpToDate", message: "2 of 2 workloads run the current content of ConfigMap/flags", numbers: "2 2 3",
 		},
 		"one is not stamped yet": {
 			source: flags("blue", ago(2*time.Hour)), targets: []workload.Target{deployment("a", "blue", unstamped)},
@@ -135,12 +135,12 @@ func TestStatus(t *testing.T) {
 		"one restarts": {
 			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", restarted(1, ago(time.Second)), rolling)},
 			want:    "Ready=False Restarting, Progressing=True Restarting",
-			message: "1 of 2 workloads run the present content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
+			message: "1 of 2 workloads run the current content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
 		},
 		"one starts for the first time": {
 			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", rolling)},
 			want:    "Ready=False Starting",
-			message: "1 of 2 workloads run the present content of ConfigMap/flags; being rolled out by their owners: Deployment/b", numbers: "2 1 0",
+			message: "1 of 2 workloads run the current content of ConfigMap/flags; being rolled out by their owners: Deployment/b", numbers: "2 1 0",
 		},
 		"one is about to": {
 			source: blue, targets: []workload.Target{deployment("a", "red")},
@@ -302,7 +302,7 @@ func TestStatusOfEvictions(t *testing.T) {
 		message   string
 	}{
 		"all is well": {configmonitor.Evictions{Matched: 3, UpToDate: 3}, nil, "Ready=True UpToDate",
-			"3 of 3 pods run the present content of ConfigMap/flags"},
+			"3 of 3 pods run the current content of ConfigMap/flags"},
 		"some go": {configmonitor.Evictions{Matched: 3, UpToDate: 1, Restarting: []string{"Pod/a"}, Waiting: 1}, nil,
 			"Ready=False Restarting, Progressing=True Restarting", "being restarted: Pod/a"},
 		"a budget holds": {configmonitor.Evictions{Matched: 1, Waiting: 1,
@@ -347,12 +347,12 @@ func TestCauseOfARestart(t *testing.T) {
 	}{
 		"restarted": {deployment("a", "blue", rolling, restarted(1, ago(time.Minute))),
 			"Ready=False ImagePullFailed, Progressing=True Restarting, Degraded=True ImagePullFailed",
-			"0 of 1 workloads run the present content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
+			"0 of 1 workloads run the current content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
 		"by its owner": {deployment("a", "blue", rolling), "Ready=False ImagePullFailed, Degraded=True ImagePullFailed",
-			"0 of 1 workloads run the present content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
+			"0 of 1 workloads run the current content of ConfigMap/flags; Deployment/a: 1 of 2 pods are replaced: " + cause},
 		"failed": {deployment("a", "blue", stuck, restarted(1, ago(time.Minute))), "Ready=False RolloutFailed, Degraded=True RolloutFailed",
 			"Deployment/a: its deadline has passed, and 1 of 2 pods are replaced: " + cause},
-		"up to date": {deployment("a", "blue"), "Ready=True UpToDate", "1 of 1 workloads run the present content of ConfigMap/flags"},
+		"up to date": {deployment("a", "blue"), "Ready=True UpToDate", "1 of 1 workloads run the current content of ConfigMap/flags"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			origin := workload.OriginOf(configmonitor.Kind, "flags")

@@ -55,7 +55,7 @@ func (s *subject) summarize(failure *plan.Failure) summary.Summary {
 
 // accessNotGranted: the Secret may not be read.
 func accessNotGranted(s *subject) string {
-	return summary.If(s.seen.State == workload.NotGranted, "Secret %s may not be read: Mainstay reads Secrets only in the namespaces that "+
+	return summary.If(s.seen.State == workload.NotGranted, "Secret %s cannot be read: Mainstay reads Secrets only in the namespaces that "+
 		"its installation names. To grant it, add %s to secrets.namespaces in the values of its Helm release; if it is there already, "+
 		"the Role was missing when Mainstay started: its log says so", s.source.Name, s.monitor.Namespace)
 }
@@ -63,7 +63,7 @@ func accessNotGranted(s *subject) string {
 // sourceMissing: the ConfigMap or Secret does not exist.
 func sourceMissing(s *subject) string {
 	return summary.If(s.seen.State == workload.Absent, "%s does not exist in this namespace: nothing is restarted until it does, and then "+
-		"only what was started with another content", s.source)
+		"only %ss that were started with other content", s.source, s.unit)
 }
 
 // nothingMatched: nothing has the labels of spec.podSelector.
@@ -138,7 +138,7 @@ func neverEvicted(s *subject) string {
 
 // progress returns how many run the present content.
 func (s *subject) progress() string {
-	return fmt.Sprintf("%d of %d %ss run the present content of %s", s.upToDate, s.matched, s.unit, s.source)
+	return fmt.Sprintf("%d of %d %ss run the current content of %s", s.upToDate, s.matched, s.unit, s.source)
 }
 
 // reasons returns why things are skipped, each reason once, with the first thing that it concerns.

@@ -56,7 +56,7 @@ func validateSource(spec *configv1.ConfigMonitorSpec, at *field.Path) field.Erro
 	}
 	switch given {
 	case 0:
-		problems = append(problems, field.Required(at, "must set configMap or secret to the name of what is watched"))
+		problems = append(problems, field.Required(at, "must set configMap or secret to the name of the object to watch"))
 	case 2:
 		problems = append(problems, field.Invalid(at.Child("secret"), spec.Secret,
 			"may not be set together with configMap ("+spec.ConfigMap+"): create a second ConfigMonitor for one of them"))

@@ -22,7 +22,7 @@ func TestValidate(t *testing.T) {
 		"a secret":           {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }, ""},
 		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is set too (flags): set only one of them`},
 		"neither": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "" },
-			"spec: Required value: must set configMap or secret to the name of what is watched"},
+			"spec: Required value: must set configMap or secret to the name of the object to watch"},
 		"both":    {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": may not be set together with configMap (flags)`},
 		"no name": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "Flags" }, `spec.configMap: Invalid value: "Flags": a lowercase RFC 1123 subdomain`},
 		"keys":    {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"app.properties", "COLOUR_1"} }, ""},

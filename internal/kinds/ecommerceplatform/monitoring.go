@@ -180,9 +180,10 @@ func (a alerts) notDurable() monitoring.Rule {
 			") and max(mainstay_instance_primary" + of + ") == 1",
 		For: "5m",
 		Annotations: map[string]string{
-			"summary": fmt.Sprintf("Too few replicas of the Database of the platform %s in %s receive.", a.platform.Name, a.platform.Namespace),
+			"summary": fmt.Sprintf("Too few replicas of the Database of the platform %s in %s receive what its primary writes.",
+				a.platform.Name, a.platform.Namespace),
 			"description": fmt.Sprintf("For 5 minutes {{ $value }} replicas of the PostgreSQL %s/%s have received what its primary writes, "+
-				"fewer than a failure without loss needs.", a.platform.Namespace, objectName(a.platform, databaseName)),
+				"fewer than are needed for a failover without loss.", a.platform.Namespace, objectName(a.platform, databaseName)),
 		},
 	})
 }

@@ -136,8 +136,8 @@ func TestMonitoringHealthy(t *testing.T) {
 	}{
 		"no operator": {platform, missing, plan.Result{}, "False MonitoringAPIMissing the cluster has no PrometheusRule, no PodMonitor (mon"},
 		"no scraping": {platform, unscraped, plan.Result{}, "False MonitoringAPIMissing the cluster has no PodMonitor (monitoring.coreos.com/v1): " +
-			"install the Prometheus Operator, then they are created. Until then what is of these kinds"},
-		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are created once all parts"},
+			"install the Prometheus Operator, then they are created. Until then parts that need these kinds"},
+		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are created after all parts have become ready"},
 		"there":        {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
 		"refused":      {platform, done, refused, "False Refused Monitoring setup failed: no"},
 		"switched off": {off, missing, plan.Result{}, ""},

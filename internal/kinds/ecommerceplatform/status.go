@@ -98,7 +98,7 @@ func (s *subject) message(one platformv1.ComponentStatus) string {
 		return one.Message
 	case one.Reason == api.ReasonContainerConfigError && table[s.environment].profile == msappsv1.SecurityRestricted &&
 		strings.Contains(one.Message, "root"):
-		one.Message += fmt.Sprintf(" (environment %s runs no image as root: build it with USER and the number of another user)", s.environment)
+		one.Message += fmt.Sprintf(" (environment %s allows no container to run as root: build the image with USER set to the number of another user)", s.environment)
 	}
 	return fmt.Sprintf("%s deployment failed: %s", title, cmp.Or(one.Message, one.Reason))
 }
@@ -147,7 +147,7 @@ func (s *subject) summarize() summary.Summary {
 func (s *subject) ofStack() summary.Summary {
 	ready := meta.FindStatusCondition(s.stack.Status.Conditions, conditions.Ready)
 	if ready == nil {
-		return summary.Of(summary.UnderWay, platformv1.ReasonStackNotReported, "the AppStack has not said anything yet")
+		return summary.Of(summary.UnderWay, platformv1.ReasonStackNotReported, "the AppStack has no Ready condition yet")
 	}
 	is := func(kind string) bool { return meta.IsStatusConditionTrue(s.stack.Status.Conditions, kind) }
 	severity, message := summary.UnderWay, ready.Message
@@ -207,7 +207,7 @@ func foreignInTheWay(s *subject) string {
 }
 
 func notReported(s *subject) string {
-	return summary.If(!s.isCurrent(), "the parts are being created: the AppStack %s has not reported on this spec yet", s.platform.Name)
+	return summary.If(!s.isCurrent(), "waiting for the AppStack %s to report on the current spec", s.platform.Name)
 }
 
 // progressing returns the condition Progressing.
@@ -263,7 +263,7 @@ func (s *subject) monitoring() []metav1.Condition {
 			strings.Join(missing, ", no "), withoutAPIs(missing)))}
 	case !s.observed.has(ruleRef(s.platform)), !s.observed.has(dashboardRef(s.platform)):
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringWaits,
-			"the alerts and the dashboard are created once all parts have been ready")}
+			"the alerts and the dashboard are created after all parts have become ready for the first time")}
 	}
 	return []metav1.Condition{conditions.True(kind, platformv1.ReasonMonitored, fmt.Sprintf(
 		"the PrometheusRule %s has the alerts, and the ConfigMap %s the dashboard", s.platform.Name, DashboardName(s.platform.Name)))}
@@ -271,7 +271,7 @@ func (s *subject) monitoring() []metav1.Condition {
 
 // withoutAPIs says what there is not while the cluster lacks kinds of the Prometheus Operator.
 func withoutAPIs(missing []string) string {
-	const unscraped = "what is of these kinds is not monitored, or by the annotations of Services alone"
+	const unscraped = "parts that need these kinds are not monitored, or only through annotations of their Services"
 	if slices.Contains(missing, ruleKind) {
 		return "there are no alerts, and " + unscraped
 	}

@@ -58,7 +58,7 @@ func statuses() map[string]situation {
 	observes := func(stack *platformv1.AppStack) Observed { return with(platform, stack, plan.Ours) }
 	return map[string]situation{
 		"new": {platform, with(platform, nil, plan.Absent), plan.Result{}, "Pending",
-			"False StackNotReported: the parts are being created", false},
+			"False StackNotReported: waiting for the AppStack", false},
 		"stale":   {platform, observes(stale), plan.Result{}, "Deploying", "False StackNotReported", false},
 		"changed": {platform, observes(reporting(platform, "Running", working)), plan.Result{Changes: []plan.Change{{Ref: Ref(platform)}}}, "Deploying", "False StackNotReported", false},
 		"running": {platform, observes(reporting(platform, "Running", working)), plan.Result{}, "Running", "True Available: 4 of 4", false},
@@ -118,7 +118,7 @@ func TestComponents(t *testing.T) {
 	want := []string{
 		"db Ready ", "backend Failed Backend deployment failed: not found",
 		"frontend Failed Frontend deployment failed: " + root +
-			" (environment production runs no image as root: build it with USER and the number of another user)",
+			" (environment production allows no container to run as root: build the image with USER set to the number of another user)",
 		"Cache/cache Deleting is being deleted", "cache Waiting ",
 	}
 	if !slices.Equal(got, want) {
@@ -208,8 +208,9 @@ func TestWarnOfChange(t *testing.T) {
 		}
 	}
 	const stays = "component db: its volumes stay at 50Gi, more than the 10Gi of development: volumes never shrink"
-	if !strings.Contains(down, "backup none instead of") || !strings.Contains(down, "the volumes of the instances that are removed stay") ||
-		!strings.Contains(down, stays) || strings.Contains(down, "storage ") || strings.Contains(up, "never shrink") {
+	const kept = "the volumes of the instances that are removed are kept"
+	if !strings.Contains(down, "backup none instead of") || !strings.Contains(down, kept) || !strings.Contains(down, stays) ||
+		strings.Contains(down, "storage ") || strings.Contains(up, "never shrink") {
 		t.Errorf("down: %s", down)
 	}
 }

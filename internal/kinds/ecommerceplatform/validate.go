@@ -105,13 +105,13 @@ func checkIngress(ingress *platformv1.PlatformIngress, at *field.Path) field.Err
 	var problems field.ErrorList
 	switch {
 	case ingress.Host == "" && ingress.Route == nil:
-		problems = append(problems, field.Required(at.Child("host"), "is the DNS name of the shop, for example shop.example.com"))
+		problems = append(problems, field.Required(at.Child("host"), "must be the DNS name of the shop, for example shop.example.com"))
 	case ingress.Host != "" && !host.MatchString(ingress.Host):
 		problems = append(problems, field.Invalid(at.Child("host"), ingress.Host,
 			"must be a DNS name in lower case without scheme, port or path, for example shop.example.com"))
 	}
 	if ingress.Route != nil && (ingress.ClassName != nil || ingress.TLSSecretName != "") {
-		problems = append(problems, field.Forbidden(at.Child("route"), "className and tlsSecretName are of an Ingress: remove them, or route"))
+		problems = append(problems, field.Forbidden(at.Child("route"), "className and tlsSecretName apply to an Ingress only: remove them, or remove route"))
 	}
 	return problems
 }
@@ -150,7 +150,7 @@ func checkNewDatabase(database platformv1.PlatformDatabase, offered []string, at
 	switch {
 	case database.Version == "" && newest(offered) == "":
 		return field.ErrorList{field.Required(at, fmt.Sprintf(
-			"this installation has no image of a %s: set databaseImages.%s of the chart's values", database.Type, database.Type))}
+			"this installation has no image for %s: set databaseImages.%s in the chart's values", database.Type, database.Type))}
 	case len(offered) > 0 && database.Version != "" && !slices.Contains(offered, database.Version):
 		return field.ErrorList{field.NotSupported(at, database.Version, slices.Sorted(slices.Values(offered)))}
 	}

@@ -37,7 +37,7 @@ func TestValidate(t *testing.T) {
 		`spec.ingress.host: Required value`: {`ingress: {}`, `ingress: {host: a.b}`, installation},
 		`spec.ingress.host: Invalid value: "https://a.b": must be a DNS name`: {
 			`ingress: {host: 'https://a.b'}`, `ingress: {host: '*.a.b'}`, installation},
-		`spec.ingress.route: Forbidden: className and tlsSecretName are of an Ingress`: {
+		`spec.ingress.route: Forbidden: className and tlsSecretName apply to an Ingress only`: {
 			`ingress: {host: a.b, tlsSecretName: x, route: {}}`, `ingress: {route: {}}`, installation},
 		`spec.labels[platform]: Invalid value: "other": must be left out`: {
 			`labels: {platform: other}`, `labels: {platform: shop}`, installation},
@@ -72,7 +72,7 @@ func TestValidateWithin(t *testing.T) {
 			staging, `environment: production`, production, nil, installation},
 		`spec.environment: Invalid value: "staging": namespace web has the label mainstay.dev/environment=x`: {
 			staging, no, map[string]string{"mainstay.dev/environment": "x"}, nil, installation},
-		`spec.database.version: Required value: this installation has no image of a postgresql: set databaseImages.postgresql`: {
+		`spec.database.version: Required value: this installation has no image for postgresql: set databaseImages.postgresql`: {
 			staging, staging + `database: {version: '17'}`, nil, nil, without},
 		`spec.database.version: Unsupported value: "15": supported values: "16", "17", "9", "next"`: {
 			staging + `database: {version: '15'}`, staging + `database: {version: '16'}`, nil, nil, installation},

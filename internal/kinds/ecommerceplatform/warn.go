@@ -66,7 +66,7 @@ func warnOfEnvironment(was, will *platformv1.AppStack, from, to policy.Environme
 		}
 	}
 	if a, b := table[from].instances, table[to].instances; b < a {
-		warnings = append(warnings, fmt.Sprintf("component %s: the volumes of the instances that are removed stay", databaseName))
+		warnings = append(warnings, fmt.Sprintf("component %s: the volumes of the instances that are removed are kept", databaseName))
 	}
 	return warnings
 }

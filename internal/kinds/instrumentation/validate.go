@@ -47,8 +47,8 @@ func validateScope(spec *instrv1.ClusterInstrumentationSpec, at *field.Path) fie
 	for i := range spec.Matchers {
 		if isForAll(&spec.Matchers[i]) && !spec.AllowAll {
 			problems = append(problems, field.Forbidden(at.Child("matchers").Index(i),
-				"matches every workload of the selected namespaces, and would replace all their pods: select some by deployment or labels, "+
-					"or set spec.allowAll: true"))
+				"names no deployment and requires no label, so the pods of nearly all workloads in the selected namespaces could be replaced: "+
+					"select by deployment or by a required label, or set spec.allowAll: true"))
 		}
 	}
 	return problems
@@ -96,7 +96,7 @@ func validateMatcher(matcher *instrv1.Matcher, at *field.Path, taken []string) f
 // validatePattern validates a pattern for names.
 func validatePattern(pattern string, at *field.Path) field.ErrorList {
 	const accepted = "must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one " +
-		"character) and [a-c] (one of some)"
+		"character) and [a-c] (one of these characters)"
 	if _, err := path.Match(pattern, ""); err != nil || strings.Trim(pattern, "abcdefghijklmnopqrstuvwxyz0123456789-.*?[]^") != "" {
 		return field.ErrorList{field.Invalid(at, pattern, accepted)}
 	}

@@ -31,7 +31,7 @@ func withFields(fields string) func(s *spec) {
 }
 
 const (
-	pattern   = `must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of some)`
+	pattern   = `must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of these characters)`
 	plainPath = `must be a path without '.' and '..'`
 	hides     = ` or above it: in the init container it would hide the files to be copied`
 	languages = `"JAVA_TOOL_OPTIONS": is already set by spec.agent.language`
@@ -138,8 +138,8 @@ func TestValidateIsDeterministic(t *testing.T) {
 
 // What matches everything in many namespaces needs spec.allowAll.
 func TestValidateScope(t *testing.T) {
-	const forbidden = "spec.matchers[0]: Forbidden: matches every workload of the selected namespaces, and would replace all their pods: " +
-		"select some by deployment or labels, or set spec.allowAll: true"
+	const forbidden = "spec.matchers[0]: Forbidden: names no deployment and requires no label, so the pods of nearly all workloads in the " +
+		"selected namespaces could be replaced: select by deployment or by a required label, or set spec.allowAll: true"
 	for name, test := range map[string]struct{ namespaces, matcher, want string }{
 		"all":                          {``, `{}`, forbidden},
 		"all of some namespaces":       {`namespaceSelector: {matchLabels: {a: b}}`, `{}`, forbidden},

@@ -122,7 +122,7 @@ func (a *Audit) conditions() []metav1.Condition {
 		return incomplete(mspolicyv1.ReasonAuditFailed, fmt.Sprintf("workloads of other owners are counted as of %s, because they could "+
 			"not be read since: %s", a.at.UTC().Format(time.RFC3339), a.failure))
 	case len(a.limited) > 0:
-		return incomplete(mspolicyv1.ReasonTooManyObjects, fmt.Sprintf("of objects without a controller only the first %d of a kind are "+
+		return incomplete(mspolicyv1.ReasonTooManyObjects, fmt.Sprintf("only the first %d objects without a controller of each kind are "+
 			"counted, and there are more of %s", a.limit, strings.Join(a.limited, ", ")))
 	default:
 		return nil

@@ -126,7 +126,7 @@ func TestAuditThatIsIncomplete(t *testing.T) {
 		"a later one failed": {NewAudit(policy.Set{}, nil, at).Failed("no right"),
 			"AuditFailed: workloads of other owners are counted as of 2026-01-31T12:00:00Z, because they could not be read since: no right"},
 		"too many": {limited,
-			"TooManyObjects: of objects without a controller only the first 500 of a kind are counted, and there are more of Job, Pod"},
+			"TooManyObjects: only the first 500 objects without a controller of each kind are counted, and there are more of Job, Pod"},
 	} {
 		status := Status(newPolicy(atMost(2, "production")), Observed{Audit: test.audit}, plan.Result{})
 		got := ""

@@ -44,7 +44,7 @@ func checkBackup(backup databasev1.Backup, at *field.Path) field.ErrorList {
 	if schedule := backup.Schedule; schedule != "" {
 		if err := checkSchedule(schedule); err != nil {
 			problems = append(problems, field.Invalid(at.Child("schedule"), shown(schedule),
-				fmt.Sprintf("%v: must be a schedule as a CronJob's, such as %q, or @daily", err, defaultSchedule)))
+				fmt.Sprintf("%v: must be a schedule as in a CronJob, such as %q, or @daily", err, defaultSchedule)))
 		}
 	}
 	if retention := backup.Retention; retention != "" && !isRetention(retention) {
@@ -81,7 +81,7 @@ func checkSchedule(text string) error {
 		return err //nolint:wrapcheck // the caller says what was wanted
 	}
 	if schedule.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return errors.New("never comes")
+		return errors.New("never occurs")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func account(db *databasev1.PostgreSQL, user string) component.Account {
 	case !isUser(db, user):
 		return component.Account{Problem: "which has no user " + user}
 	case made < 0:
-		return component.Account{Problem: fmt.Sprintf("whose user %s is not made yet", user)}
+		return component.Account{Problem: fmt.Sprintf("whose user %s is not created yet", user)}
 	}
 	status := db.Status.Users[made]
 	one := component.Account{Secret: status.SecretName, Revision: status.Revision, Starting: starting(status.Pooled || status.Blocked)}

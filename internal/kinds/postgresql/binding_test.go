@@ -85,7 +85,7 @@ func TestBoundUser(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", text, want)
 		}
 	}
-	step("db-app; db-app; whose user orders is not made yet; whose user audit is not made yet; which has no user none")
+	step("db-app; db-app; whose user orders is not created yet; whose user audit is not created yet; which has no user none")
 	report := contract.Report{Role: contract.Primary, State: "Leading", Provisions: contract.ProvisionsRevision(observed.Provisions)}
 	observed = says(observed, 0, report)
 	step("db-app; db-app; db-orders; auditors; which has no user none")

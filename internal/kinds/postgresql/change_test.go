@@ -53,29 +53,29 @@ func TestTell(t *testing.T) {
 			"Warning FailedOver db-1 took over from db-0: the reason is unknown"},
 		"noticed by the next": {works, leads(contract.Report{Term: 5, Cause: "Gone", Gap: 3}),
 			"Warning FailedOver db-1 took over from db-0: its program ended, and its port refused connections; " +
-				"no instance took writes for some 3 s"},
+				"no instance took writes for about 3 s"},
 		"noticed by the status": {gone, leads(contract.Report{Term: 6, Cause: "Silent", Gap: 3}),
-			"Warning FailedOver db-1 took over from db-0: it did not answer for spec.failover.after; no instance took writes for some 12 s"},
+			"Warning FailedOver db-1 took over from db-0: it did not answer for spec.failover.after; no instance took writes for about 12 s"},
 		"the former one knows": {gone, loses(contract.Report{Term: 5, Cause: "Released", Gap: 14}, contract.Report{Lost: "the server crashed, and another member can lead", LostTerm: 4}),
-			"Warning FailedOver db-1 took over from db-0: the server crashed, and another member can lead; no instance took writes for some 14 s"},
+			"Warning FailedOver db-1 took over from db-0: the server crashed, and another member can lead; no instance took writes for about 14 s"},
 		"what it says is of this term": {works, loses(contract.Report{Term: 5, Cause: "Gone"}, contract.Report{Lost: "a disk", LostTerm: 5}),
 			"Warning FailedOver db-1 took over from db-0: its program ended, and its port refused connections"},
 		"forced": {works, leads(contract.Report{Term: 5, Cause: "Forced"}),
 			"Warning FailedOver db-1 took over from db-0: spec.failover.acceptLoss allowed it, although acknowledged writes may be lost"},
 		"on request": {requested(later), leads(contract.Report{Term: 5, Cause: "HandedOver", Gap: 1}),
-			"Normal SwitchedOver db-0 handed over to db-1: spec.switchoverAt requested it; no instance took writes for some 1 s"},
+			"Normal SwitchedOver db-0 handed over to db-1: spec.switchoverAt requested it; no instance took writes for about 1 s"},
 		"to the preferred one": {requested(nil), leads(contract.Report{Term: 5, Cause: "HandedOver"}),
-			"Normal SwitchedOver db-0 handed over to db-1: spec.preferredPrimary names db-1; no instance took writes for some 1 s"},
+			"Normal SwitchedOver db-0 handed over to db-1: spec.preferredPrimary names db-1; no instance took writes for about 1 s"},
 		"it failed before it was asked": {requested(later), leads(contract.Report{Term: 5, Cause: "Silent", Gap: 12}),
-			"Warning FailedOver db-1 took over from db-0: it did not answer for spec.failover.after; no instance took writes for some 12 s"},
+			"Warning FailedOver db-1 took over from db-0: it did not answer for spec.failover.after; no instance took writes for about 12 s"},
 		"its pod ends": {works, func(db *databasev1.PostgreSQL) Observed {
 			return ending(leads(contract.Report{Term: 5, Cause: "HandedOver", Gap: 1})(db), 0)
-		}, "Normal SwitchedOver db-0 handed over to db-1: its pod was deleted or evicted; no instance took writes for some 1 s"},
+		}, "Normal SwitchedOver db-0 handed over to db-1: its pod was deleted or evicted; no instance took writes for about 1 s"},
 		"its pod is another": {works, func(db *databasev1.PostgreSQL) Observed {
 			observed := leads(contract.Report{Term: 5, Cause: "Gone", Gap: 2})(db)
 			observed.Pods[0].CreationTimestamp = metav1.NewTime(noon.Add(-time.Second))
 			return observed
-		}, "Warning FailedOver db-1 took over from db-0: its pod was deleted or evicted; no instance took writes for some 2 s"},
+		}, "Warning FailedOver db-1 took over from db-0: its pod was deleted or evicted; no instance took writes for about 2 s"},
 		"one that was to go":      {fewer, leads(contract.Report{Term: 5, Cause: "HandedOver"}), "Normal SwitchedOver db-3 handed over to db-1: spec.replicas was lowered"},
 		"the first primary":       {said("", "", "Creating", "False", 0), leads(contract.Report{Term: 4}), ""},
 		"the same again":          {said("", "db-1", "FailingOver", "False", time.Second), leads(contract.Report{Term: 6}), ""},

@@ -23,9 +23,9 @@ func DataAfter(object component.Object) string {
 	}
 	volumes := "the PersistentVolumeClaims with the labels " + Common(db, Observed{}).Selector()
 	if !database.IsCarriedOut(db, db.Spec.Paused, db.Status.ObservedGeneration, db.Status.Conditions) {
-		return fmt.Sprintf("its data stay only if its own spec.deletionPolicy is Retain, and Mainstay has carried that out, before it is deleted: "+
-			"then they are on %s, and a new PostgreSQL named %s takes them up", volumes, db.Name)
+		return fmt.Sprintf("its data are kept only if, before it is deleted, its own spec.deletionPolicy is Retain and Mainstay has applied that: "+
+			"then they are on %s, and a new PostgreSQL named %s uses them again", volumes, db.Name)
 	}
-	return fmt.Sprintf("its data stay on its volumes, %s: a new PostgreSQL named %s takes them up (spec.deletionPolicy is Retain)",
+	return fmt.Sprintf("its data stay on its volumes, %s: a new PostgreSQL named %s uses them again (spec.deletionPolicy is Retain)",
 		volumes, db.Name)
 }

@@ -24,9 +24,9 @@ func TestDataAfter(t *testing.T) {
 		return db
 	}
 	const labels = "the PersistentVolumeClaims with the labels app=db,app.kubernetes.io/component=postgresql"
-	const stay = "its data stay on its volumes, " + labels + ": a new PostgreSQL named db takes them up (spec.deletionPolicy is Retain)"
-	const perhaps = "its data stay only if its own spec.deletionPolicy is Retain, and Mainstay has carried that out, before it is deleted: " +
-		"then they are on " + labels + ", and a new PostgreSQL named db takes them up"
+	const stay = "its data stay on its volumes, " + labels + ": a new PostgreSQL named db uses them again (spec.deletionPolicy is Retain)"
+	const perhaps = "its data are kept only if, before it is deleted, its own spec.deletionPolicy is Retain and Mainstay has applied that: " +
+		"then they are on " + labels + ", and a new PostgreSQL named db uses them again"
 	const deleted = "its volumes and all data on them are deleted with it (spec.deletionPolicy is Delete)"
 	for name, test := range map[string]struct {
 		object component.Object

@@ -39,7 +39,7 @@ func (s *subject) durable() metav1.Condition {
 		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
 	case spec.Durability == databasev1.DurabilityAsynchronous:
 		return is(databasev1.ReasonAsynchronous,
-			"%d replicas receive what the primary writes, and commits wait for none of them: a failover loses what they lack", receiving)
+			"%d replicas receive what the primary writes, and commits wait for none of them: a failover loses the writes that they lack", receiving)
 	}
 	record, known := s.Observed.Record(s.Database)
 	if !known {
@@ -54,14 +54,14 @@ func (s *subject) durable() metav1.Condition {
 	case record.System == "":
 		return is(databasev1.ReasonCreating, "the database has no data yet")
 	case spec.Failover.AcceptLoss == int64(record.Term): //nolint:gosec // terms are below 2^62
-		return is(databasev1.ReasonLossAccepted, "spec.failover.acceptLoss is %d, which is the present term: a failover may lose acknowledged "+
+		return is(databasev1.ReasonLossAccepted, "spec.failover.acceptLoss is %d, which is the current term: a failover may lose acknowledged "+
 			"writes; remove it", spec.Failover.AcceptLoss)
 	case acks < needed:
-		return is(databasev1.ReasonQuorumReduced, "%s: too few replicas receive, and what is written now may be on too few instances", quorum)
+		return is(databasev1.ReasonQuorumReduced, "%s: too few replicas receive what the primary writes, so new writes may be on too few instances", quorum)
 	case receiving < needed:
-		return is(databasev1.ReasonTooFewInstances, "%s: %d receive, so writes wait", quorum, receiving)
+		return is(databasev1.ReasonTooFewInstances, "%s: %d receive what the primary writes, so commits wait", quorum, receiving)
 	}
-	message := fmt.Sprintf("%s: %d receive", quorum, receiving)
+	message := fmt.Sprintf("%s: %d receive what the primary writes", quorum, receiving)
 	if race := startRace(s.db, s.Database.Image); race != "" {
 		message += "; " + race
 	}

@@ -70,16 +70,16 @@ func (s *subject) severalSystems() string {
 	if len(systems) < 2 { //nolint:mnd // two differ
 		return ""
 	}
-	text := "the volumes have the data of several databases, and all have to be of one: " +
+	text := "the volumes have data of several database systems, and all must belong to one: " +
 		conditions.First(database.MaxReplicas, said, ", ") + ": nothing there was changed: "
 	if s.db.Spec.DeletionPolicy == databasev1.DeletionDelete {
-		return text + "set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then will be said here"
+		return text + "set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; then this message says what to do next"
 	}
 	text += "delete the PostgreSQL and the claims that don't belong to the database to keep, and create it again with as many instances as " +
-		"claims are left. These must be numbered from 0 on, because an instance without data can't answer"
+		"claims are left. The claims must be numbered from 0 on, because an instance without data keeps the others from electing a primary"
 	for _, system := range systems {
 		if moves := renumbered(s.db, ordinals[system]); moves != "" {
-			text += fmt.Sprintf("; to keep %.40s, %s before", system, moves)
+			text += fmt.Sprintf("; to keep %.40s, first %s", system, moves)
 		}
 	}
 	return text

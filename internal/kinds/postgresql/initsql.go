@@ -62,7 +62,7 @@ func checkInitSQL(all []databasev1.InitSQL, at *field.Path) field.ErrorList {
 			named(at.Child("secretKeyRef"), "Secret", from.Name, from.Key)
 		}
 		if given != 1 {
-			problems = append(problems, field.Invalid(at, "", "must have exactly one of sql, configMapKeyRef and secretKeyRef"))
+			problems = append(problems, field.Invalid(at, "", "must have exactly one of sql, configMapKeyRef or secretKeyRef"))
 		}
 	}
 	if bytes > maxInitBytes {
@@ -95,7 +95,7 @@ func NextInit(read []contract.Statement, problems []string) ObservedInit {
 		}
 	}
 	if bytes > maxInitBytes {
-		return ObservedInit{Problem: fmt.Sprintf("spec.initSQL: Too long: may not be more than %d bytes together", maxInitBytes)}
+		return ObservedInit{Problem: fmt.Sprintf("spec.initSQL: Too long: may not be more than %d bytes in total", maxInitBytes)}
 	}
 	return ObservedInit{Statements: read}
 }

@@ -46,10 +46,10 @@ func TestNextInit(t *testing.T) {
 	}
 	for want, got := range map[string]ObservedInit{
 		"": NextInit(read("SELECT 1", "SELECT 2"), nil),
-		"spec.initSQL[0]: the Secret a is not there":                        NextInit(read("", "SELECT 2"), []string{"spec.initSQL[0]: the Secret a is not there"}),
+		"spec.initSQL[0]: the Secret a does not exist":                      NextInit(read("", "SELECT 2"), []string{"spec.initSQL[0]: the Secret a does not exist"}),
 		"spec.initSQL[1]: must have a statement":                            NextInit(read("SELECT 1", "\n"), nil),
 		"spec.initSQL[0]: must be UTF-8 without NUL":                        NextInit(read("SELECT '\xff'"), nil),
-		"spec.initSQL: Too long: may not be more than 65536 bytes together": NextInit(read(strings.Repeat("a", 65536), "b"), nil),
+		"spec.initSQL: Too long: may not be more than 65536 bytes in total": NextInit(read(strings.Repeat("a", 65536), "b"), nil),
 	} {
 		if got.Problem != want || (want == "") != (len(got.Statements) == 2) {
 			t.Errorf("got %+v, want %s", got, want)
@@ -61,11 +61,11 @@ func TestNextInit(t *testing.T) {
 func TestInitIsReported(t *testing.T) {
 	db, observed := newDatabase(), running(newDatabase(), 1)
 	observed.Pods[0] = newPod("db-0", contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Provided: true})
-	observed.Init.Problem = "spec.initSQL[0]: the Secret a is not there"
+	observed.Init.Problem = "spec.initSQL[0]: the Secret a does not exist"
 	status, _ := Status(db, observed, Decide(db, observed), plan.Result{})
 	for _, one := range status.Conditions {
 		if one.Type == databasev1.ConditionReady && (one.Reason != databasev1.ReasonSecretNotUsable ||
-			one.Message != "the database app waits for its first statements: spec.initSQL[0]: the Secret a is not there") {
+			one.Message != "the database app waits for its first statements: spec.initSQL[0]: the Secret a does not exist") {
 			t.Errorf("got %s: %s", one.Reason, one.Message)
 		}
 	}

@@ -290,7 +290,7 @@ func checkIgnored(names []string, at *field.Path) field.ErrorList {
 			problems = append(problems, field.Invalid(at.Index(i), shown(name), "must be the name of a parameter, for example search_path"))
 		case slices.Contains(alwaysCount, strings.ToLower(name)):
 			problems = append(problems, field.Invalid(at.Index(i), name,
-				"must be a parameter that PgBouncer would refuse, for example search_path: this one always counts"))
+				"must be a parameter that PgBouncer would refuse, for example search_path: this one must not be ignored"))
 		case slices.Contains(names[:i], name):
 			problems = append(problems, field.Duplicate(at.Index(i), name))
 		}

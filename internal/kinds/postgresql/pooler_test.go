@@ -224,8 +224,8 @@ func TestPoolerStatus(t *testing.T) {
 	poolerOf(db, failed).Status.Conditions[0].Reason = "ProgressDeadlineExceeded"
 	poolerOf(db, failed).Status.UpdatedReplicas = 1
 	for want, observed := range map[string]Observed{
-		"PoolerNotReady 2 of 2 instances of the pooler take connections, and 1 run the present template": failed,
-		"Updating 2 of 2 instances of the pooler run the present":                                        starting,
+		"PoolerNotReady 2 of 2 instances of the pooler take connections, and 1 run the current template": failed,
+		"Updating 2 of 2 instances of the pooler run the current":                                        starting,
 		"Available db-0 takes writes":                                             withPooler(db, base(), 2),
 		"PoolerNotReady 1 of 2 instances of the pooler take connections":          withPooler(db, base(), 1),
 		"Updating the pooler is being created":                                    withPooler(db, base(), -1),

@@ -99,7 +99,7 @@ func poolerStatus(db *databasev1.PostgreSQL, observed Observed, result plan.Resu
 
 const (
 	noPoolerImage = "this installation has no image for PgBouncer"
-	noPoolerYet   = "the pooler waits for its certificate: those of all instances are issued anew, and used ten minutes later"
+	noPoolerYet   = "the pooler waits for its certificate: the certificates of all instances are reissued, and used ten minutes later"
 )
 
 // whyNoPooler returns why the pooler can't start now, so that no application waits for it.
@@ -173,7 +173,7 @@ func poolerStarting(s *subject) string {
 	case deployment.Status.ObservedGeneration >= deployment.Generation && !isRollingOut(deployment, s.Observed.Now):
 		return ""
 	}
-	return fmt.Sprintf("%d of %d instances of the pooler run the present template", deployment.Status.UpdatedReplicas,
+	return fmt.Sprintf("%d of %d instances of the pooler run the current template", deployment.Status.UpdatedReplicas,
 		s.db.Spec.Pooler.Instances)
 }
 
@@ -204,6 +204,6 @@ func poolerNotReady(s *subject) string {
 		updated = deployment.Status.UpdatedReplicas
 	}
 	return summary.If(ready < wanted || updated < wanted,
-		"%d of %d instances of the pooler take connections, and %d run the present template: see the Deployment %s", ready, wanted, updated,
+		"%d of %d instances of the pooler take connections, and %d run the current template: see the Deployment %s", ready, wanted, updated,
 		PoolerName(s.db.Name))
 }

@@ -182,7 +182,7 @@ func formerSecret(db *databasev1.PostgreSQL, user databasev1.User) []plan.Ref {
 // unusable says which passwords can't be used, and why.
 func unusable(s *subject) string {
 	if problem := s.observed.ProvisionsProblem; problem != "" {
-		return "users and databases stay as they are: " + problem
+		return "users and databases are not updated: " + problem
 	}
 	var said []string
 	for _, user := range s.db.Spec.Users {
@@ -190,7 +190,7 @@ func unusable(s *subject) string {
 			said = append(said, fmt.Sprintf("user %s: %s", user.Name, problem))
 		}
 	}
-	return summary.If(len(said) > 0, "the user stays as it is: %s", conditions.FirstFew(said, "; "))
+	return summary.If(len(said) > 0, "some users cannot be updated: %s", conditions.FirstFew(said, "; "))
 }
 
 // provisioning: the primary has not made what the spec says yet.
@@ -199,7 +199,7 @@ func provisioning(s *subject) string {
 	if wanted == "" || s.Primary == nil || s.Primary.Report.Provisions == wanted {
 		return ""
 	}
-	return fmt.Sprintf("%s makes the databases and users of the spec. An instance that an earlier Mainstay started does so after a restart: "+
+	return fmt.Sprintf("%s is applying spec.databases, spec.users and spec.initSQL. An instance that an earlier version of Mainstay started does so only after a restart: "+
 		"set spec.restartedAt", s.Primary.Pod.Name)
 }
 

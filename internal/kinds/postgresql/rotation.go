@@ -53,7 +53,7 @@ func checkRotation(user databasev1.User, at *field.Path) field.ErrorList {
 		}
 	}
 	if user.PasswordSecret != nil {
-		const says = "a password of passwordSecret is not made here: change it in that Secret"
+		const says = "Mainstay does not make the password of passwordSecret: change it in that Secret"
 		if user.RotateEvery != "" {
 			problems = append(problems, field.Invalid(at.Child("rotateEvery"), shown(user.RotateEvery), says))
 		}

@@ -83,7 +83,7 @@ func TestSummary(t *testing.T) {
 		"works": {db, aged(running(db, 3)), Decision{Replicas: 3}, plan.Result{}, "True", "Available", "Running",
 			"db-0 takes writes, and all 3 instances take connections"},
 		"hibernates": {sleeping, aged(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Scaling", "Updating",
-			"spec.hibernated is true, and 3 instances are still to end: db-0 (Leading)"},
+			"spec.hibernated is true, and 3 instances are not stopped yet: db-0 (Leading)"},
 		"hibernated": {sleeping, asleep(running(sleeping, 3)), Decision{}, plan.Result{}, "False", "Hibernated", "Hibernated",
 			"spec.hibernated is true: no instance runs"},
 		"wakes": {waking, asleep(running(waking, 3)), Decision{Replicas: 3}, plan.Result{}, "False", "Updating", "Updating",
@@ -118,7 +118,7 @@ func TestSummary(t *testing.T) {
 			"Failed", "before this one is deleted, set spec.deletionPolicy to Retain, or its volumes are deleted with it"},
 		"volumes of two systems": {fresh, says(says(says(running(fresh, 3), 0, contract.Report{State: "Waiting", System: "7"}), 1,
 			contract.Report{State: "Waiting", System: "8"}), 2, contract.Report{State: "Waiting"}), Decision{Replicas: 3}, plan.Result{}, "False",
-			"Conflict", "Failed", "the volumes have the data of several databases, and all have to be of one: data-db-0 of the system 7, " +
+			"Conflict", "Failed", "the volumes have data of several database systems, and all must belong to one: data-db-0 of the system 7, " +
 				"data-db-1 of the system 8: nothing there was changed"},
 		"volumes of one system": {fresh, says(says(running(fresh, 2), 0, contract.Report{State: "Waiting", System: "7"}), 1,
 			contract.Report{State: "Waiting", System: "7"}), Decision{Replicas: 2}, plan.Result{}, "False", "Creating", "Creating",
@@ -190,7 +190,8 @@ func TestSeveralSystems(t *testing.T) {
 	deletes := func(spec *databasev1.PostgreSQLSpec) { spec.DeletionPolicy = databasev1.DeletionDelete }
 	withLog := func(spec *databasev1.PostgreSQLSpec) { spec.WALStorage = &databasev1.WALStorage{} }
 	const again = "nothing there was changed: delete the PostgreSQL and the claims that don't belong to the database to keep, and create it " +
-		"again with as many instances as claims are left. These must be numbered from 0 on, because an instance without data can't answer"
+		"again with as many instances as claims are left. The claims must be numbered from 0 on, because an instance without data keeps the " +
+		"others from electing a primary"
 	const move = "retain its PersistentVolumes and bind that of "
 	for name, test := range map[string]struct {
 		db      *databasev1.PostgreSQL
@@ -198,16 +199,16 @@ func TestSeveralSystems(t *testing.T) {
 		want    string
 	}{
 		"each system keeps the first, or is moved there": {newDatabase(replicas(2)), []string{"7", "8"},
-			again + "; to keep 8, " + move + "data-db-1 to a new claim data-db-0 before"},
+			again + "; to keep 8, first " + move + "data-db-1 to a new claim data-db-0"},
 		"two after a foreign one": {newDatabase(replicas(3)), []string{"7", "8", "8"},
-			again + "; to keep 8, " + move + "data-db-2 to a new claim data-db-0 before"},
+			again + "; to keep 8, first " + move + "data-db-2 to a new claim data-db-0"},
 		"a foreign one between two": {newDatabase(replicas(3)), []string{"8", "7", "8"},
-			again + "; to keep 8, " + move + "data-db-2 to a new claim data-db-1 before; to keep 7, " + move + "data-db-1 to a new claim data-db-0 before"},
+			again + "; to keep 8, first " + move + "data-db-2 to a new claim data-db-1; to keep 7, first " + move + "data-db-1 to a new claim data-db-0"},
 		"with the log on its own": {newDatabase(replicas(2), withLog), []string{"7", "8"},
-			again + "; to keep 8, " + move + "data-db-1 to a new claim data-db-0, that of wal-db-1 to a new claim wal-db-0 before"},
+			again + "; to keep 8, first " + move + "data-db-1 to a new claim data-db-0, that of wal-db-1 to a new claim wal-db-0"},
 		"all would be deleted": {newDatabase(replicas(2), deletes), []string{"7", "8"},
-			"nothing there was changed: set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; what to do then " +
-				"will be said here"},
+			"nothing there was changed: set spec.deletionPolicy to Retain first, or all volumes are deleted with the PostgreSQL; then this " +
+				"message says what to do next"},
 	} {
 		observed := running(test.db, test.db.Spec.Replicas)
 		for ordinal, system := range test.systems {
@@ -221,7 +222,7 @@ func TestSeveralSystems(t *testing.T) {
 			before := test.db.DeepCopy()
 			before.Status = led
 			status, _ := Status(before, observed, Decision{Replicas: test.db.Spec.Replicas}, plan.Result{})
-			if got := condition(status, "Ready").Message; strings.Contains(got, "several databases") {
+			if got := condition(status, "Ready").Message; strings.Contains(got, "several database systems") {
 				t.Errorf("the Lease is missing, and the status has %s: got %s", name, got)
 			}
 		}
@@ -286,16 +287,16 @@ func TestDurable(t *testing.T) {
 		record   election.Record
 		want     string
 	}{
-		"well": {newDatabase(replicas(3)), whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive"},
+		"well": {newDatabase(replicas(3)), whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive what the primary writes"},
 		"a server that may not wait at its start": {newDatabase(replicas(3), func(s *databasev1.PostgreSQLSpec) { s.Image = "r.io/pg:17.4" }),
-			whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive; right after a start, PostgreSQL 17.4 may"},
+			whole, quorum(one), "True Quorum a commit waits for 1 of 2 replicas, and spec.durability needs 1: 2 receive what the primary writes; right after a start, PostgreSQL 17.4 may"},
 		"the primary alone acknowledges, and replicas say that they follow": {newDatabase(replicas(3), preferred), whole, quorum(alone),
 			"False QuorumReduced a commit waits for 0 of 0 replicas, and spec.durability needs 1"},
 		"it may still acknowledge alone": {newDatabase(replicas(3), preferred), whole, quorum(alone, one), "False QuorumReduced a commit waits for 0 of 0"},
 		"more instances are wanted":      {newDatabase(replicas(5)), whole, quorum(one), "False QuorumReduced a commit waits for 1 of 2 replicas, and spec.durability needs 2"},
-		"writes wait":                    {newDatabase(replicas(3)), lonely, quorum(one), "False TooFewInstances a commit waits for 1 of 2 replicas, and spec.durability needs 1: 0 receive"},
+		"writes wait":                    {newDatabase(replicas(3)), lonely, quorum(one), "False TooFewInstances a commit waits for 1 of 2 replicas, and spec.durability needs 1: 0 receive what the primary writes"},
 		"nothing was written yet":        {newDatabase(replicas(3)), whole, election.Record{Initialise: "db-0"}, "False Creating"},
-		"a loss is accepted":             {newDatabase(replicas(3), accepts(4)), whole, quorum(one), "False LossAccepted spec.failover.acceptLoss is 4, which is the present term"},
+		"a loss is accepted":             {newDatabase(replicas(3), accepts(4)), whole, quorum(one), "False LossAccepted spec.failover.acceptLoss is 4, which is the current term"},
 		"that of an earlier term":        {newDatabase(replicas(3), accepts(3)), whole, quorum(one), "True Quorum"},
 		"asynchronous":                   {newDatabase(replicas(3), asynchronous), whole, quorum(alone), "False Asynchronous 2 replicas receive"},
 		"hibernated":                     {newDatabase(sleeps), whole, quorum(alone), "False Hibernated"},

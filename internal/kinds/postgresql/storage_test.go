@@ -58,11 +58,11 @@ func TestNearlyFull(t *testing.T) {
 	late := newDatabase(grows("2Gi"))
 	late.Spec.AutoGrow.From = 95
 	for want, db := range map[string]*databasev1.PostgreSQL{
-		"the volume of db-0 is 90 % full: it grows by itself from 95 % on, or increase spec.storage":        late,
-		"the volume of db-0 is 90 % full: increase spec.storage":                                            newDatabase(),
-		"the volume of db-0 is 90 % full: it grows by itself, to 1280Mi":                                    newDatabase(grows("2Gi")),
-		"the volume of db-0 is 90 % full: it has reached spec.autoGrow.limit, 1Gi: increase that":           newDatabase(grows("1Gi")),
-		"the volume of db-0 is 90 % full: it grows at 12:09:00 UTC, ten minutes after it did last, or incr": newDatabase(grows("3Gi")),
+		"the volume of db-0 is 90 % full: it grows automatically from 95 % on, or increase spec.storage":     late,
+		"the volume of db-0 is 90 % full: increase spec.storage":                                             newDatabase(),
+		"the volume of db-0 is 90 % full: it grows automatically, to 1280Mi":                                 newDatabase(grows("2Gi")),
+		"the volume of db-0 is 90 % full: it has reached spec.autoGrow.limit, 1Gi: increase that":            newDatabase(grows("1Gi")),
+		"the volume of db-0 is 90 % full: it grows at 12:09:00 UTC, ten minutes after it last grew, or incr": newDatabase(grows("3Gi")),
 	} {
 		observed := says(running(db, 1), 0, contract.Report{Role: contract.Primary, State: "Leading", Term: 4, Full: 90})
 		observed.Now = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)

@@ -215,7 +215,7 @@ func TestSwitchoverWaits(t *testing.T) {
 		want     string
 	}{
 		"no replica":   {asked(0), aged(away(away(all(asked(0)), 1), 2)), "Waiting spec.switchoverAt waits: no replica receives from db-0"},
-		"one instance": {single, aged(running(single, 1)), "Waiting spec.switchoverAt waits: there is only one instance, and none to hand over to"},
+		"one instance": {single, aged(running(single, 1)), "Waiting spec.switchoverAt waits: there is only one instance, so there is none to hand over to"},
 		"no primary":   {asked(0), aged(away(all(asked(0)), 0)), "Waiting spec.switchoverAt waits: no instance takes writes"},
 		"a rollout":    {asked(0), outdated(aged(all(asked(0))), 1), "Updating db-1 is being replaced"},
 		"done":         {done, aged(all(done)), "Settled nothing is in progress"},

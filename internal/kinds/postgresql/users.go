@@ -86,7 +86,8 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		case len(validation.IsDNS1123Subdomain(secret)) == 0:
 			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret), "is the name of another Secret of this PostgreSQL"))
 		case user.SecretName == "":
-			problems = append(problems, field.Required(at.Child("secretName"), fmt.Sprintf("%s is no name of a Secret", shown(secret))))
+			problems = append(problems, field.Required(at.Child("secretName"),
+				fmt.Sprintf("must be set: %s is not a valid name of a Secret", shown(secret))))
 		default:
 			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret),
 				"must be the name of a Secret: lower-case letters, digits, - and ."))
@@ -102,7 +103,7 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 	problems = append(problems, checkCircles(users, at)...)
 	if bytes := provisionsBytes(db); bytes > maxProvisionsBytes {
 		problems = append(problems, field.Invalid(at, fmt.Sprintf("%d users", len(users)), fmt.Sprintf("must be at most %d KiB with their roles and "+
-			"spec.databases, and are %d KiB: fewer roles, or shorter names", maxProvisionsBytes>>10, bytes>>10)))
+			"spec.databases, and are %d KiB: use fewer roles, or shorter names", maxProvisionsBytes>>10, bytes>>10)))
 	}
 	return problems
 }
@@ -138,7 +139,7 @@ func checkUserName(name string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, shown(name), nameAccepted)}
 	}
 	if name == applicationRole {
-		return field.ErrorList{field.Invalid(at, name, "is always there, by the Secret NAME-app: choose another name")}
+		return field.ErrorList{field.Invalid(at, name, "always exists, with the Secret NAME-app: choose another name")}
 	}
 	if err := postgres.CheckUser(name); err != nil {
 		return field.ErrorList{field.Invalid(at, name, err.Error())}
@@ -177,7 +178,7 @@ func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, users map[strin
 				"must be app, one of spec.users, or one of "+strings.Join(predefined, ", ")))
 		case isNewerRole(db, role):
 			problems = append(problems, field.Invalid(at.Index(i), role,
-				fmt.Sprintf("is there since PostgreSQL %d, and spec.version is %s", predefinedSince[role], shown(db.Spec.Version))))
+				fmt.Sprintf("exists since PostgreSQL %d, and spec.version is %s", predefinedSince[role], shown(db.Spec.Version))))
 		}
 	}
 	return problems
@@ -254,7 +255,7 @@ func checkDatabases(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		}
 		if database.Name == applicationDatabase && database.Reclaim == databasev1.DeletionDelete {
 			problems = append(problems, field.Invalid(at.Child("reclaim"), database.Reclaim,
-				"the database app is always there: it can't be dropped"))
+				"the database app always exists: it can't be dropped"))
 		}
 		problems = append(problems, checkNames(database.Extensions, extensionForm, at.Child("extensions"))...)
 		problems = append(problems, checkNames(database.Schemas, nameForm, at.Child("schemas"))...)

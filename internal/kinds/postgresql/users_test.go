@@ -53,7 +53,7 @@ func TestUsersAreChecked(t *testing.T) {
 		`spec.users[2].name: Invalid value: "pg_x": is the server's or Mainstay's own`: user("pg_x", func(u *databasev1.User) {
 			u.SecretName = "s"
 		}),
-		`spec.users[2].name: Invalid value: "app": is always there`: user("app", func(u *databasev1.User) {
+		`spec.users[2].name: Invalid value: "app": always exists`: user("app", func(u *databasev1.User) {
 			u.SecretName = "s"
 		}),
 		`spec.users[2].name: Duplicate value: "shop"`: user("shop", func(u *databasev1.User) {
@@ -65,7 +65,7 @@ func TestUsersAreChecked(t *testing.T) {
 		`spec.users[2].secretName: Invalid value: "db-app": is the name of another Secret`: user("b", func(u *databasev1.User) {
 			u.SecretName = "db-app"
 		}),
-		`spec.users[2].secretName: Required value: db-b_c is no name of a Secret`: user("b_c", nil),
+		`spec.users[2].secretName: Required value: must be set: db-b_c is not a valid name of a Secret`: user("b_c", nil),
 		`spec.users[2].secretName: Invalid value: "B c": must be the name of a Secret`: user("b", func(u *databasev1.User) {
 			u.SecretName = "B c"
 		}),
@@ -75,7 +75,7 @@ func TestUsersAreChecked(t *testing.T) {
 		`spec.users[2].roles[0]: Invalid value: "pg_write_server_files": must be app, one of`: user("b", func(u *databasev1.User) {
 			u.Roles = []string{"pg_write_server_files"}
 		}),
-		`spec.users[2].roles[0]: Invalid value: "pg_maintain": is there since PostgreSQL 17, and spec.version is 16`: func(spec *databasev1.PostgreSQLSpec) {
+		`spec.users[2].roles[0]: Invalid value: "pg_maintain": exists since PostgreSQL 17, and spec.version is 16`: func(spec *databasev1.PostgreSQLSpec) {
 			spec.Version = "16"
 			user("b", func(u *databasev1.User) { u.Roles = []string{"pg_maintain"} })(spec)
 		},
@@ -95,7 +95,7 @@ func TestUsersAreChecked(t *testing.T) {
 			withUsers(spec)
 			spec.Databases[1].Owner = "shop"
 		},
-		`spec.databases[1].reclaim: Invalid value: "Delete": the database app is always there`: func(spec *databasev1.PostgreSQLSpec) {
+		`spec.databases[1].reclaim: Invalid value: "Delete": the database app always exists`: func(spec *databasev1.PostgreSQLSpec) {
 			withUsers(spec)
 			spec.Databases[1].Reclaim = databasev1.DeletionDelete
 		},
@@ -331,7 +331,7 @@ func TestProvisioningIsReported(t *testing.T) {
 	if status, reason := ready(); status != "True" || reason != databasev1.ReasonAvailable {
 		t.Errorf("after: got %s, %s", status, reason)
 	}
-	observed.Users["shop"] = ObservedUser{Problem: "the Secret x is not there"}
+	observed.Users["shop"] = ObservedUser{Problem: "the Secret x does not exist"}
 	if status, reason := ready(); status != "False" || reason != databasev1.ReasonSecretNotUsable {
 		t.Errorf("without a password: got %s, %s", status, reason)
 	}

@@ -86,7 +86,7 @@ func TestWarn(t *testing.T) {
 		"no write is acknowledged while one of them is away": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 2, databasev1.DurabilityRequired
 		},
-		"and none to hand over to": func(s *databasev1.PostgreSQLSpec) { s.SwitchoverAt = new(metav1.Now()) },
+		"so there is none to hand over to": func(s *databasev1.PostgreSQLSpec) { s.SwitchoverAt = new(metav1.Now()) },
 		"a failover loses the writes that no replica has received yet": func(s *databasev1.PostgreSQLSpec) {
 			s.Replicas, s.Durability = 3, databasev1.DurabilityAsynchronous
 		},
@@ -113,8 +113,8 @@ func TestWarnOfPooler(t *testing.T) {
 	}
 	used := newDatabase(pooled)
 	used.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
-	const warning = "spec.pooler: the pods of WebApps that are bound to this PostgreSQL are replaced, and connect to the server itself. " +
-		"The pooler goes after 5 minutes: orders, shop"
+	const warning = "spec.pooler: the pods of the WebApps that are bound to this PostgreSQL (orders, shop) are replaced, and then connect to the server itself. " +
+		"The pooler is deleted after 5 minutes"
 	for name, test := range map[string]struct {
 		db, before *databasev1.PostgreSQL
 		all        []appsv1.Deployment

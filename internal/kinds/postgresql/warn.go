@@ -87,8 +87,8 @@ func WarnOfPooler(db, before *databasev1.PostgreSQL, all []appsv1.Deployment) []
 		return nil
 	}
 	slices.Sort(bound)
-	return []string{fmt.Sprintf("spec.pooler: the pods of WebApps that are bound to this PostgreSQL are replaced, and connect to the server itself. "+
-		"The pooler goes after %d minutes: %s", int(poolerLeaves.Minutes()), conditions.FirstFew(bound, ", "))}
+	return []string{fmt.Sprintf("spec.pooler: the pods of the WebApps that are bound to this PostgreSQL (%s) are replaced, and then connect to the server itself. "+
+		"The pooler is deleted after %d minutes", conditions.FirstFew(bound, ", "), int(poolerLeaves.Minutes()))}
 }
 
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of
@@ -104,7 +104,7 @@ func Warn(db *databasev1.PostgreSQL, catalogue map[string]string) []string {
 			"use Preferred, or 3 instances")
 	}
 	if db.Spec.Replicas == 1 && db.Spec.SwitchoverAt != nil {
-		warnings = append(warnings, "spec.switchoverAt: there is only one instance, and none to hand over to")
+		warnings = append(warnings, "spec.switchoverAt: there is only one instance, so there is none to hand over to")
 	}
 	if db.Spec.Replicas > 1 && db.Spec.Durability == databasev1.DurabilityAsynchronous {
 		warnings = append(warnings, "spec.durability: with Asynchronous, a failover loses the writes that no replica has received yet, "+

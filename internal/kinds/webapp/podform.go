@@ -90,9 +90,9 @@ func validateProbe(probe *corev1.Probe, path *field.Path, named string) field.Er
 	}
 	switch {
 	case checks == 0:
-		problems = append(problems, field.Required(path, "must have one of httpGet, tcpSocket, grpc and exec"))
+		problems = append(problems, field.Required(path, "must have one of httpGet, tcpSocket, grpc or exec"))
 	case checks > 1:
-		problems = append(problems, field.Forbidden(path, "must have only one of httpGet, tcpSocket, grpc and exec"))
+		problems = append(problems, field.Forbidden(path, "must have only one of httpGet, tcpSocket, grpc or exec"))
 	}
 	return problems
 }
@@ -103,14 +103,14 @@ func validateVolumes(volumes []msappsv1.Volume, path *field.Path) field.ErrorLis
 	for i := range volumes {
 		given, at := &volumes[i], path.Index(i)
 		if given.ConfigMap != nil && given.ConfigMap.Name == "" {
-			problems = append(problems, field.Required(at.Child("configMap", "name"), "is the name of a ConfigMap of this namespace"))
+			problems = append(problems, field.Required(at.Child("configMap", "name"), "must be the name of a ConfigMap of this namespace"))
 		}
 		if given.Secret != nil && given.Secret.SecretName == "" {
-			problems = append(problems, field.Required(at.Child("secret", "secretName"), "is the name of a Secret of this namespace"))
+			problems = append(problems, field.Required(at.Child("secret", "secretName"), "must be the name of a Secret of this namespace"))
 		}
 		if given.PersistentVolumeClaim != nil && given.PersistentVolumeClaim.ClaimName == "" {
 			problems = append(problems, field.Required(at.Child("persistentVolumeClaim", "claimName"),
-				"is the name of a PersistentVolumeClaim of this namespace"))
+				"must be the name of a PersistentVolumeClaim of this namespace"))
 		}
 	}
 	return problems

@@ -30,7 +30,7 @@ type patchKey struct {
 
 // whySlowed is the reason for a patch that is left out for a while. It has no time, so that a
 // status that repeats it is not written each time.
-const whySlowed = "someone else changes it again and again, so it is written at most once a minute"
+const whySlowed = "another client changes it again and again, so it is written at most once a minute"
 
 // moment is a time in a patch. Our annotations say when they were written, and are otherwise the
 // same each time that they are put back.

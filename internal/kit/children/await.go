@@ -39,7 +39,7 @@ func Await(ctx context.Context, cached client.Reader, object plan.Object, versio
 		return err == nil && order >= 0, err
 	})
 	if err != nil {
-		return fmt.Errorf("%s was written, but Mainstay does not see the change after %s and tries again: %w", key, AwaitLimit, err)
+		return fmt.Errorf("%s was written, but Mainstay has not seen the change after %s and tries again: %w", key, AwaitLimit, err)
 	}
 	return nil
 }

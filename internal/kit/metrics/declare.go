@@ -53,7 +53,7 @@ var denials = counter(Metric{
 
 var contests = counter(Metric{
 	Name:   "mainstay_contested_writes_total",
-	Help:   "Children, and annotations on workloads (kind Workload), that were put back after a pause, because someone else changes them again and again.",
+	Help:   "Children, and annotations on workloads (kind Workload), that were put back after a pause, because another client changes them again and again.",
 	Normal: "None. The event Contested names the object and the field manager that changes it: change the spec, or stop the other writer.",
 	Labels: []Label{passKindLabel, namespaceLabel},
 })

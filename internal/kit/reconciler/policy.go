@@ -68,7 +68,7 @@ func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review
 	case len(refused) > 0:
 		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(refused)+": tolerated, because it already runs"
 	default:
-		condition.Reason, condition.Message = api.ReasonNotEnforced, policy.Sentence(violations)+": accepted, because the rule does not refuse it"
+		condition.Reason, condition.Message = api.ReasonNotEnforced, policy.Sentence(violations)+": accepted, because the rule's enforcement is not Deny"
 	}
 	return review{conditions: []metav1.Condition{condition}}, nil
 }

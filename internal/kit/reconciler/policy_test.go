@@ -153,7 +153,7 @@ func TestReviewOfLenientRules(t *testing.T) {
 			t.Fatal(err, got.refusal)
 		}
 		want := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "NotEnforced", Message: "spec.replicas: Invalid value: 3: " +
-			`must be at most 2 (policy "base", rule "prod.maxReplicas"): accepted, because the rule does not refuse it`}}
+			`must be at most 2 (policy "base", rule "prod.maxReplicas"): accepted, because the rule's enforcement is not Deny`}}
 		if diff := cmp.Diff(want, got.conditions); diff != "" {
 			t.Errorf("%s: %s", enforcement, diff)
 		}

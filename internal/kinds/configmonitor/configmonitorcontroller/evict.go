@@ -45,7 +45,7 @@ func (k kind) evict(ctx context.Context, stored, monitor *configv1.ConfigMonitor
 	if gone > 0 && errclass.Of(err) == errclass.Transient {
 		// The status reports it. Waiting as long as for a permanent error would delay the pods that are
 		// next.
-		log.FromContext(ctx).Error(err, "Some pods could not be evicted; they are tried again")
+		log.FromContext(ctx).Error(err, "Some pods could not be evicted; retrying")
 		err = nil
 	}
 	evictions.Record = evictions.Record.AfterEvicting(gone, k.clock.Now())

@@ -154,7 +154,7 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
 	case injection.Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
-			d.write(s, nil, EventRestored, fmt.Sprintf("the failed revision of %s is removed: the workload has what it had before", d.agent))
+			d.write(s, nil, EventRestored, fmt.Sprintf("the failed revision of %s is removed: the workload has the agent that it had before, or none", d.agent))
 			d.requeueIn(pollAnswer)
 		}
 		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
@@ -333,7 +333,7 @@ func (d *decider) deferUnhealthy() {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
 				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
-					"waiting until its pods are available: their failure would be blamed on the agent")
+					"waiting until its pods are available: otherwise their failure would be blamed on the agent")
 			}
 		}
 		d.units, d.at = units, at

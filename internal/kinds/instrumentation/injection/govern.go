@@ -36,7 +36,7 @@ func (s *NamespaceContext) refuseByPolicy(wanted, had *Injection, template, befo
 		return nil
 	}
 	if s.RulesUnknown != nil {
-		return refuse(instrv1.WorkloadPolicyViolation, "which PlatformPolicies govern it can't be read: %v", s.RulesUnknown)
+		return refuse(instrv1.WorkloadPolicyViolation, "the PlatformPolicies that govern it can't be read: %v", s.RulesUnknown)
 	}
 	worse := s.violations(wanted, template)
 	if had != nil {

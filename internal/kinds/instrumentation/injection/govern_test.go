@@ -25,7 +25,7 @@ const (
 	ours, theirs = "registry.example.com/agent:1", "evil.example.com/agent:1"
 	refused      = `spec.agent.image: Invalid value: "` + theirs + `": must be an image of registry.example.com ` +
 		`(policy "base", rule "*.allowedRegistries")`
-	unread = "which PlatformPolicies govern it can't be read: the cache is not filled"
+	unread = "the PlatformPolicies that govern it can't be read: the cache is not filled"
 )
 
 // TestGoverned: an image that policies refuse is not injected, and stays where it is.

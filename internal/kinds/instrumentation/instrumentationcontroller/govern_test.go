@@ -46,7 +46,7 @@ func TestRulesOfTheNamespace(t *testing.T) {
 		"no policies": {nil, true, "", false},
 		"allowed":     {onlyFrom("registry.example.com"), true, "", false},
 		"refused":     {onlyFrom("reg.io"), false, `must be an image of reg.io (policy "base", rule "*.allowedRegistries")`, false},
-		"unknown":     {unread, false, "which PlatformPolicies govern it can't be read: not yet", true},
+		"unknown":     {unread, false, "the PlatformPolicies that govern it can't be read: not yet", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

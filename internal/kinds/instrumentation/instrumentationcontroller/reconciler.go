@@ -253,7 +253,7 @@ func noteFailure(object client.Object, observed *Observed, decided agentrollout.
 	message := "the failure of its canaries can't be recorded on it, so nothing is undone: "
 	if decided.ClearsFailure {
 		message = "the annotation " + instrv1.AnnotationFailed +
-			", which no longer counts, can't be removed from it, so no workload gets the agent: "
+			", which no longer applies, can't be removed from it, so no workload gets the agent: "
 	}
 	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }

@@ -75,7 +75,7 @@ func (a *auditor) audit(ctx context.Context, observed platformpolicy.Observed) (
 	}
 	a.tried, a.of, a.hasFailed = now, of, err != nil
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Auditing workloads has failed, and is retried", "after", auditPause.String())
+		log.FromContext(ctx).Error(err, "Auditing workloads failed; retrying", "after", auditPause.String())
 		a.last = a.last.Failed(reasonOf(err))
 		return a.last, auditPause, nil
 	}

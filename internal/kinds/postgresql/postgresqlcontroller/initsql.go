@@ -39,7 +39,7 @@ func (k kind) readInit(ctx context.Context, namespace string, one databasev1.Ini
 	find := func(object client.Object, kind, name string) (bool, error) {
 		err := k.reader.Children.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 		if apierrors.IsNotFound(err) {
-			problem = fmt.Sprintf("the %s %s is not there", kind, name)
+			problem = fmt.Sprintf("the %s %s does not exist", kind, name)
 			return false, nil
 		}
 		if err != nil {

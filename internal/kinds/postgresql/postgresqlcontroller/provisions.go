@@ -201,7 +201,7 @@ func (k kind) passwordOf(
 		err := k.reader.Children.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: name}, &secret)
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", fmt.Sprintf("the Secret %s is not there", name), nil
+			return "", fmt.Sprintf("the Secret %s does not exist", name), nil
 		case err != nil:
 			return "", "", fmt.Errorf("reading the Secret %s: %w", name, err)
 		}

@@ -103,10 +103,11 @@ func (g *Guard) check() error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.renewed.IsZero() || g.isClosed {
-		return errors.New("not sent: this process does not lead")
+		return errors.New("not sent: this process is not the leader")
 	}
 	if since := g.clock.Since(g.renewed); since >= g.deadline {
-		return fmt.Errorf("not sent: the lease was last renewed %s ago, and another may lead after %s", since.Round(time.Second), g.deadline)
+		return fmt.Errorf("not sent: the lease was last renewed %s ago, and another process may lead after %s",
+			since.Round(time.Second), g.deadline)
 	}
 	return nil
 }
