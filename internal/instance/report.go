@@ -123,12 +123,12 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	return report
 }
 
-// doubtAfter is how long a record must not be believed, or too few members must answer, before that
-// is reported. A record that is about to be read again is not a problem.
+// doubtAfter is how long a record must be distrusted, or too few members must have answered, before
+// that is reported. A record that is about to be read again is not a problem.
 const doubtAfter = 5 * time.Second
 
-// lastingDoubt returns why the record is not believed, or whose answers are missing; "" if neither
-// has been so for long enough.
+// lastingDoubt returns why the election record in the Lease is not trusted, or which members'
+// answers are missing; "" until the same reason has lasted for doubtAfter.
 func (i *Instance) lastingDoubt() string {
 	doubt := cmp.Or(i.core.Doubt(), i.core.Lacking())
 	if doubt != i.doubt {
