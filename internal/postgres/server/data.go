@@ -173,7 +173,8 @@ func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
 	return postgres.LSN((end + 7) &^ 7)
 }
 
-// historyFiles returns which timelines have a history in pg_wal, true if that is planted.
+// historyFiles returns the timelines that have a history file in pg_wal, with true for a planted
+// one (see [postgres.Planted]).
 func historyFiles(directory string) (map[uint32]bool, error) {
 	names, err := filepath.Glob(filepath.Join(directory, "pg_wal", "*.history"))
 	if err != nil {
