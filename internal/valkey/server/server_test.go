@@ -407,7 +407,7 @@ func TestNear(t *testing.T) {
 			replication := valkey.Replication{Offset: end(at), Replicas: []valkey.Replica{
 				{Member: member, Online: true, Offset: end(at.Add(-test.says)) - test.behind},
 			}}
-			until := l.writtenUntil(at.Add(-lately), measured{replication: replication, at: at})
+			until := l.writtenUntil(at.Add(-nearDelay), measured{replication: replication, at: at})
 			found := receivers(replication, until, at)
 			if passed >= 4*time.Second && (len(found) != 1 || found[0].Near != test.want) {
 				t.Errorf("%s: after %s got %+v", name, passed, found)
