@@ -378,7 +378,7 @@ func TestNewCertificates(t *testing.T) {
 		for _, pod := range pods {
 			d.programs[pod].instance.CertificatesChanged(t.Context())
 		}
-		time.Sleep(reloadAgain / 2)
+		time.Sleep(reloadRetryAfter / 2)
 		d.engines[pods[1]].Fail("Reload", nil)
 		time.Sleep(time.Minute)
 		for i, pod := range pods {

@@ -168,10 +168,10 @@ func TestKeepsItsRole(t *testing.T) {
 		}
 		// A short break before, after which the same one leads.
 		d.servers.Cut(replicas[0], true)
-		d.pass(keepsRole / 2)
+		d.pass(keepRoleFor / 2)
 		d.servers.Cut(replicas[0], false)
 		d.await("three instances that serve again", time.Minute, d.isWhole)
-		d.pass(10 * keepsRole)
+		d.pass(10 * keepRoleFor)
 		config := d.config(leader)
 		config.SwitchFrom = 1
 		p, _ := d.program(leader, leader)
