@@ -9,15 +9,15 @@ import (
 
 // After a handover, the program of a leader that was asked to end goes on without its server for as
 // long as the write Service may still route clients to its pod. Their connections are refused at
-// once. If the pod were gone, nothing would answer them, and they would wait until their own timeout,
-// long after the next leader has taken over.
+// once. If the pod were gone, nothing would answer them, and they would wait until their own
+// timeout, long after the next leader has taken over.
 const (
 	// rerouteTime is how long clients may still be routed to a former leader once it knows the next
 	// one, whose address is about to be published: kube-proxy applies changes once a second
 	// (minSyncPeriod).
 	rerouteTime = 1500 * time.Millisecond
-	// successorTimeout is how long the program waits for the next leader. An election takes longer only
-	// if it fails.
+	// successorTimeout is how long the program waits for the next leader. An election takes longer
+	// only if it fails.
 	successorTimeout = 4 * time.Second
 )
 

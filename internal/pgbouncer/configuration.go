@@ -73,13 +73,14 @@ const (
 	tcpUserTimeout = "10000"
 )
 
-// ConnectTimeout is how long making a connection to the server may take. If it takes longer, clients
-// that log in are refused. A busy primary may need some seconds for the TLS handshake. While a
-// primary does not answer, PgBouncer tries again and again, until statements are held back, two to
-// four seconds after the last answer. The last attempt ends up to ConnectTimeout later, which is
-// about when the next primary leads if spec.failover.after is 11s, the default, or more. With less,
-// and in the mode Session, in which no statements are held back, an attempt may outlast the failover
-// by up to ConnectTimeout. It is also the limit for the session in which the pooler itself listens.
+// ConnectTimeout is how long making a connection to the server may take. If it takes longer,
+// clients that log in are refused. A busy primary may need some seconds for the TLS handshake.
+// While a primary does not answer, PgBouncer tries again and again, until statements are held back,
+// two to four seconds after the last answer. The last attempt ends up to ConnectTimeout later,
+// which is about when the next primary leads if spec.failover.after is 11s, the default, or more.
+// With less, and in the mode Session, in which no statements are held back, an attempt may outlast
+// the failover by up to ConnectTimeout. It is also the limit for the session in which the pooler
+// itself listens.
 const ConnectTimeout = 8 * time.Second
 
 // Configuration returns the content of ConfigurationFile.
@@ -95,8 +96,8 @@ func Configuration(s Settings) string {
 		fmt.Sprintf("max_db_connections = %d", s.MaxConnections),
 		"max_prepared_statements = 200",
 		// PgBouncer refuses startup parameters that it can't keep for each client. extra_float_digits is
-		// sent by many drivers on their own, and ignoring it changes no value. Ignoring others could change
-		// results, so only those that a user has named are ignored.
+		// sent by many drivers on their own, and ignoring it changes no value. Ignoring others could
+		// change results, so only those that a user has named are ignored.
 		"ignore_startup_parameters = " + strings.Join(append([]string{"extra_float_digits"}, s.Ignored...), ", "),
 		// PgBouncer looks up the server's SCRAM verifier, and uses the client's proof to log in there: it
 		// knows no password.

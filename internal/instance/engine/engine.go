@@ -1,6 +1,7 @@
 // Package engine is the interface between the instance manager and a database server, so that
-// PostgreSQL, Valkey and others are led, fenced and cloned alike. Package election decides; an engine
-// only carries the decisions out on one server and one volume, and reports exactly what it found.
+// PostgreSQL, Valkey and others are led, fenced and cloned alike. Package election decides; an
+// engine only carries the decisions out on one server and one volume, and reports exactly what it
+// found.
 package engine
 
 import (

@@ -1,6 +1,6 @@
-// Package install copies the instance manager to a directory from which a container with any database
-// image can run it. Mainstay's image has no shell and no cp. The database's image has neither our
-// program nor an entry in /etc/passwd for the user that the cluster has chosen.
+// Package install copies the instance manager to a directory from which a container with any
+// database image can run it. Mainstay's image has no shell and no cp. The database's image has
+// neither our program nor an entry in /etc/passwd for the user that the cluster has chosen.
 package install
 
 import (

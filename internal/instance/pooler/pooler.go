@@ -120,8 +120,9 @@ func (p *Pooler) Run(stop context.Context) error {
 	return group.Wait() //nolint:wrapcheck // it is the first of them
 }
 
-// raiseOpenFiles raises the limit of open files for PgBouncer to the most that the container allows:
-// each connection is one. If that fails, PgBouncer itself logs how many clients it can take.
+// raiseOpenFiles raises the limit of open files for PgBouncer to the most that the container
+// allows: each connection is one. If that fails, PgBouncer itself logs how many clients it can
+// take.
 func raiseOpenFiles() {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -163,8 +164,8 @@ func (p *Pooler) watch(ctx context.Context, certificates *peers.Certificates) {
 const (
 	// pollInterval is the pause between two polls of PgBouncer's console.
 	pollInterval = time.Second
-	// answerTimeout is how long a poll may take. A pooler whose console last answered longer ago is not
-	// ready.
+	// answerTimeout is how long a poll may take. A pooler whose console last answered longer ago is
+	// not ready.
 	answerTimeout = 5 * pollInterval
 )
 

@@ -1,5 +1,5 @@
-// Package program is the command line of the program in a database pod, and what it connects: the
-// server, the volume, the other instances and the API server.
+// Package program is the command line of the program in a database pod. It connects the parts of an
+// instance: the server, the volume, the other instances and the API server.
 package program
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// Command returns the program mainstay-instance with its subcommands. environment is that of the
-// process, as "name=value".
+// Command returns the command mainstay-instance with its subcommands. It logs to logs. environment
+// is that of the process, as "name=value".
 func Command(logs io.Writer, environment []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mainstay-instance",
@@ -44,26 +44,28 @@ func installCommand() *cobra.Command {
 	}
 }
 
-// options are the flags of run. What may change while it runs is in the ConfigMap.
+// options are the flags of the subcommand run. Settings that may change while it runs are in the
+// ConfigMap.
 type options struct {
 	logging logging.Options
 	// database, namespace, pod and podUID say which instance this is.
 	database, namespace, pod, podUID string
 	engine                           string
-	// walVolume is "" if the data have their log with them.
+	// walVolume is "" if the log is in the data directory.
 	volume, walVolume, run, certificates string
 	application                          string
-	// listen is the address of the server and of the peers, advertise the one that is published.
+	// listen is the address on which the server and the port for peers listen, and advertise is the
+	// one that is published.
 	listen, advertise string
 	port, peerPort    int
-	// plainPort is that of the server without TLS, beside the other; 0 is none.
+	// plainPort is the server's second port, without TLS; 0 is none.
 	plainPort int
-	// probes and metrics are addresses; metrics may be "": then nothing serves them.
+	// probes and metrics are the addresses on which they are served; with "", metrics are not.
 	probes, metrics    string
 	metricsCredentials string
 	hosts              map[string]string
 	kubeconfig         string
-	// environment is that of the process, which the server gets.
+	// environment is that of the process, which the server inherits.
 	environment []string
 }
 
@@ -133,7 +135,7 @@ func (o options) check() error {
 	return nil
 }
 
-// host returns where another pod is reached, and whether a flag says that.
+// host returns the host by which another pod is reached, and whether it is set by --hosts.
 func (o options) host(pod string) (host string, isFixed bool) {
 	if host, named := o.hosts[pod]; named {
 		return host, true

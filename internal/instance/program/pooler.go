@@ -23,7 +23,7 @@ import (
 // modes are the values of --mode.
 var modes = []string{string(pgbouncer.Transaction), string(pgbouncer.Session)}
 
-// poolerOptions are the flags of pooler.
+// poolerOptions are the flags of the subcommand pooler.
 type poolerOptions struct {
 	logging  logging.Options
 	settings pgbouncer.Settings
@@ -64,7 +64,8 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	return command
 }
 
-// lookPath finds a program on the PATH, and where Debian has those of administrators.
+// lookPath finds a program on the PATH, or in /usr/sbin, where Debian has programs for
+// administrators.
 func lookPath(name string) (string, error) {
 	for _, candidate := range []string{name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(candidate); err == nil {

@@ -132,8 +132,8 @@ func (e *Engine) found(l *life, m measured) {
 	}
 }
 
-// calmAfter is how long the class of unreplicated bytes must have been lower before the lower one is
-// reported. Otherwise each wave of writes would cause two reports.
+// calmAfter is how long the class of unreplicated bytes must have been lower before the lower one
+// is reported. Otherwise each wave of writes would cause two reports.
 const calmAfter = time.Minute
 
 // unreplicated returns Observation.Unreplicated of a server that leads. A higher class is reported
