@@ -34,7 +34,7 @@ func TestNoResumeUnderARelease(t *testing.T) {
 // TestOthersGoFirst checks that a member that released a term because its own server failed lets
 // others stand before it does so again, unless there is no other.
 func TestOthersGoFirst(t *testing.T) {
-	for alone, pause := range map[bool]time.Duration{false: electing, true: 0} {
+	for alone, pause := range map[bool]time.Duration{false: electionTime, true: 0} {
 		o := leading()
 		if alone {
 			o.Peers = nil
@@ -94,7 +94,7 @@ func TestDoubt(t *testing.T) {
 		"can't be read":     func(o *Observed) { o.Record.Damaged = true },
 		"there is no Lease": func(o *Observed) { o.Record.Version = "" },
 		"data of another database (system 8, but the Lease has 7)": func(o *Observed) { o.System = "8" },
-		"was set back: it has term 1":                              func(o *Observed) { o.Record.Record.Term = 1 },
+		"older than one that was seen before: it has term 1 ":      func(o *Observed) { o.Record.Record.Term = 1 },
 		"that was never initialised":                               func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
 	} {
 		o := following()
