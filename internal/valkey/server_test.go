@@ -107,7 +107,7 @@ func TestReserved(t *testing.T) {
 func TestCheckParameter(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"maxmemory", "100mb", ""}, {"notify-keyspace-events", "KEA", ""}, {"save", "", ""}, {"client-output-buffer-limit", `normal 0 0 0`, ""},
-		{"port", "1", "port: Forbidden: the ports are Mainstay's"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
+		{"port", "1", "port: Forbidden: Mainstay sets the ports"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
 		{"enable-debug-command", "yes", "Forbidden"}, {"user", "x on nopass", "Forbidden"}, {"replicaof", "h 1", "Forbidden"},
 		{"loadmodule", "/x.so", "Forbidden"}, {"Port", "1", "is not a parameter's name"}, {"", "1", "is not a parameter's name"},
 		{"a\nuser", "1", "is not a parameter's name"}, {strings.Repeat("a", 65), "1", "is not a parameter's name"},
