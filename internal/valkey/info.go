@@ -78,7 +78,7 @@ func ParsePersistence(text string) Persistence {
 	}
 }
 
-// Problem says what could not be stored, and where to remedy; "" if nothing failed.
+// Problem says what could not be stored, and where to look; "" if nothing failed.
 func (p Persistence) Problem() string {
 	const remedy = ": check the free space on the volume, and the log"
 	switch {
