@@ -130,7 +130,7 @@ func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State
 	}
 	context.AfterFunc(living, relay.close)
 	go relay.serve(living, l)
-	if err := e.answers(ctx, l, state); err != nil {
+	if err := e.awaitAnswer(ctx, l, state); err != nil {
 		e.Kill()
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func (e *Engine) login(l *life) error {
 	return nil
 }
 
-// answers waits until the server has loaded its data and answers. If it ended because of a
+// awaitAnswer waits until the server has loaded its data and answers. If it ended because of a
 // parameter, the error is an errParameter.
-func (e *Engine) answers(ctx context.Context, l *life, state model.State) error {
+func (e *Engine) awaitAnswer(ctx context.Context, l *life, state model.State) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	var last error

@@ -167,7 +167,7 @@ func TestRelayKnowsItsServer(t *testing.T) {
 		"our server":        {[][]string{{"PING"}, {"AUTH", "mainstay-replication", "right"}, {"REPLCONF", "capa", "eof"}, {"PSYNC", "abc", "14"}}, "abc 14"},
 		"nothing to follow": {[][]string{{"AUTH", "mainstay-replication", "right"}, {"PSYNC", "?", "-1"}}, "? -1"},
 		"a wrong password":  {[][]string{{"AUTH", "mainstay-replication", "wrong"}, {"PSYNC", "?", "-1"}}, "a wrong password"},
-		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a stranger"},
+		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a client without the password"},
 		"too many commands": {make([][]string, 20), "too many commands"},
 	} {
 		for i, command := range test.commands {
@@ -271,7 +271,7 @@ func TestHelloInTime(t *testing.T) {
 	for !clock.HasWaiters() {
 		runtime.Gosched()
 	}
-	clock.Step(helloTime)
+	clock.Step(helloTimeout)
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
@@ -300,7 +300,7 @@ func TestLateHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = e.adopt(l, &leading{welcome: welcome{Lines: theirs}}, changed)
+		err = e.adopt(l, &leaderStream{welcome: welcome{Lines: theirs}}, changed)
 		if state, _ := readState(directory); state.Lines.Last().Timeline != want || (err == nil) != isSource {
 			t.Errorf("%t: got %+v, %v", isSource, state.Lines, err)
 		}
