@@ -27,7 +27,7 @@ var refusedSQL = []struct{ sql, want string }{
 	{"RESET SESSION AUTHORIZATION; CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
 	{"COPY evil TO PROGRAM 'id'", "initSQL[1]: "},
 	{"CREATE TABLE late (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO late VALUES ('hunter2'), ('hunter2')",
-		"initSQL: the server refuses to commit it, with SQLSTATE 23505"},
+		"initSQL: the server refuses to commit it (SQLSTATE 23505)"},
 	{"'; DROP TABLE one; --", "initSQL[1], line 1: unterminated quoted string"},
 	{`SET standard_conforming_strings = off; SELECT '\''; SELECT no_such`, "initSQL[1]"},
 }
