@@ -32,7 +32,7 @@ func Command(logs io.Writer, environment []string) *cobra.Command {
 func installCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIRECTORY",
-		Short: "Copy this program to a directory, with a passwd and a group for the user that runs it",
+		Short: "Copy this program to a directory, with a passwd and a group file for the user that runs it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			itself, err := os.Executable()
@@ -74,8 +74,8 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run the server, and let it lead, follow or stop as the election decides",
-		Long: "Run the server, and let it lead, follow or stop as the election decides. SIGTERM hands over, if this " +
-			"instance leads, and ends. Everything except these flags is read from the ConfigMap DATABASE-config.",
+		Long: "Run the server, and let it lead, follow or stop as the election decides. At SIGTERM, an instance that " +
+			"leads hands over, and the program ends. All other settings are read from the ConfigMap DATABASE-config.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := o.logging.Logger(logs)
@@ -90,30 +90,30 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.logging.AddFlags(flags)
-	flags.StringVar(&o.database, "database", "", "name of the database: the Lease has it, and the EndpointSlice and the ConfigMap begin with it")
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of all of them")
+	flags.StringVar(&o.database, "database", "", "name of the database: that of the Lease, and the prefix of the EndpointSlice and the ConfigMap")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the database's objects")
 	flags.StringVar(&o.pod, "pod", "", "name of this pod")
 	flags.StringVar(&o.podUID, "pod-uid", "", "uid of this pod")
 	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL+" or "+Valkey)
 	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
-	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a volume of its own for the server's log; with the data if empty")
-	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
+	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a separate volume for the server's log; if empty, the log is in the data directory")
+	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory, used by this container only")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
 	flags.StringVar(&o.application, "application", "/etc/mainstay/application",
-		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL makes, or username, "+
-			"password and perhaps password.previous of the user of a Valkey; none if it is missing")
-	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
-	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
+		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL creates, or with "+
+			"username, password and, optionally, password.previous of the user of a Valkey; it may be missing")
+	flags.StringVar(&o.listen, "listen", "", "address on which the server and the port for peers listen; all addresses if empty")
+	flags.StringVar(&o.advertise, "advertise", "", "address of this pod, which is published when this instance leads")
 	flags.IntVar(&o.port, "port", 5432, "port of the server")
-	flags.IntVar(&o.plainPort, "plain-port", 0, "port of a Valkey for clients without TLS, beside --port; none if 0")
+	flags.IntVar(&o.plainPort, "plain-port", 0, "second port of a Valkey, for clients without TLS; none if 0")
 	flags.IntVar(&o.peerPort, "peer-port", 8443, "port for the other instances")
-	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
-	flags.StringVar(&o.metrics, "metrics", "", "address for the metrics, by TLS; none if empty")
+	flags.StringVar(&o.probes, "probes", ":8080", "address on which the kubelet's probes are served")
+	flags.StringVar(&o.metrics, "metrics", "", "address on which the metrics are served, by TLS; not served if empty")
 	flags.StringVar(&o.metricsCredentials, "metrics-credentials", "/etc/mainstay/metrics",
-		"directory with the username and password that reading the metrics requires")
+		"directory with the username and password that clients of the metrics need")
 	flags.StringToStringVar(&o.hosts, "hosts", nil,
-		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-pods.NAMESPACE.svc")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")
+		"addresses of other pods, such as db-1=10.0.0.7; the default is POD.DATABASE-pods.NAMESPACE.svc")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; the pod's service account if empty")
 	return command
 }
 
