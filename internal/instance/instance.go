@@ -55,8 +55,8 @@ type Config struct {
 	Election election.Config
 	// Others are the names of the other instances' pods.
 	Others []string
-	// SwitchFrom is the term whose leader should hand over; 0 is none. SwitchTo is the pod that should
-	// lead next, if possible; "" is any.
+	// SwitchFrom is the term whose leader should hand over; 0 means none. SwitchTo is the pod that
+	// should lead next, if possible; "" is any.
 	SwitchFrom uint64
 	SwitchTo   string
 	// SwitchOnly is true if only SwitchTo may take over: otherwise the leader stays.
@@ -133,8 +133,8 @@ type Instance struct {
 	leavesAt    time.Duration
 	isSucceeded bool
 	// pinging counts the pings to each peer that have no answer yet. asking is the term for which each
-	// peer was asked for a promise and has not answered; 0 is none. probing is true while the instance
-	// checks whether the leader's port refuses connections.
+	// peer was asked for a promise and has not answered; 0 means none. probing is true while the
+	// instance checks whether the leader's port refuses connections.
 	pinging map[string]int
 	asking  map[string]uint64
 	probing bool

@@ -44,7 +44,8 @@ type Settings struct {
 	PoolSize, MaxClients int
 	// MaxConnections is how many connections each database has at most, of all users.
 	MaxConnections int
-	// Ignored are parameters that clients may send and that have no effect, beside extra_float_digits.
+	// Ignored are parameters that clients may send and that have no effect, in addition to
+	// extra_float_digits.
 	Ignored []string
 }
 
@@ -60,7 +61,7 @@ const (
 // any client log in as the role without a password.
 func Users(secret string) string { return fmt.Sprintf("%q %q\n", postgres.PoolerRole, secret) }
 
-// Values of parameters, in seconds except where another unit is said.
+// Values of parameters, in seconds unless another unit is given.
 const (
 	// queryWaitTimeout is how long a client waits for a connection to the server, so that it does not
 	// fail while there is no primary: longer than a failover takes.

@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
-// controlBytes is how many bytes of global/pg_control are read: the server writes so many at once,
-// so that they are complete after a crash (PG_CONTROL_MAX_SAFE_SIZE of the server's
+// controlBytes is how many bytes of global/pg_control are read: the server writes them at once, so
+// that they are complete after a crash (PG_CONTROL_MAX_SAFE_SIZE of the server's
 // catalog/pg_control.h).
 const controlBytes = 512
 

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// LSN is a location in the write-ahead log. 0 is none.
+// LSN is a location in the write-ahead log. 0 means none.
 type LSN uint64
 
 // String returns the form that PostgreSQL prints, such as 16/B374D848.

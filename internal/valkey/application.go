@@ -9,7 +9,7 @@ import (
 )
 
 // Application is the user with which an application connects. Previous is a former password that is
-// still accepted while clients change to the new one; "" is none.
+// still accepted while clients change to the new one; "" means none.
 type Application struct{ User, Password, Previous string }
 
 const onlyASCII = "must have letters, digits and signs of ASCII only, and no line break at its end"

@@ -12,7 +12,7 @@ type Configuration struct {
 	// Data is the directory of the data, and Socket the path of our socket.
 	Data, Socket string
 	// Listen is the address on which clients connect, "" for all. Port is the port with TLS, and
-	// PlainPort the one without; 0 is none.
+	// PlainPort the one without; 0 means none.
 	Listen          string
 	Port, PlainPort int
 	// Certificates is the directory of tls.crt, tls.key and ca.crt.

@@ -86,8 +86,8 @@ func CheckParameter(name, value string) error {
 // Memory for replication: of the memory for keys (maxmemory), the backlog gets one part of
 // backlogShare, and at least leastBacklog bytes; it keeps writes for replicas that were away, and
 // counts as memory for keys. The buffer for a replica that is slow or is being cloned gets one part
-// of waitingShare, and at least leastWaiting bytes, beside the memory for keys. So neither can use
-// up the container's memory.
+// of waitingShare, and at least leastWaiting bytes, in addition to the memory for keys. So neither
+// can use up the container's memory.
 const (
 	backlogShare, leastBacklog = 32, 1 << 20
 	waitingShare, leastWaiting = 8, 4 << 20

@@ -40,7 +40,7 @@ type Options struct {
 	// Address and Port are published in the EndpointSlice when this instance leads.
 	Address string
 	Port    int32
-	// PlainPort is the port without TLS, which is published too; 0 is none.
+	// PlainPort is the port without TLS, which is published too; 0 means none.
 	PlainPort int32
 	Clock     clock.PassiveClock
 	// Log gets an error of the API server only when it differs from the last one of the same call,

@@ -11,8 +11,8 @@ const EndpointManager = "instance.database." + api.Domain
 // must be the same, because Kubernetes matches ports by name.
 const PortName = "server"
 
-// PlainPortName is the name of the port without TLS, of servers that have one beside the port with
-// TLS.
+// PlainPortName is the name of the port without TLS, of servers that have one in addition to the
+// port with TLS.
 const PlainPortName = "plain"
 
 // SettingsName returns the name of the ConfigMap with the settings of a database's instances.

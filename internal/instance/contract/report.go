@@ -27,7 +27,7 @@ type Report struct {
 	// and Ended.
 	State string `json:"state"`
 	// Term is the term in which this instance leads, or that of the leader from which it receives; 0
-	// is none. Timeline is that of a leading server; 0 at replicas.
+	// means none. Timeline is that of a leading server; 0 at replicas.
 	Term     uint64 `json:"term,omitempty"`
 	Timeline uint32 `json:"timeline,omitempty"`
 	// Quorum is, of a primary, what its commits wait for, such as 1/2: one member of a set of two. The
@@ -64,8 +64,8 @@ type Report struct {
 	SizeLog int64 `json:"sizeLog,omitempty"`
 	// Provided is true for a primary whose server has the application's role and database.
 	Provided bool `json:"provided,omitempty"`
-	// Provisions is the revision of the databases and users that a primary has made in its term; "" is
-	// none.
+	// Provisions is the revision of the databases and users that a primary has made in its term; ""
+	// means none.
 	Provisions string `json:"provisions,omitempty"`
 	// Unreplicated is, of a primary, at most how many bytes of its writes no replica has, as last
 	// measured: a power of two. 0 is unknown.

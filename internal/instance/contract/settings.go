@@ -29,9 +29,9 @@ type Settings struct {
 	// such as 11s: from 5s to 5m; empty is 11s.
 	FailoverAfter string `json:"failoverAfter,omitempty"`
 	// AcceptLoss is the term of a record that may be replaced although acknowledged writes may be
-	// lost, because a user has allowed it; 0 is none.
+	// lost, because a user has allowed it; 0 means none.
 	AcceptLoss uint64 `json:"acceptLoss,omitempty"`
-	// SwitchFrom is the term whose leader should hand over, to the pod SwitchTo if possible; 0 is
+	// SwitchFrom is the term whose leader should hand over, to the pod SwitchTo if possible; 0 means
 	// none.
 	SwitchFrom uint64 `json:"switchFrom,omitempty"`
 	SwitchTo   string `json:"switchTo,omitempty"`
@@ -50,7 +50,7 @@ type Settings struct {
 	// application's database when that is created.
 	Initialise bool `json:"initialise,omitempty"`
 	// Provisions is the revision (ProvisionsRevision) of the Secret with the databases and users that
-	// the primary makes; empty is none.
+	// the primary makes; empty means none.
 	Provisions string `json:"provisions,omitempty"`
 }
 

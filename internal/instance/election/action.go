@@ -55,8 +55,8 @@ type Promote struct {
 }
 
 // StopCleanly shuts a leader's server down: the server accepts no more writes, writes a checkpoint
-// if it has such, and sends all that it has written to the members that receive. Successor is the
-// member that should lead next; the zero value is none.
+// (PostgreSQL), and sends all that it has written to the members that receive. Successor is the
+// member that should lead next; the zero value means none.
 type StopCleanly struct{ Successor Member }
 
 // ReadRecord reads the Lease from the API server, not from a cache.

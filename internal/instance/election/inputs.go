@@ -330,7 +330,7 @@ func (o *Observed) Pinged(resigned bool) {
 func (o *Observed) Promoting() { o.Held.Promoted = true }
 
 // StoppingFor notes that the server is being stopped for a handover to the member; the zero value
-// is none.
+// means none.
 func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = member, o.Now }
 
 // Publishing notes that our address is being put into the EndpointSlice.

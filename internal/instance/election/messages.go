@@ -24,7 +24,7 @@ func (s Seen) isPossible() bool {
 	return s.Term < maxCount && s.Seq < maxCount && s.Timeline < maxTimeline
 }
 
-// Promised is the candidate that a member last promised to follow. The zero value is none.
+// Promised is the candidate that a member last promised to follow. The zero value means none.
 type Promised struct {
 	Term      uint64 `json:"term"`
 	Candidate Member `json:"candidate"`

@@ -63,7 +63,7 @@ type Config struct {
 	// (spec.failover.after).
 	After time.Duration
 	// AcceptLoss is the term of a record whose rules need not be covered by a candidate, because the
-	// user accepts that acknowledged writes may be lost. 0 is none.
+	// user accepts that acknowledged writes may be lost. 0 means none.
 	AcceptLoss uint64
 	// Ephemeral is true if the data of an instance end with its server. Then no election waits for a
 	// member that has lost its data, and if no instance has data, one of them begins with empty data.
@@ -109,7 +109,7 @@ const (
 	StoppingCleanly
 )
 
-// Source is the leader from which a standby receives, and its term. The zero value is none.
+// Source is the leader from which a standby receives, and its term. The zero value means none.
 type Source struct {
 	Leader Member
 	Term   uint64
@@ -190,8 +190,8 @@ type View struct {
 }
 
 // Held is the term in which this process has written the record as its holder, or has tried to; the
-// zero value is none. A record that names us as the holder but does not match Held was written by
-// an earlier process.
+// zero value means none. A record that names us as the holder but does not match Held was written
+// by an earlier process.
 type Held struct {
 	Term uint64
 	// FromSeq is the Seq of the first record that this process tried to write in the term.

@@ -48,7 +48,7 @@ type Record struct {
 	Initialise string `json:"initialise,omitempty"`
 }
 
-// Holder is the pod that claimed a term, and its member. The zero value is none.
+// Holder is the pod that claimed a term, and its member. The zero value means none.
 type Holder struct {
 	Member Member `json:"member"`
 	PodUID string `json:"podUID,omitempty"`

@@ -24,7 +24,7 @@ const (
 	retryInterval = 100 * time.Millisecond
 	// replyTimeout is how long the primary and the console may take to reply. A login may take longer,
 	// as long as those of clients (pgbouncer.ConnectTimeout), but after replyTimeout another attempt
-	// begins beside it.
+	// begins at the same time.
 	replyTimeout = 2 * time.Second
 	// logInterval is how often at most the log says why there is no session with a primary.
 	logInterval = 10 * time.Second
@@ -266,7 +266,8 @@ func dial(ctx context.Context, settings pgbouncer.Settings, listens bool) (prima
 	if err != nil {
 		return nil, fmt.Errorf("describing a session: %w", err)
 	}
-	// So that a primary counts as one even if default_transaction_read_only is set for all sessions.
+	// With this, target_session_attrs accepts a primary even if default_transaction_read_only is set
+	// for all sessions.
 	config.RuntimeParams["default_transaction_read_only"] = "off"
 	session, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -58,7 +58,7 @@ type options struct {
 	// one that is published.
 	listen, advertise string
 	port, peerPort    int
-	// plainPort is the server's second port, without TLS; 0 is none.
+	// plainPort is the server's second port, without TLS; 0 means none.
 	plainPort int
 	// probes and metrics are the addresses on which they are served; with "", metrics are not.
 	probes, metrics    string

@@ -107,7 +107,7 @@ func checkVersion(ctx context.Context, title string, server versioned, settings 
 	return nil
 }
 
-// runAll runs the instance and everything beside it: the peers' port, probes, metrics, watches.
+// runAll runs the instance and everything around it: the peers' port, probes, metrics, watches.
 // When the instance ends, everything does.
 func runAll(asked context.Context, o options, i *instance.Instance, access *cluster.Cluster, parts *parts) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.listen, strconv.Itoa(o.peerPort)))

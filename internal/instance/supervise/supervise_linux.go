@@ -49,7 +49,7 @@ type Supervisor struct {
 }
 
 // New returns a Supervisor that reaps orphans until Close. lock is an open file that every process
-// inherits, so that a flock(2) on it lasts as long as one of them lives; nil is none.
+// inherits, so that a flock(2) on it lasts as long as one of them lives; nil means none.
 func New(lock *os.File, clock clock.Clock) (*Supervisor, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("becoming the reaper of orphans: %w", err)

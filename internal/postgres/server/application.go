@@ -98,8 +98,8 @@ func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Applicat
 	return err
 }
 
-// Complain sets a problem that is not one of the server; "" is none. [Engine.Observe] reports it if
-// the server itself has no problem.
+// Complain sets a problem that is not one of the server; "" means none. [Engine.Observe] reports it
+// if the server itself has no problem.
 func (e *Engine) Complain(problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

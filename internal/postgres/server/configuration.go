@@ -96,7 +96,7 @@ func checkRoom(directory string, needed int64) error {
 // configuration is everything that determines what commits wait for, from where the server
 // receives, and which clients may connect.
 type configuration struct {
-	// source is the leader from which a standby receives; nil is none.
+	// source is the leader from which a standby receives; nil means none.
 	source *engine.Upstream
 	rule   election.Rule
 	// leads is true once the server was promoted, or was started as the leader.

@@ -42,8 +42,8 @@ type relay struct {
 	token    string
 
 	mu sync.Mutex
-	// source is the leader from which to receive; nil is none. changed is closed, and replaced, when
-	// the source changes.
+	// source is the leader from which to receive; nil means none. changed is closed, and replaced,
+	// when the source changes.
 	source  *engine.Upstream
 	changed chan struct{}
 	// lacks is true if the source can't continue our data. problem is why nothing is received; "" is

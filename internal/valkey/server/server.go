@@ -27,7 +27,7 @@ type Options struct {
 	// a path of at most 80 bytes.
 	Run string
 	// Listen is the address on which clients connect, "" for all. Port is the port with TLS, the same
-	// for all members, and PlainPort is the one without TLS; 0 is none.
+	// for all members, and PlainPort is the one without TLS; 0 means none.
 	Listen          string
 	Port, PlainPort int
 	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt.
