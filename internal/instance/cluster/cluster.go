@@ -58,7 +58,8 @@ type Cluster struct {
 	// isOrphan is true if the Lease, as last read, has no owner reference.
 	isOrphan atomic.Bool
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// said is the error of each kind of call that was logged last; "" after a success.
 	said map[string]string
 }
 

@@ -35,7 +35,7 @@ func fence(o *Observed) Action {
 	switch {
 	case !o.leads():
 		return Kill{Why: "another member may lead: " + o.superseded()}
-	case !o.mayWrite(o.Config.hold() + lastTryTime):
+	case !o.mayWrite(o.Config.writeTime() + lastTryTime):
 		return Kill{Why: "the Lease was not renewed, and too few members answered, for longer than spec.failover.after allows"}
 	}
 	return nil

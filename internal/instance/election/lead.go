@@ -85,7 +85,7 @@ func (o *Observed) isDiverged(member Member) bool {
 // the local disk only, not for other members.
 func sick(o *Observed) Action {
 	since := o.Server.UnflushedSince
-	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sick() || !o.othersCover() {
+	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sickAfter() || !o.othersCover() {
 		return nil
 	}
 	return Kill{Why: "its disk has not completed a write for longer than spec.failover.after allows"}
@@ -206,7 +206,7 @@ func died(o *Observed) Action {
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
 		return o.release(record, "the server crashed, and another member can lead")
-	case held.Releasing || !o.mayWrite(o.Config.hold()):
+	case held.Releasing || !o.mayWrite(o.Config.writeTime()):
 		return o.write(record, "renewing, before the server is started again")
 	case o.Server.State == Stopped:
 		return Resume{Rule: record.newest()}

@@ -71,15 +71,16 @@ type Config struct {
 	Positions Positions
 }
 
-// hold returns how long a leader may accept writes after the last answer of the API server or of
-// enough members.
-func (c Config) hold() time.Duration { return c.After - 3*time.Second }
+// writeTime returns how long a leader may accept writes after the last answer of the API server or
+// of enough members.
+func (c Config) writeTime() time.Duration { return c.After - 3*time.Second }
 
 // renewEvery returns how often the Lease is renewed while a member is silent.
-func (c Config) renewEvery() time.Duration { return min(3*time.Second, c.hold()/2) }
+func (c Config) renewEvery() time.Duration { return min(3*time.Second, c.writeTime()/2) }
 
-// sick returns how long a heartbeat may wait for the local disk.
-func (c Config) sick() time.Duration { return c.After - 500*time.Millisecond }
+// sickAfter returns how long a heartbeat may wait for the local disk before the server counts as
+// sick.
+func (c Config) sickAfter() time.Duration { return c.After - 500*time.Millisecond }
 
 // acks returns how many other members a commit waits for under a rule with a set of that size.
 func (c Config) acks(set int) int {
@@ -318,7 +319,7 @@ func (o *Observed) recordIsMine() bool {
 		return false
 	}
 	if !o.believed() {
-		return o.Held.RenewedAt != 0 && o.Held.Promoted && !o.Held.Releasing && o.mayWrite(o.Config.hold()+lastTryTime)
+		return o.Held.RenewedAt != 0 && o.Held.Promoted && !o.Held.Releasing && o.mayWrite(o.Config.writeTime()+lastTryTime)
 	}
 	record := &o.Record.Record
 	return record.Holder == Holder{Member: o.Me, PodUID: o.PodUID} &&

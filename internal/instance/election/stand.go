@@ -36,7 +36,7 @@ func elect(o *Observed) Action {
 		if !o.Server.Rule.Equal(record.newest()) {
 			return SetRule{Rule: record.newest()}
 		}
-		if !o.mayWrite(o.Config.hold()) {
+		if !o.mayWrite(o.Config.writeTime()) {
 			return o.wait("the record to be renewed, before the server leads", o.Now+pingEvery)
 		}
 		return Promote{Term: o.Held.Term, Timeline: record.Timeline}

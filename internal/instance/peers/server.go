@@ -126,6 +126,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+// ours returns the refusal of a message that the instance did not accept; nil if it did.
 func ours(ok bool) error {
 	if !ok {
 		return &refusal{http.StatusConflict, "this instance has no data of that database, or is ending"}

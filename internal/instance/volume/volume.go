@@ -166,6 +166,7 @@ func (v *Volume) Load() (Contents, error) {
 // unreadablePromises is the format of an error, with the name of the file and the cause.
 const unreadablePromises = "reading %s (this member's promises in elections), without which its data can't be used: %w"
 
+// decodeLocal decodes the content of election.json.
 func decodeLocal(text []byte) (election.Local, error) {
 	var local election.Local
 	decoder := json.NewDecoder(bytes.NewReader(text))
