@@ -69,6 +69,8 @@ func (i *Instance) readRecord(ctx context.Context) {
 	})
 }
 
+// writeRecord writes the record in another goroutine. It logs repeated renewals only at a higher
+// verbosity.
 func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) {
 	i.core.Writing(write)
 	sent := i.now()

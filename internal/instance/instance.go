@@ -423,6 +423,7 @@ func (i *Instance) Members() []election.Member { return *i.members.Load() }
 // is unknown. It may be called at any time, in any goroutine.
 func (i *Instance) Address(pod string) string { return (*i.addresses.Load())[pod] }
 
+// noteMembers updates what Members and Address return.
 func (i *Instance) noteMembers() {
 	var members []election.Member
 	for index := range i.core.Peers {

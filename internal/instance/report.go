@@ -142,6 +142,7 @@ func (i *Instance) lastingDoubt() string {
 	return bound(doubt)
 }
 
+// state returns Report.State.
 func (i *Instance) state(seen engine.Observation) string {
 	switch {
 	case i.operation != nil && i.operation.source != (election.Source{}):

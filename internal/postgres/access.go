@@ -42,6 +42,7 @@ type accessRule struct {
 	option           string
 }
 
+// parseAccess parses a line, and returns why it is not accepted.
 func parseAccess(line string) (accessRule, error) {
 	if len(line) > MaxAccessLineBytes {
 		return accessRule{}, fmt.Errorf("Too long: may not be more than %d bytes", MaxAccessLineBytes) //nolint:staticcheck // as the API server says it

@@ -51,6 +51,7 @@ var parameters = sync.OnceValue(func() map[string][]parameter {
 	return found
 })
 
+// parseParameter parses a line of the table, and returns the name of the parameter, too.
 func parseParameter(line string) (string, parameter, error) {
 	fields := strings.Split(line, "\t")
 	const columns = 9
@@ -153,6 +154,7 @@ func versions(major int) string {
 	return strconv.Itoa(major)
 }
 
+// check returns why the versions of this line do not accept the value; nil if they do.
 func (p parameter) check(name, value string) error {
 	if accepted, isLimited := lists[name]; isLimited {
 		return listOf(value, accepted, p.kind == "string")
@@ -206,6 +208,7 @@ var (
 	durations = []string{"us", "ms", "s", "min", "h", "d"}
 )
 
+// checkNumber does so for a number, with an optional unit.
 func (p parameter) checkNumber(name, value string) error {
 	accepted := durations
 	switch {

@@ -55,6 +55,7 @@ const maxFileBytes = 256 << 10
 // files are the names of the files.
 var files = [3]string{"tls.crt", "tls.key", "ca.crt"}
 
+// read reads and checks the files.
 func (c *Certificates) read() (*content, error) {
 	var read content
 	for i, name := range files {

@@ -78,7 +78,8 @@ type server struct {
 	streams      Streams
 	certificates *Certificates
 	mu           sync.Mutex
-	busy         map[use]int
+	// busy is how many requests of each use are in progress.
+	busy map[use]int
 }
 
 // use is a kind of requests of a pod: of is "" for messages, and streamPath for streams.

@@ -47,6 +47,7 @@ func (c console) clients(ctx context.Context) (int, error) {
 	return count, nil
 }
 
+// ask sends one command over a connection of its own, and returns its results.
 func (c console) ask(ctx context.Context, command string) ([]*pgconn.Result, error) {
 	config, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {

@@ -288,6 +288,8 @@ func dial(ctx context.Context, settings pgbouncer.Settings, listens bool) (prima
 // one, and those of others are ignored.
 const senderQuery = "SELECT coalesce(bool_or(usename = 'postgres'), false) FROM pg_stat_activity WHERE pid = $1"
 
+// wait implements [primary]: it waits for a notification, and then, or after replyTimeout, sends a
+// query, which shows who sent the notification and whether the primary answers.
 func (l listening) wait(ctx context.Context) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()

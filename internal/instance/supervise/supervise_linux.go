@@ -127,6 +127,8 @@ func (s *Supervisor) Sweep() {
 	s.sweep()
 }
 
+// sweep kills descendants until none is left, or those that are left have not disappeared within
+// dieWithin. The caller holds s.mu.
 func (s *Supervisor) sweep() {
 	since := map[int]time.Time{}
 	for {

@@ -56,6 +56,8 @@ func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	return nil
 }
 
+// provideRole creates the role, or changes its password if it is another one. It refuses a
+// superuser.
 func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var isSuper bool
 	var kept string
@@ -82,6 +84,8 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	return err
 }
 
+// provideDatabase creates the database if it does not exist. With Initialise, a new one gets the
+// comment that its first statements are to be executed.
 func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var exists bool
 	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", a.Database).Scan(&exists)

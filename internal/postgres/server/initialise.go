@@ -165,6 +165,7 @@ func (s provisioning) initialise(ctx context.Context, statements []contract.Stat
 	return s.durable(ctx)
 }
 
+// initialiseHidden does so with quietSettings, which it resets afterwards.
 func (s provisioning) initialiseHidden(ctx context.Context, statements []contract.Statement) error {
 	err := hide(ctx, s.session, s.application)
 	if err == nil {
@@ -191,6 +192,8 @@ func (s provisioning) durable(ctx context.Context) error {
 	return nil
 }
 
+// initialiseAs executes the statements and removes the comment, in one transaction, as the owner.
+// It does nothing if another attempt has removed the comment meanwhile.
 func (s provisioning) initialiseAs(ctx context.Context, statements []contract.Statement) error {
 	session, err := s.engine.connectAs(ctx, s.application.User, s.application.Database)
 	if err != nil {

@@ -75,6 +75,7 @@ type provisioning struct {
 	complaints *[]string
 }
 
+// all creates and changes everything except initSQL, and returns one error for all that failed.
 func (s provisioning) all(ctx context.Context, provisions contract.Provisions) error {
 	var problems []string
 	try := func(what, name string, err error) {

@@ -271,6 +271,7 @@ func (e *Engine) beat(l *life) {
 	}
 }
 
+// hurries reports whether something waits for heartbeats.
 func (e *Engine) hurries(l *life) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -78,6 +78,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return e.startStandby(ctx, kills, major, configuration{clients: true})
 }
 
+// startStandby starts the server as a standby with a configuration, and waits until it answers and
+// commits are known to wait. After an error the server is killed.
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
 	control, err := readControl(e.Data)
 	if err != nil {
@@ -142,6 +144,7 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	return e.resume(ctx, kills, major, rule)
 }
 
+// resume starts the server as the leader. After an error the server is killed.
 func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule election.Rule) error {
 	if err := remove(e.Data, standbySignal); err != nil {
 		return err

@@ -94,6 +94,8 @@ func (e *Engine) launch(ctx context.Context, kills uint64, state model.State) (*
 	}
 }
 
+// launchWith does so with exactly these parameters. It fails with an errParameter if the server
+// does not start because of one of them.
 func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State, accepted []model.Setting) (*life, error) {
 	relay, err := newRelay(e)
 	if err != nil {
@@ -348,6 +350,7 @@ var damageSigns = []string{
 // noise are parts of log lines that the relay causes and that are not passed on.
 var noise = []string{"Connecting to PRIMARY 127.0.0.1:", "PRIMARY <-> REPLICA sync started", "Non blocking connect for SYNC fired the event"}
 
+// pass evaluates a line, and passes it on unless it is noise or may contain a secret.
 func (l *lines) pass(line string) {
 	l.mu.Lock()
 	if found := wrongLine.FindStringSubmatch(line); found != nil {

@@ -151,6 +151,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	return nil
 }
 
+// promote pauses writes, makes the server a leader, stores its new history, and lets writes go on.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	if err := e.pauseWrites(ctx, l); err != nil {
 		return err

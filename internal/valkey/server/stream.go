@@ -297,6 +297,7 @@ func (e *Engine) replicaConnection(ctx context.Context, l *life, member election
 	return connection, err
 }
 
+// connectAsReplica logs in to our server as Replicator, and names the member, if it has data.
 func (e *Engine) connectAsReplica(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	connection, err := dialer.DialContext(ctx, "unix", e.socket())
