@@ -83,11 +83,11 @@ func CheckParameter(name, value string) error {
 	return nil
 }
 
-// Memory for replication: of the memory for keys (maxmemory), the backlog gets one part of
-// backlogShare, and at least leastBacklog bytes; it keeps writes for replicas that were away, and
-// counts as memory for keys. The buffer for a replica that is slow or is being cloned gets one part
-// of waitingShare, and at least leastWaiting bytes, in addition to the memory for keys. So neither
-// can use up the container's memory.
+// Memory for replication. The backlog, which keeps writes for replicas that were away, is
+// 1/backlogShare of maxmemory, and at least leastBacklog bytes. It counts as memory for keys. The
+// buffer for a replica that is slow or is being cloned is 1/waitingShare of maxmemory, and at least
+// leastWaiting bytes. It is used in addition to the memory for keys. So neither can use up the
+// container's memory.
 const (
 	backlogShare, leastBacklog = 32, 1 << 20
 	waitingShare, leastWaiting = 8, 4 << 20

@@ -225,7 +225,7 @@ func rewrite(o *Observed) Action {
 
 // unchallenged reports whether no other member can have been elected before we found the record
 // lost. That is so if one of our rules can only be covered by us, or if so many of its members have
-// answered a ping that was sent after that read that the others can't cover it. Otherwise the
+// answered a ping that was sent after we read it that the others can't cover it. Otherwise the
 // record that we would write may be older than the one that was lost.
 func (o *Observed) unchallenged() bool {
 	return o.heldByRule(o.Now - o.Record.ReadAt)

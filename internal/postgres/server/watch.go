@@ -155,8 +155,8 @@ func (e *Engine) standbyInterval() time.Duration {
 	return watchEvery
 }
 
-// measureStandby measures a standby once and notes the result. It kills a server that was promoted
-// by someone else, and stops one whose parameters are too low for the replay.
+// measureStandby measures a standby once and notes the result. It kills a server that was promoted,
+// but not by this program, and stops one whose parameters are too low for the replay.
 func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
