@@ -15,8 +15,8 @@ import "slices"
 //   - the leader of several instances that gets no answer from any of them must renew the Lease,
 //     even under a rule that names no other member (mustHear);
 //   - an instance without data answers an Ask only under the conditions for a promise: not while
-//     pings of a leader arrive, and not until its program has run for Config.After, unless the record
-//     has no leader;
+//     pings of a leader arrive, and not until its program has run for Config.After, unless the
+//     record has no leader;
 //   - while the record has a holder, no instance begins anew, and no data count as lost, until the
 //     record has not changed for Config.After: by then its holder has fenced itself (R5);
 //   - a leader that reads the record of newer data stops leading (isReplaced).
