@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// requestTime is how long an instance waits for an answer of the API server.
+// requestTime is how long an instance waits for an answer from the API server.
 const requestTime = 3 * time.Second
 
 // act carries out an action, or starts it.
@@ -69,12 +69,14 @@ func (i *Instance) readRecord(ctx context.Context) {
 	})
 }
 
+// writeRecord writes the record in another goroutine. It logs repeated renewals only at a higher
+// verbosity.
 func (i *Instance) writeRecord(ctx context.Context, write election.WriteRecord) {
 	i.core.Writing(write)
 	sent := i.now()
 	level := 0
 	if write.Why == i.wroteFor && write.Record.Seq == i.core.Held.Record.Seq {
-		level = 1 // It is renewed each second, for as long as a member does not answer.
+		level = 1 // A renewal, which may happen every second as long as a member does not answer.
 	}
 	i.wroteFor = write.Why
 	i.Log.V(level).Info("writing the record", "why", write.Why, "term", write.Record.Term, "seq", write.Record.Seq,

@@ -2,8 +2,8 @@ package instance
 
 import "testing"
 
-// TestAVolumeAtTheEdge: how full it is is said in steps, and not each time that a log file comes or
-// goes. So is how large it is.
+// TestAVolumeAtTheEdge: how full and how large a volume is, is reported in steps, and not each time
+// that a log file is created or removed.
 func TestAVolumeAtTheEdge(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()

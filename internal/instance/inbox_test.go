@@ -7,7 +7,7 @@ import (
 )
 
 // TestBurst: the loop drops nothing, however much arrives while it is busy, or after a pause. A
-// dropped item would be an answer that a peer waits for, or the end of an operation.
+// dropped function could be an answer for which a peer waits, or the end of an operation.
 func TestBurst(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		p, err := d.program("db-0", "db-1")

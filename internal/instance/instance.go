@@ -1,9 +1,9 @@
-// Package instance is the program in a database pod. It runs the server, and package election
-// decides whether that leads, follows, or must not run.
+// Package instance is the instance manager: the program in a database pod. It runs the server, and
+// package election decides whether the server leads, follows, or must not run.
 //
-// One goroutine owns the state of the instance. It observes, decides, acts, and waits. Slow
-// operations run in other goroutines, which hand it their results. So no decision waits for a disk,
-// the API server, a peer or the database.
+// One goroutine, the loop, owns the state of the instance. It observes, decides, acts, and waits.
+// Slow operations run in other goroutines, which pass their results to the loop. So no decision
+// waits for a disk, the API server, a peer or the database.
 package instance
 
 import (
@@ -22,15 +22,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// Cluster is what an instance reads and writes of the API server. Its methods are called in other
-// goroutines than the loop, and end with their context at the latest.
+// Cluster is what an instance reads from the API server and writes there. Its methods are called in
+// other goroutines than the loop, and return when their context ends at the latest.
 type Cluster interface {
-	// Read reads the record, not from a cache. The caller fills ReadResult.Sent.
+	// Read reads the election record in the Lease from the API server, not from a cache. The caller
+	// sets ReadResult.Sent.
 	Read(ctx context.Context) election.ReadResult
-	// Write updates the record, and returns its new version.
+	// Write updates the record, or creates it if write.Version is "". It returns the new version, or
+	// "" unless the outcome is Done.
 	Write(ctx context.Context, write election.WriteRecord) (election.Outcome, string)
-	// Publish routes the write Service to this instance, unless an instance of a higher term has
-	// it. It logs its errors itself, because it is called again each second.
+	// Publish makes the write Service route to this instance, unless it routes to an instance of a
+	// higher term already: that is an error. It logs errors itself, because it is retried every
+	// second.
 	Publish(ctx context.Context, term uint64) error
 	// Report writes the instance's state to its own Pod.
 	Report(ctx context.Context, report contract.Report) error
@@ -41,42 +44,42 @@ type Peers interface {
 	Ping(ctx context.Context, to string, ping election.Ping) (election.Pong, error)
 	Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error)
 	Promise(ctx context.Context, to string, request election.PromiseRequest) (election.PromiseReply, error)
-	// Refused reports whether the port of the instance refuses connections, so that no program
-	// listens there. Any other error is no answer.
+	// Refused reports whether the instance's port refuses connections, which means that no program
+	// listens there. After any other error, or without an answer, it returns false.
 	Refused(ctx context.Context, name string) bool
 }
 
-// Config is what the user has set and may change while the instance runs.
+// Config are the settings that may change while the instance runs.
 type Config struct {
-	// Election is the part that election needs. Its Positions are those of the engine.
+	// Election is the part that package election needs. Its Positions are set by New and Configure.
 	Election election.Config
-	// Others are the pods of the other instances.
+	// Others are the names of the other instances' pods.
 	Others []string
-	// SwitchFrom is the term whose leader should hand over, to SwitchTo if that is possible; 0 is
-	// none.
+	// SwitchFrom is the term whose leader should hand over; 0 means none. SwitchTo is the pod that
+	// should lead next, if possible; "" is any.
 	SwitchFrom uint64
 	SwitchTo   string
-	// SwitchOnly is true if no other instance may take over.
+	// SwitchOnly is true if only SwitchTo may take over: otherwise the leader stays.
 	SwitchOnly bool
-	// Parameters are the user's parameters of the server.
+	// Parameters are the user's parameters of the server, as in [engine.Engine.SetParameters].
 	Parameters map[string]string
 }
 
-// Options are the parts of an instance.
+// Options are what an instance is made of. All fields are required, except Full and FullLog.
 type Options struct {
-	// Name and PodUID are those of its pod.
+	// Name and PodUID identify the instance's pod.
 	Name, PodUID string
 	Volume       *volume.Volume
 	Engine       engine.Engine
 	Cluster      Cluster
 	Peers        Peers
-	// Full returns how full the volume is; nil is Volume.Full.
+	// Full returns how full the volume is; nil means Volume.Full. Tests set it.
 	Full func() volume.Fill
-	// FullLog is that of the volume of the log; nil is Volume.FullLog.
+	// FullLog does so for the log's own volume; nil means Volume.FullLog.
 	FullLog func() volume.Fill
 	// Address is the pod's IP address.
 	Address string
-	// Host returns the host on which the server of a pod listens.
+	// Host returns the DNS name or address at which the server of a pod is reached.
 	Host   func(pod string) string
 	Config Config
 	Log    logr.Logger
@@ -85,32 +88,34 @@ type Options struct {
 // Instance is one running instance.
 type Instance struct {
 	Options
-	// started is when the clock of the election was 0.
+	// started is when the election's clock was 0.
 	started time.Time
 	core    *election.Observed
-	// inbox takes functions that the loop calls; done is closed when the loop has ended.
+	// inbox passes functions to the loop, which calls them; done is closed when the loop has ended.
 	inbox chan func()
 	done  chan struct{}
-	// operation is the operation of the server that is in progress; nil if there is none. Until
-	// idleUntil, nothing is tried after a failure, and failures counts those in a row.
+	// operation is the operation of the server that is in progress; nil if there is none. failures
+	// counts failed operations in a row. After a failure, no operation begins before idleUntil.
 	operation *operation
 	idleUntil time.Time
 	failures  int
-	// failed is the last failed operation of the server, with its error; "" after a success.
+	// failed describes the last operation of the server, if it failed: its name and error.
 	failed string
-	// lost is why this instance no longer leads in lostTerm; "" and 0 if it did not lead.
+	// lost is why this instance no longer leads in the term lostTerm; "" and 0 if it has not led.
 	lost     string
 	lostTerm uint64
-	// reloadsAt is when the server should load new certificates or parameters; zero is never.
+	// reloadsAt is when the server should next load new certificates or parameters; the zero time if
+	// there are none.
 	reloadsAt time.Time
-	// led is the history of the server when it last led.
+	// led is the history of the server's data when it last led.
 	led election.History
-	// measuredFrom is the time since which the loop has run without a pause.
+	// measuredFrom is since when the loop has run without stalling. lastTurn is when it last observed,
+	// or when its current sleep should end.
 	measuredFrom time.Time
 	lastTurn     time.Time
-	// flushed is when each member was last seen to flush what this server sent.
+	// flushed is when each member was last seen to have flushed what this server had sent.
 	flushed map[election.Member]time.Time
-	// requests are the peers that wait for the answer to their request for a promise.
+	// requests are where the answers go to peers that wait for a promise, by the names of their pods.
 	requests map[string]chan<- election.PromiseReply
 	// unsaved is the error of the last attempt to store a promise.
 	unsaved string
@@ -118,56 +123,59 @@ type Instance struct {
 	unpublished string
 	// wroteFor is why the record was written last.
 	wroteFor string
-	// unansweredResignations counts the pings that say that this instance has resigned and have no
+	// unansweredResignations counts the pings about the resignation of this instance that have no
 	// answer yet.
 	unansweredResignations int
-	// ledAtStop is true if clients were sent to this instance when it was asked to end. leavesAt is
-	// when it does so after it has handed over; 0 before that. isSucceeded is true once it knows of
-	// the next leader.
+	// ledAtStop is true if the write Service routed to this instance when it was asked to end.
+	// leavesAt is when the program ends after a handover, on the election's clock; 0 until then.
+	// isSucceeded is true once it knows the next leader.
 	ledAtStop   bool
 	leavesAt    time.Duration
 	isSucceeded bool
-	// pinging counts the pings to a peer that have no answer yet, and probing is true while the
+	// pinging counts the pings to each peer that have no answer yet. asking is the term for which each
+	// peer was asked for a promise and has not answered; 0 means none. probing is true while the
 	// instance checks whether the leader's port refuses connections.
 	pinging map[string]int
 	asking  map[string]uint64
 	probing bool
-	// nextProbe is the time of the next such check.
+	// nextProbe is when that is checked next, at the earliest.
 	nextProbe time.Time
-	// doubt is why the record is not believed, and doubtSince since when.
+	// doubt is why the record is not trusted, or which answers are missing, and doubtSince is since
+	// when.
 	doubt      string
 	doubtSince time.Time
-	// reported is the last report on the Pod. No other is written while reporting is true, or
-	// before reportsAt.
+	// reported is the last report that was written to the Pod. No other is written while reporting is
+	// true, or before reportsAt.
 	reported  contract.Report
 	reporting bool
 	reportsAt time.Time
-	// leaderLostAt is since when this instance, which is reported as a replica, has no role; zero is
-	// never.
+	// leaderLostAt is since when this instance has had no role while it is still reported as a
+	// replica; the zero time if it has a role.
 	leaderLostAt time.Time
 	status       atomic.Pointer[Status]
 	member       atomic.Pointer[election.Member]
 	members      atomic.Pointer[[]election.Member]
 	addresses    atomic.Pointer[map[string]string]
-	// full and fullLog are how full the volumes were when that was last measured, in steps.
+	// full and fullLog are the last measurements of the volumes, in the steps of next. measuring is
+	// true while they are measured again, which does not begin before measuresAt.
 	full       volume.Fill
 	fullLog    volume.Fill
 	measuring  bool
 	measuresAt time.Time
-	// hasOld is true while older data are set aside.
+	// hasOld is true while former data are set aside on the volume.
 	hasOld bool
 	// provided is true once the application has its role and database.
 	provided bool
-	// provisions is the revision of the databases and users that were made last, in provisionsTerm:
-	// what a former primary has made may be lost.
+	// provisions is the revision of the databases and users that this instance made last, in the term
+	// provisionsTerm. In a later term they may be missing: what a former primary has made may be lost.
 	provisions     string
 	provisionsTerm uint64
-	// dropsAt is when old data are removed at the earliest.
+	// dropsAt is when the former data are removed at the earliest.
 	dropsAt time.Time
 }
 
-// New returns an instance that does not run yet. It fails, without changing anything, if the volume
-// or its data can't be used.
+// New returns an instance, which does not run yet. It fails, without changing anything, if the
+// volume or its data can't be used.
 func New(options Options) (*Instance, error) {
 	contents, err := options.Volume.Load()
 	if err != nil {
@@ -201,7 +209,7 @@ func New(options Options) (*Instance, error) {
 	return i, nil
 }
 
-// configure notes the user's settings.
+// configure takes over changed settings.
 func (i *Instance) configure(config Config) {
 	config.Election.Positions = i.Engine
 	if !maps.Equal(config.Parameters, i.Config.Parameters) {
@@ -212,12 +220,13 @@ func (i *Instance) configure(config Config) {
 	i.core.Configured(config.Election, config.Others)
 }
 
-// Configure changes the user's settings while the instance runs.
+// Configure changes the settings while the instance runs. Like all methods that tell the instance
+// something, it returns when the loop has noted that, or when ctx or the instance has ended.
 func (i *Instance) Configure(ctx context.Context, config Config) {
 	i.post(ctx, func() { i.configure(config) })
 }
 
-// Stop requests that the instance hands over, if it leads, and ends. Run returns when that is done.
+// Stop asks the instance to hand over, if it leads, and to end. Run returns when that is done.
 func (i *Instance) Stop(ctx context.Context) {
 	i.post(ctx, func() {
 		held := &i.core.Held
@@ -226,20 +235,21 @@ func (i *Instance) Stop(ctx context.Context) {
 	})
 }
 
-// Provided tells the instance that the application has its role and database.
+// Provided tells the instance that the application's role and database exist.
 func (i *Instance) Provided(ctx context.Context) { i.post(ctx, func() { i.provided = true }) }
 
-// ProvisionsMade tells the instance that the databases and users of that revision exist.
+// ProvisionsMade tells the instance that the databases and users of the revision exist.
 func (i *Instance) ProvisionsMade(ctx context.Context, revision string) {
 	i.post(ctx, func() { i.provisions, i.provisionsTerm = revision, i.core.Held.Term })
 }
 
-// RecordChanged tells the instance that the Lease was seen to have another version.
+// RecordChanged tells the instance that a watch has seen this version of the Lease.
 func (i *Instance) RecordChanged(ctx context.Context, version string) {
 	i.post(ctx, func() { i.core.RecordChanged(version) })
 }
 
-// post makes the loop call a function. It returns false if the context or the loop ended first.
+// post makes the loop call do, and returns true once the loop has taken it. It returns false if the
+// context or the loop ended first.
 func (i *Instance) post(ctx context.Context, do func()) bool {
 	select {
 	case i.inbox <- do:
@@ -250,11 +260,12 @@ func (i *Instance) post(ctx context.Context, do func()) bool {
 	return false
 }
 
-// maxTurns is how many actions may follow each other before the loop processes messages again.
+// maxTurns is how many actions the loop carries out, or how many messages it processes, before it
+// turns to the other.
 const maxTurns = 20
 
-// Run runs the instance until a Stop is complete or the context ends. Then it kills the server, if
-// it still runs.
+// Run runs the instance until a Stop is complete, and returns nil, or until the context ends, and
+// returns its error. Before it returns, it kills the server, if that still runs.
 func (i *Instance) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -290,10 +301,11 @@ func (i *Instance) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pause is how long the loop waits for messages when actions follow each other without end.
+// pause is how long the loop waits for messages after maxTurns actions in a row.
 const pause = 50 * time.Millisecond
 
-// sleep waits until that time of the election's clock, or until a message or result arrives.
+// sleep waits until that time of the election's clock, or until the server changes, or a message or
+// result arrives.
 func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	timer := time.NewTimer(max(0, until-i.now()))
 	defer timer.Stop()
@@ -307,13 +319,14 @@ func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	}
 }
 
-// heard calls what was posted, and everything else in the inbox, before the next decision.
+// heard calls do, and then up to maxTurns functions that wait in the inbox, before the next
+// decision.
 func (i *Instance) heard(ctx context.Context, do func()) {
 	for turns := 1; ; turns++ {
-		i.observe(ctx) // What is answered says how it is now.
+		i.observe(ctx) // An answer to a message must be about the present state.
 		do()
 		if turns == maxTurns {
-			return // What is taken out of the inbox must be done.
+			return // Before it takes another one, which it would have to call.
 		}
 		select {
 		case do = <-i.inbox:
@@ -323,17 +336,18 @@ func (i *Instance) heard(ctx context.Context, do func()) {
 	}
 }
 
-// now is the time of the election's clock, which is monotonic and goes on while the program is
-// stopped. It is never 0, which means never in package election.
+// now returns the time of the election's clock, which is monotonic and goes on while the program is
+// stopped. It never returns 0, which stands for "never" in package election.
 func (i *Instance) now() time.Duration { return time.Since(i.started) + time.Nanosecond }
 
-// stalled is the delay after which the loop counts as having been paused.
-const stalled = 2 * time.Second
+// stalledAfter is by how much a turn of the loop must be late for the loop to count as having
+// stalled.
+const stalledAfter = 2 * time.Second
 
-// observe notes the state of the server and the time.
+// observe notes the time and the state of the server.
 func (i *Instance) observe(ctx context.Context) {
 	now := time.Now()
-	if i.measuredFrom.IsZero() || now.Sub(i.lastTurn) > stalled {
+	if i.measuredFrom.IsZero() || now.Sub(i.lastTurn) > stalledAfter {
 		i.measuredFrom = now
 	}
 	i.lastTurn = now
@@ -354,8 +368,9 @@ func (i *Instance) observe(ctx context.Context) {
 	i.dropOld(ctx, seen)
 }
 
-// asElection returns what the engine observed, with what only the loop knows. A server that is
-// being promoted may be writable before it reports so.
+// asElection returns what the engine has observed in the form that package election needs, with
+// what only the loop knows. A server that is being promoted may accept writes before the engine
+// reports it.
 func (i *Instance) asElection(seen engine.Observation) election.Server {
 	server := seen.Server
 	if !i.core.Me.HasData() {
@@ -376,7 +391,7 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	if time.Now().Before(i.idleUntil) {
 		server.Busy = true
 	}
-	// Rebuilt data are not rebuilt again before they were healthy once.
+	// Data that were just rebuilt are not rebuilt again until they have been healthy.
 	server.Damaged = server.Damaged && !i.hasOld
 	if !seen.UnflushedSince.IsZero() {
 		since := seen.UnflushedSince
@@ -391,22 +406,24 @@ func (i *Instance) asElection(seen engine.Observation) election.Server {
 	return server
 }
 
-// jitter is the longest random delay of a candidate.
-const jitter = 300 * time.Millisecond
+// maxJitter is the longest random delay of a candidate.
+const maxJitter = 300 * time.Millisecond
 
-func randomJitter() time.Duration { return rand.N(jitter) }
+func randomJitter() time.Duration { return rand.N(maxJitter) }
 
-// Member returns the data of this instance, as others know them. It may be called at any time.
+// Member returns this instance as a member: its name and the incarnation of its data. It may be
+// called at any time, in any goroutine.
 func (i *Instance) Member() election.Member { return *i.member.Load() }
 
-// Members returns the other members with data that have sent a message. It may be called at any
-// time.
+// Members returns the other members, of those that have sent a message and have data. It may be
+// called at any time, in any goroutine.
 func (i *Instance) Members() []election.Member { return *i.members.Load() }
 
-// Address returns the IP address of another pod, as that or its leader reported last; "" if it is
-// unknown. It may be called at any time.
+// Address returns the IP address of another pod, as that pod or a leader last reported it; "" if it
+// is unknown. It may be called at any time, in any goroutine.
 func (i *Instance) Address(pod string) string { return (*i.addresses.Load())[pod] }
 
+// noteMembers updates what Members and Address return.
 func (i *Instance) noteMembers() {
 	var members []election.Member
 	for index := range i.core.Peers {

@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// database is three instances with scripted servers, in one bubble of time.
+// database is three instances with scripted servers, in a synctest bubble.
 type database struct {
 	t        *testing.T
 	servers  *scripted.Servers
@@ -36,21 +36,21 @@ type database struct {
 	away      bool
 	calls     int
 	published string
-	// unpublishable is why no instance may publish an address; nil if all may.
+	// unpublishable is the error of each attempt to publish an address; nil if they succeed.
 	unpublishable error
 	reports       map[string]contract.Report
 	writes        int
-	// frozen is a pod whose program is stopped: its port takes connections and answers nothing.
+	// frozen is a pod whose program hangs: its port accepts connections, but nothing answers.
 	frozen string
 	probes int
-	// full is how full the volumes are, in percent, and size how large, in MiB. The disk below them is
-	// others' as well.
+	// full is how full the volumes are, in percent, and size is how large they are, in MiB. It
+	// changes, as on a disk that is shared with others.
 	full, size atomic.Int64
 	// set are the parameters of the server.
 	set map[string]string
 }
 
-// program is one life of the program of a pod.
+// program is one run of the program of a pod.
 type program struct {
 	instance *Instance
 	end      context.CancelFunc
@@ -121,7 +121,7 @@ func (d *database) start(pod string) {
 	}()
 }
 
-// config is that of a pod.
+// config returns the configuration of the instance of a pod.
 func (d *database) config(pod string) Config {
 	return Config{
 		Others:     slices.DeleteFunc(slices.Clone(pods), func(other string) bool { return other == pod }),
@@ -155,7 +155,8 @@ func (d *database) crash(pod string) {
 	}
 }
 
-// await waits until something is so, and fails if that takes longer than the limit.
+// await waits until isSo returns true, and fails the test if that takes longer than the limit. what
+// is for the message.
 func (d *database) await(what string, limit time.Duration, isSo func() bool) time.Duration {
 	d.t.Helper()
 	begun := time.Now()
@@ -170,7 +171,8 @@ func (d *database) await(what string, limit time.Duration, isSo func() bool) tim
 	return time.Since(begun)
 }
 
-// isWhole reports whether one instance is the primary and all others follow it and count.
+// isWhole reports whether one instance is the primary, and all others follow it and are in the
+// rule.
 func (d *database) isWhole() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +200,7 @@ func (d *database) leader() string {
 	return d.record.Holder.Member.Name
 }
 
-// term is that of the record.
+// term returns the term of the record.
 func (d *database) term() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +218,7 @@ func (d *database) write(limit time.Duration) bool {
 	return d.servers.Write(ctx, pod, text) == nil
 }
 
-// settle waits until all serve again and checks that nothing is lost.
+// settle waits until all instances serve again, and checks that no acknowledged write is lost.
 func (d *database) settle() {
 	d.t.Helper()
 	d.await("three instances that serve", 2*time.Minute, d.isWhole)
@@ -247,7 +249,7 @@ func TestFailovers(t *testing.T) {
 		hurt  func(d *database, leader string)
 		limit time.Duration
 		other bool
-		// why is what the next leader and the former one say in the end.
+		// why is what the next leader and the former one report at the end.
 		why string
 	}{
 		"the server dies": {func(d *database, leader string) { d.servers.Crash(leader) }, 1500 * time.Millisecond, true,
@@ -306,7 +308,8 @@ func TestFailovers(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerIsAway: nothing stops, and afterwards the record still fits.
+// TestTheAPIServerIsAway: without the API server nothing stops, and the record is still right
+// afterwards.
 func TestTheAPIServerIsAway(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -325,7 +328,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// TestAtRest: an instance that has nothing to do asks the API server for nothing.
+// TestAtRest: an instance that has nothing to do sends no request to the API server.
 func TestAtRest(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -338,8 +341,8 @@ func TestAtRest(t *testing.T) {
 	})
 }
 
-// measured changes the volumes, and returns what the leader says of them then, and after how many
-// calls.
+// measured changes the volumes, and returns what the leader then reports of them, and after how
+// many calls of the API server.
 func (d *database) measured(change func()) (said contract.Report, calls int) {
 	before := d.count()
 	change()
@@ -349,7 +352,7 @@ func (d *database) measured(change func()) (said contract.Report, calls int) {
 	return d.reports[d.record.Holder.Member.Name], d.calls - before
 }
 
-// TestProbesTheLeader: the port of a leader that does not answer is checked now and then.
+// TestProbesTheLeader: the port of a leader that sends no pings is checked every probeEvery.
 func TestProbesTheLeader(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -366,7 +369,8 @@ func TestProbesTheLeader(t *testing.T) {
 	})
 }
 
-// TestNewCertificates: all servers use them, after a failure too, and nothing else happens.
+// TestNewCertificates: all servers load new certificates, even after a failed attempt, and nothing
+// else happens.
 func TestNewCertificates(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -378,7 +382,7 @@ func TestNewCertificates(t *testing.T) {
 		for _, pod := range pods {
 			d.programs[pod].instance.CertificatesChanged(t.Context())
 		}
-		time.Sleep(reloadAgain / 2)
+		time.Sleep(reloadRetryAfter / 2)
 		d.engines[pods[1]].Fail("Reload", nil)
 		time.Sleep(time.Minute)
 		for i, pod := range pods {
@@ -390,7 +394,7 @@ func TestNewCertificates(t *testing.T) {
 	})
 }
 
-// tries counts how often each server was to be promoted.
+// tries returns how often the promotion of each server was attempted.
 func tries(d *database) map[string]int {
 	counts := map[string]int{}
 	for _, pod := range pods {
@@ -399,9 +403,8 @@ func tries(d *database) map[string]int {
 	return counts
 }
 
-// TestAPromotionThatFails: a member that can't lead, for example because its disk is full,
-// does not prevent another from leading by being a candidate again at once; and if it is the
-// only one, it tries again.
+// TestAPromotionThatFails: a member that can't lead, for example because its disk is full, does not
+// stand again at once, so that another one can lead. If it is the only one, it tries again.
 func TestAPromotionThatFails(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -440,7 +443,8 @@ func TestAPromotionThatFails(t *testing.T) {
 	})
 }
 
-// TestWhatFailsIsTriedAgain: with a pause, and with a server that was killed in between.
+// TestWhatFailsIsTriedAgain: a failed operation is retried after a pause, and the server is killed
+// in between.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()
@@ -538,10 +542,10 @@ func (c *cluster) Report(_ context.Context, report contract.Report) error {
 	return nil
 }
 
-// refused is the answer of a program that did or did not take a message.
+// refused is the error of a program that has accepted a message, nil, or has not.
 var refused = map[bool]error{false: errors.New("refused")}
 
-// peers are the other programs, as one pod reaches them.
+// peers are the programs of other pods, as one pod reaches them.
 type peers struct {
 	d    *database
 	from string

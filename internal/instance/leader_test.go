@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// TestLeavingLeader: a leader that is to be removed can hand over to the remaining instance,
-// although that is away for a while, as long as both know of each other. A leader whose settings
-// name one instance would never wait for another again.
+// TestLeavingLeader: a leader that is to be removed can hand over to the remaining instance, even
+// if that is away for a while, as long as the settings of both name each other. A leader whose
+// settings name only one instance would no longer wait for another.
 func TestLeavingLeader(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		leader, stays := d.leader(), pods[0]
@@ -40,7 +40,7 @@ func TestLeavingLeader(t *testing.T) {
 	})
 }
 
-// TestUnpublished: a leader to which the write Service can't lead says so, and why.
+// TestUnpublished: a leader that can't publish its address reports that, and why.
 func TestUnpublished(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		refuse := func(err error) {
@@ -67,13 +67,13 @@ func TestUnpublished(t *testing.T) {
 	})
 }
 
-// pass lets time pass.
+// pass sleeps in the bubble's time.
 func (d *database) pass(of time.Duration) {
 	time.Sleep(of)
 	synctest.Wait()
 }
 
-// tell tells all programs that run of the settings, and of the pods that there are to be.
+// tell passes the settings, and the names of the desired pods, to all running programs.
 func (d *database) tell(config Config, named ...string) {
 	for _, pod := range pods {
 		p, err := d.program(pod, pod)

@@ -7,19 +7,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// A leader that was asked to end stays after it has handed over, without its server, for as long as
-// clients may still be sent to it. They are refused at once. When its pod is gone, nothing answers
-// them: they wait until their own time is over, long after the next leader is there.
+// After a handover, the program of a leader that was asked to end goes on without its server for as
+// long as the write Service may still route clients to its pod. Their connections are refused at
+// once. If the pod were gone, nothing would answer them, and they would wait until their own
+// timeout, long after the next leader has taken over.
 const (
-	// rerouted is for how long clients may still be sent to a former leader once the next one is
-	// about to be published: kube-proxy carries out changes once a second (minSyncPeriod).
-	rerouted = 1500 * time.Millisecond
-	// succession is how long the next leader is waited for. Elections take longer only if they fail.
-	succession = 4 * time.Second
+	// rerouteTime is how long clients may still be routed to a former leader once it knows the next
+	// one, whose address is about to be published: kube-proxy applies changes once a second
+	// (minSyncPeriod).
+	rerouteTime = 1500 * time.Millisecond
+	// successorTimeout is how long the program waits for the next leader. An election takes longer
+	// only if it fails.
+	successorTimeout = 4 * time.Second
 )
 
-// leaving returns what a program waits for that may end; false if it ends now. A leader that begins
-// to leave is gone for the other members: it decides nothing more, and answers none of them.
+// leaving returns what the program still waits for before it ends; false if it ends now. Once
+// leavesAt is set, the instance is gone for the other members: it makes no more decisions, and does
+// not answer them.
 func (i *Instance) leaving() (election.Wait, bool) {
 	now := i.core.Now
 	if i.unansweredResignations > 0 {
@@ -31,20 +35,21 @@ func (i *Instance) leaving() (election.Wait, bool) {
 		if !i.ledAtStop || !i.core.OthersGoOn() || !isSucceeded && i.isUnheard() {
 			return election.Wait{}, false
 		}
-		i.leavesAt = now + succession
+		i.leavesAt = now + successorTimeout
 		i.kill("clients are refused until they are sent to the next leader")
 	}
 	if isSucceeded && !i.isSucceeded {
-		i.isSucceeded, i.leavesAt = true, min(i.leavesAt, now+rerouted)
+		i.isSucceeded, i.leavesAt = true, min(i.leavesAt, now+rerouteTime)
 	}
 	return election.Wait{Until: i.leavesAt, For: "clients to be sent to the next leader"}, now < i.leavesAt
 }
 
-// isLeaving reports whether this instance is gone for the other members.
+// isLeaving reports whether this instance only waits for its end, and no longer takes part in
+// elections.
 func (i *Instance) isLeaving() bool { return i.leavesAt != 0 }
 
-// isUnheard reports whether no other member has heard that this leader has resigned, or whether the
-// database is deleted: then nobody leads next.
+// isUnheard reports whether no successor can be expected: this leader has not resigned, no other
+// member has answered a ping since it did, or the Lease is gone because the database is deleted.
 func (i *Instance) isUnheard() bool {
 	view, resigned := &i.core.Record, i.core.Held.ResignedAt
 	return view.Known && view.Version == "" || resigned == 0 ||

@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// TestStaysForClients: a leader that was asked to end stays until clients are sent to the next one,
-// without a server, and is gone for the other members. Who does not lead, or has no successor, ends
-// at once.
+// TestStaysForClients: a leader that was asked to end goes on without a server until clients are
+// routed to the next one, and is gone for the other members. An instance that does not lead, or has
+// no successor, ends at once.
 func TestStaysForClients(t *testing.T) {
 	itself := func(_ *database, leader string) string { return leader }
 	next := func(_ *database, leader string) string { return pods[(slices.Index(pods, leader)+1)%3] }
@@ -127,7 +127,7 @@ func (d *database) switchover(leader string) {
 	d.tell(config, pods...)
 }
 
-// promotes returns the first pod other than the leader before whose server began to be promoted.
+// promotes returns the first pod, other than before, whose server begins to be promoted.
 func (d *database) promotes(before string) string {
 	for _, pod := range pods {
 		if pod != before && slices.Contains(d.engines[pod].Operations(), "Promote") {
@@ -147,16 +147,16 @@ func (d *database) waitsFor() int {
 	return len(d.record.Rules[0].Set)
 }
 
-// ping is one of the leader.
+// ping returns a ping of the leader.
 func (d *database) ping() election.Ping {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return election.Ping{System: d.record.System, Leader: d.record.Holder.Member, Term: d.record.Term}
 }
 
-// TestKeepsItsRole: with a change of the leader, no replica is reported as being none, so that the
-// endpoints of the read Service stay as they are until the write Service leads to the next one. One
-// that has no leader for longer is.
+// TestKeepsItsRole: during a change of the leader, replicas are still reported as replicas, so that
+// the endpoints of the read Service do not change before those of the write Service. A replica that
+// has had no leader for longer is not.
 func TestKeepsItsRole(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		leader := d.leader()
@@ -166,12 +166,12 @@ func TestKeepsItsRole(t *testing.T) {
 			defer d.mu.Unlock()
 			return !slices.ContainsFunc(replicas, func(pod string) bool { return d.reports[pod].Role == contract.NoRole })
 		}
-		// A short break before, after which the same one leads.
+		// First a short interruption, after which the same instance leads.
 		d.servers.Cut(replicas[0], true)
-		d.pass(keepsRole / 2)
+		d.pass(keepRoleFor / 2)
 		d.servers.Cut(replicas[0], false)
 		d.await("three instances that serve again", time.Minute, d.isWhole)
-		d.pass(10 * keepsRole)
+		d.pass(10 * keepRoleFor)
 		config := d.config(leader)
 		config.SwitchFrom = 1
 		p, _ := d.program(leader, leader)

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// noteLoss notes, before an action of a leader, why that ends its leadership.
+// noteLoss notes, before an action that ends the leadership of this instance, why it does.
 func (i *Instance) noteLoss(action election.Action) {
 	held := &i.core.Held
 	switch action := action.(type) {

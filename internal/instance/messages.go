@@ -9,21 +9,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// How long the instance waits for answers. A ping without an answer after some time counts as lost;
-// a promise takes as long as a server needs to stop receiving.
+// How long the instance waits for answers to its messages. A promise may take long: the server has
+// to stop receiving first.
 const (
 	pingTime        = 2 * time.Second
 	resignationTime = 500 * time.Millisecond
 	askTime         = 2 * time.Second
 	promiseTime     = 10 * time.Second
-	// maxPings is how many pings to one peer may be unanswered before no more are sent.
+	// maxPings is how many pings to one peer may be unanswered at a time: until then no more are sent
+	// to it.
 	maxPings = 2
 )
 
 var errEnding = errors.New("this instance is ending")
 
-// HandlePing answers the ping of a leader; false if it is for another database, or if this instance
-// is leaving.
+// HandlePing returns the answer to a leader's ping; false if the ping is for another database, or
+// if this instance is leaving.
 func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong election.Pong, ok bool) {
 	answered := make(chan struct{})
 	posted := i.post(ctx, func() {
@@ -38,7 +39,7 @@ func (i *Instance) HandlePing(ctx context.Context, ping election.Ping) (pong ele
 	return pong, ok
 }
 
-// HandleAsk answers whether this member would promise; false if it has no data of that database, or
+// HandleAsk returns whether this member would promise; false if it has no data of that database, or
 // is leaving.
 func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply election.AskReply, ok bool) {
 	answered := make(chan struct{})
@@ -54,9 +55,9 @@ func (i *Instance) HandleAsk(ctx context.Context, ask election.Ask) (reply elect
 	return reply, ok
 }
 
-// HandlePromise answers a request for a promise when the decision is durable and the server no
-// longer receives. It fails if the request is for another database, or if the candidate asks again
-// before that, or if this instance is leaving.
+// HandlePromise returns the answer to a request for a promise, once the promise is durable and the
+// server no longer receives. It fails if ctx ends first, if the candidate asks again meanwhile, or
+// if this instance is leaving. A request for another database gets no answer before ctx ends.
 func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error) {
 	candidate := request.Candidate.Name
 	replies := make(chan election.PromiseReply, 1)
@@ -92,7 +93,7 @@ func (i *Instance) HandlePromise(ctx context.Context, request election.PromiseRe
 	}
 }
 
-// forget drops the request of a peer that no longer waits, so that those of others are answered.
+// forget drops the request of a peer that no longer waits, so that others are answered.
 func (i *Instance) forget(candidate string, replies chan<- election.PromiseReply) {
 	if i.requests[candidate] == replies {
 		delete(i.requests, candidate)
@@ -100,7 +101,7 @@ func (i *Instance) forget(candidate string, replies chan<- election.PromiseReply
 	}
 }
 
-// reply answers the request of a peer.
+// reply answers a peer's request for a promise.
 func (i *Instance) reply(action election.Reply) {
 	i.core.Replied(action.To)
 	if replies, waits := i.requests[action.To]; waits {
@@ -119,8 +120,8 @@ func (i *Instance) others() []string {
 	return names
 }
 
-// sendPings sends a ping to every peer. A peer that does not answer gets no more than it could
-// answer at once after its return.
+// sendPings sends a ping to every peer, except those with maxPings unanswered pings: so a peer that
+// comes back is not flooded. A resignation is always sent.
 func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
 	i.core.Pinged(ping.Resigned)
 	sent, limit := i.now(), pingTime
@@ -168,7 +169,8 @@ func (i *Instance) sendAsk(ctx context.Context, ask election.Ask) {
 	}
 }
 
-// requestPromises asks every peer for its promise, unless an answer is pending.
+// requestPromises asks every peer for its promise, except those whose answer for this term is
+// pending.
 func (i *Instance) requestPromises(ctx context.Context, request election.PromiseRequest) {
 	i.core.Requested()
 	for _, to := range i.others() {
@@ -190,20 +192,20 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 	}
 }
 
-// quiet is the time without a ping after which the instance checks whether the leader's port
+// quietAfter is the time without a ping after which the instance checks whether the leader's port
 // refuses connections, because its program has ended.
-const quiet = 700 * time.Millisecond
+const quietAfter = 700 * time.Millisecond
 
 // probeEvery is how often the port of a quiet leader is checked.
 const probeEvery = 500 * time.Millisecond
 
-// never is a time that no instance reaches.
+// never is a time of the election's clock that is never reached.
 const never = time.Duration(math.MaxInt64)
 
 // probeLeader checks whether the port of a quiet leader refuses connections.
 func (i *Instance) probeLeader(ctx context.Context) {
 	leader, silence := i.core.Quiet()
-	if i.probing || leader == "" || silence < quiet || time.Now().Before(i.nextProbe) {
+	if i.probing || leader == "" || silence < quietAfter || time.Now().Before(i.nextProbe) {
 		return
 	}
 	i.probing, i.nextProbe = true, time.Now().Add(probeEvery)
@@ -211,7 +213,7 @@ func (i *Instance) probeLeader(ctx context.Context) {
 		refused := i.Peers.Refused(ctx, leader)
 		return func() {
 			i.probing = false
-			if now, silence := i.core.Quiet(); refused && now == leader && silence >= quiet {
+			if now, silence := i.core.Quiet(); refused && now == leader && silence >= quietAfter {
 				i.Log.Info("the leader's port refuses connections: its program has ended", "leader", leader)
 				i.core.Refused(leader)
 			}
@@ -225,10 +227,11 @@ func (i *Instance) probesLeaderAt() time.Duration {
 	if i.probing || leader == "" {
 		return never
 	}
-	return i.now() + max(quiet-silence, time.Until(i.nextProbe), 0)
+	return i.now() + max(quietAfter-silence, time.Until(i.nextProbe), 0)
 }
 
-// inBackground runs a function in another goroutine, and passes its result to the loop.
+// inBackground calls do in another goroutine, with a context that ends after limit. The loop then
+// calls the function that do returns.
 func (i *Instance) inBackground(ctx context.Context, limit time.Duration, do func(context.Context) func()) {
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, limit)

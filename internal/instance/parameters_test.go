@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine/scripted"
 )
 
-// parameters lets all instances have these parameters, from their next start on too.
+// parameters gives these parameters to all instances, now and at their next starts.
 func (d *database) parameters(set map[string]string) {
 	d.set = set
 	for _, pod := range pods {
@@ -19,8 +19,8 @@ func (d *database) parameters(set map[string]string) {
 	}
 }
 
-// TestNewParameters: all servers use what a user sets while they run and from their start on, and
-// say which of it wants a restart.
+// TestNewParameters: all servers use the parameters of a user while they run and after a restart,
+// and report if one takes effect only at a restart.
 func TestNewParameters(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		t.Helper()

@@ -13,11 +13,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// maxProblem is how long a problem may be, in bytes.
+// maxProblem is how long a text in a report may be, in bytes.
 const maxProblem = 300
 
-// Ended is the report of a program that can't run, for example because the data belong to another
-// instance.
+// Ended returns the report of a program that can't run, for the reason why: for example, because
+// the data are of another major version.
 func Ended(why error) contract.Report {
 	report := contract.Report{State: "Ended", Problem: bound(why.Error())}
 	if foreign := (*engine.ForeignError)(nil); errors.As(why, &foreign) {
@@ -26,10 +26,10 @@ func Ended(why error) contract.Report {
 	return report
 }
 
-// Status is what the probes need.
+// Status is the state of an instance at the last turn of its loop, for probes and metrics.
 type Status struct {
 	Report contract.Report
-	// Turn is when the loop last decided, and WaitsFor what it has waited for since.
+	// Turn is when the loop last decided, and WaitsFor is what it has waited for since.
 	Turn     time.Time
 	WaitsFor string
 }
@@ -37,12 +37,13 @@ type Status struct {
 // Status returns the state of the instance at its last decision. It may be called at any time.
 func (i *Instance) Status() Status { return *i.status.Load() }
 
-// report writes a changed report to the Pod, when the previous write has succeeded.
+// report updates the status, and writes the report to the Pod if it has changed. Only one write is
+// in progress at a time, and at most one begins every reportEvery.
 func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
 	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
-	between := i.isBetweenLeaders(report) // always, because it notes since when
+	between := i.isBetweenLeaders(report) // It must be called each time, because it notes since when.
 	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) || between {
 		return
 	}
@@ -60,16 +61,17 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	})
 }
 
-// reportEvery is how often a report may be written.
+// reportEvery is how often at most a report is written.
 const reportEvery = time.Second
 
-// keepsRole is for how long a replica that has lost its leader is still reported as one.
-const keepsRole = 3 * time.Second
+// keepRoleFor is how long a replica that has lost its leader is still reported as a replica.
+const keepRoleFor = 3 * time.Second
 
-// isBetweenLeaders reports whether a replica has just lost its leader, and is not yet reported as
-// without a role. With each change of the leader all replicas lose it for a moment. Reported at
-// once, that would take all of them out of the read Service, and kube-proxy, which carries out
-// changes once a second (minSyncPeriod), would be late with the change of the write Service.
+// isBetweenLeaders reports whether this instance, which is reported as a replica, has lost its
+// leader less than keepRoleFor ago: then it is still reported as a replica. At each change of the
+// leader all replicas are without one for a moment. If they reported that at once, all would leave
+// the read Service, and kube-proxy, which applies changes once a second (minSyncPeriod), would be
+// late with the change of the write Service.
 func (i *Instance) isBetweenLeaders(report contract.Report) bool {
 	state := i.core.Server.State
 	runs := state == election.Standby || state == election.Promoting || state == election.Leading
@@ -80,10 +82,10 @@ func (i *Instance) isBetweenLeaders(report contract.Report) bool {
 	if i.leaderLostAt.IsZero() {
 		i.leaderLostAt = time.Now()
 	}
-	return time.Since(i.leaderLostAt) < keepsRole
+	return time.Since(i.leaderLostAt) < keepRoleFor
 }
 
-// describe returns the report of the instance.
+// describe returns the report about the present state.
 func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
 	report := contract.Report{
@@ -123,12 +125,12 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	return report
 }
 
-// doubtAfter is how long a record must not be believed, or too few members must answer, before that
-// is reported. A record that is about to be read again is not a problem.
+// doubtAfter is how long a record must be distrusted, or too few members must have answered, before
+// that is reported. A record that is about to be read again is not a problem.
 const doubtAfter = 5 * time.Second
 
-// lastingDoubt returns why the record is not believed, or whose answers are missing; "" if neither
-// has been so for long enough.
+// lastingDoubt returns why the election record in the Lease is not trusted, or which members'
+// answers are missing; "" until the same reason has lasted for doubtAfter.
 func (i *Instance) lastingDoubt() string {
 	doubt := cmp.Or(i.core.Doubt(), i.core.Lacking())
 	if doubt != i.doubt {
@@ -140,6 +142,7 @@ func (i *Instance) lastingDoubt() string {
 	return bound(doubt)
 }
 
+// state returns Report.State.
 func (i *Instance) state(seen engine.Observation) string {
 	switch {
 	case i.operation != nil && i.operation.source != (election.Source{}):
@@ -160,8 +163,8 @@ func (i *Instance) state(seen engine.Observation) string {
 	return "Waiting"
 }
 
-// measureEvery is how often the used space of the volume is measured. A writer of 25 MB/s fills the
-// last fifth of 1 GiB, from which on volumes grow, in 8 s.
+// measureEvery is how often the used space of the volumes is measured. Volumes are grown when four
+// fifths are used: a client that writes 25 MB/s fills the last fifth of 1 GiB in 8 s.
 const measureEvery = 2 * time.Second
 
 // measure measures the used space of the volumes in another goroutine, because a file system may
@@ -177,22 +180,23 @@ func (i *Instance) measure(ctx context.Context) {
 	}()
 }
 
-// next returns what is said of a volume that was measured, given what was before. It is said
-// seldom: the size of a file system that shares its space with others changes all the time.
+// next returns what is reported of a volume after a measurement, given what was reported before.
+// Small changes are left out, so that a report is seldom written: the size of a file system that
+// shares its space with others changes all the time.
 func next(before, now volume.Fill) volume.Fill {
-	const least = 50 // one part of so many
+	const least = 50 // A change of the size counts from 1/50 on.
 	if now.Percent = step(before.Percent, now.Percent); max(now.Size-before.Size, before.Size-now.Size) < before.Size/least {
 		now.Size = before.Size
 	}
 	return now
 }
 
-// slack is by how many percent a volume must fall below its step before a lower one is reported.
-// Otherwise WAL files that come and go would cause many reports of a volume at the edge of two
-// steps.
+// slack is by how many percentage points a volume must be below its step before a lower step is
+// reported. Otherwise WAL files that are created and removed would cause many reports of a volume
+// at the edge between two steps.
 const slack = 2
 
-// step returns the new step of a volume, given the one before.
+// step returns the step of a volume that is used to that percentage, given its last step.
 func step(before, percent int) int {
 	if percent < before && percent >= before-slack {
 		return before
@@ -200,10 +204,11 @@ func step(before, percent int) int {
 	return steps(percent)
 }
 
-// steps rounds a percentage down to a step of five, so that it is seldom written.
+// steps rounds a percentage down to a multiple of five, so that a report with it seldom changes.
 func steps(percent int) int { return min(max(percent, 0), 100) / 5 * 5 }
 
-// lagClass is the class of a lag.
+// lagClass returns the class of a lag, as Report.Lag has it: "Minutes", "Seconds" from 5 s on, or
+// "".
 func lagClass(lag time.Duration) string {
 	switch {
 	case lag >= time.Minute:
@@ -214,7 +219,7 @@ func lagClass(lag time.Duration) string {
 	return ""
 }
 
-// bound shortens a text so that it fits on a Pod.
+// bound shortens a text to maxProblem bytes, because it is written to an annotation.
 func bound(text string) string {
 	if len(text) <= maxProblem {
 		return text

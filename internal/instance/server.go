@@ -12,34 +12,34 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/volume"
 )
 
-// operation is an operation of the server that runs in another goroutine than the loop. There is
+// operation is an operation on the server. It runs in another goroutine than the loop, and there is
 // one at a time.
 type operation struct {
 	name string
-	// limit is how long it may take; 0 is as long as the data need.
+	// limit is how long it may take; 0 means no limit, because it depends on the size of the data.
 	limit time.Duration
 	end   context.CancelFunc
-	// mayWrite is true if the server may become writable at any moment of it.
+	// mayWrite is true if the server may begin to accept writes at any moment of the operation.
 	mayWrite bool
 	// harmless is true if the server may still be used after a failure.
 	harmless bool
-	// isNew is true if the data that it makes are those of a new database.
+	// isNew is true if the operation makes the data of a new database.
 	isNew bool
 	// killed is true if the server was killed during the operation, which has then failed whatever
 	// it returns.
 	killed bool
-	// source is the member whose data are being cloned.
+	// source is the member whose data are being cloned; the zero value for any other operation.
 	source election.Source
-	// done and total are its progress, in bytes.
+	// done and total are the progress, in bytes; total is 0 if it is unknown.
 	done, total int64
 }
 
-// shortly is the time limit of an operation that does not depend on the size of the data.
-const shortly = 30 * time.Second
+// shortLimit is the limit of an operation whose duration does not depend on the size of the data.
+const shortLimit = 30 * time.Second
 
-// begin starts an operation of the server in another goroutine. After it, the loop calls then.
-// After a failure the server is killed, unless the operation is harmless, and nothing is tried for
-// a while.
+// begin starts an operation, do, in another goroutine. When it has succeeded, the loop calls then,
+// which may be nil. After a failure the server is killed, and no operation begins for a while,
+// unless the operation is harmless.
 func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Context) error, then func()) {
 	ctx, op.end = context.WithCancel(ctx)
 	i.operation = op
@@ -60,7 +60,7 @@ func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Con
 func (i *Instance) ended(op *operation, err error, then func()) {
 	i.operation = nil
 	if op.killed {
-		// It may have started a process before it noticed.
+		// The operation may have started a process before it was cancelled.
 		i.Engine.Kill()
 		i.Log.Info("the server was killed during: " + op.name)
 		return
@@ -106,17 +106,17 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 		i.begin(ctx, &operation{name: "restart as the leader", mayWrite: true},
 			func(ctx context.Context) error { return server.Resume(ctx, action.Rule) }, nil)
 	case election.Follow:
-		i.begin(ctx, &operation{name: "follow " + action.Leader.Name, limit: shortly},
+		i.begin(ctx, &operation{name: "follow " + action.Leader.Name, limit: shortLimit},
 			func(ctx context.Context) error { return server.Follow(ctx, i.upstream(action.Leader, action.Term)) }, nil)
 	case election.Unfollow:
 		i.begin(ctx, &operation{name: "stop receiving"}, server.Unfollow, nil)
 	case election.SetRule:
-		i.begin(ctx, &operation{name: "set the commit rule", limit: shortly},
+		i.begin(ctx, &operation{name: "set the commit rule", limit: shortLimit},
 			func(ctx context.Context) error { return server.SetRule(ctx, action.Rule) }, nil)
 	case election.Promote:
-		i.led = "" // That of an earlier term would put others' data aside.
+		i.led = "" // With the history of an earlier term, other members' data would count as diverged.
 		i.core.Promoting()
-		i.begin(ctx, &operation{name: fmt.Sprintf("lead on timeline %d", action.Timeline), mayWrite: true, limit: shortly},
+		i.begin(ctx, &operation{name: fmt.Sprintf("lead on timeline %d", action.Timeline), mayWrite: true, limit: shortLimit},
 			func(ctx context.Context) error { return server.Promote(ctx, action.Timeline) }, nil)
 	case election.StopCleanly:
 		i.core.StoppingFor(action.Successor)
@@ -128,8 +128,8 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 	}
 }
 
-// start starts the server as a standby. Data that could not be used when the program began, so that
-// their owner is unknown, are inspected again first.
+// start starts the server as a standby. If it is not known yet to which database system the data
+// belong, because they could not be used when the program began, they are inspected again first.
 func (i *Instance) start(ctx context.Context) {
 	system, isKnown := i.core.System, i.core.System != ""
 	i.begin(ctx, &operation{name: "start as a standby"}, func(ctx context.Context) error {
@@ -148,8 +148,8 @@ func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream
 	return engine.Upstream{Leader: leader, Term: term, Host: i.Host(leader.Name)}
 }
 
-// replace rebuilds the data from the leader's. The server does not run meanwhile, because its data
-// are of no use.
+// replace rebuilds the data from the leader's. The server does not run meanwhile, because its
+// present data are of no use.
 func (i *Instance) replace(ctx context.Context, action election.Replace) {
 	i.kill("its data are rebuilt from those of " + action.Leader.Name)
 	op := &operation{name: "clone " + action.Leader.Name, source: election.Source(action)}
@@ -165,7 +165,8 @@ func (i *Instance) replace(ctx context.Context, action election.Replace) {
 	})
 }
 
-// makeData makes new data beside the current ones, which they replace when they are complete.
+// makeData makes new data beside the current ones, by calling do with an empty directory. When they
+// are complete, they replace the current ones.
 func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx context.Context, directory string) error) {
 	var incarnation string
 	var data engine.Data
@@ -195,7 +196,7 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 	})
 }
 
-// endOldClone ends a clone from a former leader when there is another one.
+// endOldClone ends a clone from a former leader once there is another leader.
 func (i *Instance) endOldClone() {
 	op := i.operation
 	if op == nil || op.source == (election.Source{}) || op.killed {
@@ -206,11 +207,11 @@ func (i *Instance) endOldClone() {
 	}
 }
 
-// reloadTime is how long the server may take to use new certificates or parameters, and reloadAgain
-// when that is tried again if it failed.
+// reloadTime is how long the server may take to load new certificates or parameters, and
+// reloadRetryAfter is after how long a failed attempt is repeated.
 const (
-	reloadTime  = 3 * time.Second
-	reloadAgain = 10 * time.Second
+	reloadTime       = 3 * time.Second
+	reloadRetryAfter = 10 * time.Second
 )
 
 // CertificatesChanged tells the instance that its certificates have changed.
@@ -218,24 +219,24 @@ func (i *Instance) CertificatesChanged(ctx context.Context) {
 	i.post(ctx, func() { i.reloadsAt = time.Now() })
 }
 
-// reload makes the server use new certificates and parameters, when no other operation is due.
+// reload makes the server load new certificates and parameters, unless an operation is in progress.
 func (i *Instance) reload(ctx context.Context) {
 	state := i.core.Server.State
 	if i.reloadsAt.IsZero() || time.Now().Before(i.reloadsAt) || i.operation != nil || state != election.Leading && state != election.Standby {
 		return
 	}
-	i.reloadsAt = time.Now().Add(reloadAgain)
+	i.reloadsAt = time.Now().Add(reloadRetryAfter)
 	op := &operation{name: "use new certificates or parameters", limit: reloadTime, harmless: true}
 	begun := i.reloadsAt
 	i.begin(ctx, op, i.Engine.Reload, func() {
-		if i.reloadsAt.Equal(begun) { // They did not change again meanwhile.
+		if i.reloadsAt.Equal(begun) { // There was no further change meanwhile.
 			i.reloadsAt = time.Time{}
 		}
 	})
 }
 
-// dropOld removes the data that were set aside, once the new ones are healthy: the server receives,
-// or leads.
+// dropOld removes the former data, which were set aside, once the new ones are healthy: the server
+// receives, or leads and has committed a write.
 func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 	healthy := seen.Server.State == election.Standby && seen.Connected || seen.Server.State == election.Leading && seen.Server.Committed
 	if !i.hasOld || !healthy || i.operation != nil || time.Now().Before(i.dropsAt) {
@@ -244,17 +245,18 @@ func (i *Instance) dropOld(ctx context.Context, seen engine.Observation) {
 	i.hasOld = false
 	go func() {
 		if err := i.Volume.DropOld(); err != nil {
-			i.Log.Error(err, "the data that were set aside could not be removed; retrying", "after", dropAgain.String())
-			i.post(ctx, func() { i.hasOld, i.dropsAt = true, time.Now().Add(dropAgain) })
+			i.Log.Error(err, "the data that were set aside could not be removed; retrying", "after", dropRetryAfter.String())
+			i.post(ctx, func() { i.hasOld, i.dropsAt = true, time.Now().Add(dropRetryAfter) })
 		}
 	}()
 }
 
-// dropAgain is the time after which a failed removal of old data is retried.
-const dropAgain = time.Minute
+// dropRetryAfter is the time after which a failed removal of former data is retried.
+const dropRetryAfter = time.Minute
 
-// loseData notes that the data are gone, because they were in the memory of a server that has
-// ended. A leader releases the record first.
+// loseData notes that this instance has no data any more, if they were only in the memory of a
+// server that has ended. It does nothing while the instance leads: the election releases the record
+// first.
 func (i *Instance) loseData(seen engine.Observation) {
 	if !i.core.Config.Ephemeral || seen.Server.State != election.NoData || !i.core.Me.HasData() || i.operation != nil || i.core.Leads() {
 		return
@@ -264,7 +266,8 @@ func (i *Instance) loseData(seen engine.Observation) {
 	i.member.Store(new(i.core.Me))
 }
 
-// inspect notes the data that exist, and refuses data whose owner is unclear.
+// inspect notes to which database system the data belong. It refuses data that do not match the
+// incarnation on the volume.
 func (i *Instance) inspect(contents volume.Contents) error {
 	data, err := i.Engine.Inspect()
 	if errors.Is(err, engine.ErrDamaged) && contents.Incarnation != "" {
@@ -280,7 +283,11 @@ func (i *Instance) inspect(contents volume.Contents) error {
 		return nil
 	}
 	if data.Exists != (contents.Incarnation != "") {
-		return fmt.Errorf("the volume's incarnation is %q, but data are there: %t; nothing was changed", contents.Incarnation, data.Exists)
+		if data.Exists {
+			return errors.New("the volume has data of a server, but no incarnation: they are not Mainstay's; nothing was changed")
+		}
+		return fmt.Errorf("the volume has the incarnation %.40q, but no data of a server: they were deleted; nothing was changed",
+			contents.Incarnation)
 	}
 	i.core.System = data.System
 	return nil

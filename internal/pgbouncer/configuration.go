@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// Mode is when a client gives its connection to the server back.
+// Mode is when PgBouncer takes a client's connection to the server back.
 type Mode string
 
 // Modes.
@@ -22,8 +22,9 @@ const (
 	Session Mode = "session"
 )
 
-// Admin is the user and the database of the console. PgBouncer lets the user of its own process in
-// over the socket by that name; nobody else is an administrator, as long as admin_users is empty.
+// Admin is the name of the user and of the database of the console. Over the socket, PgBouncer lets
+// the operating system user of its own process log in by that name. There are no other
+// administrators, because admin_users is empty.
 const Admin = "pgbouncer"
 
 // Settings are what differs between poolers.
@@ -31,19 +32,20 @@ type Settings struct {
 	// Host and Port are those of the primary.
 	Host string
 	Port int
-	// Listen is the address for clients, * for all, and ListenPort its port.
+	// Listen is the address on which clients connect, "*" for all, and ListenPort its port.
 	Listen     string
 	ListenPort int
-	// Run is a directory for the socket and the files, Certificates the one with tls.crt, tls.key and
-	// ca.crt.
+	// Run is the directory of the socket and of both files, and Certificates that of tls.crt, tls.key
+	// and ca.crt.
 	Run, Certificates string
 	Mode              Mode
-	// PoolSize is how many connections to the server each pair of user and database has at most,
-	// MaxClients how many clients may be connected.
+	// PoolSize is how many connections to the server each pair of user and database has at most, and
+	// MaxClients how many clients may be connected at once.
 	PoolSize, MaxClients int
 	// MaxConnections is how many connections each database has at most, of all users.
 	MaxConnections int
-	// Ignored are parameters that clients may send and that have no effect, beside extra_float_digits.
+	// Ignored are parameters that clients may send and that have no effect, in addition to
+	// extra_float_digits.
 	Ignored []string
 }
 
@@ -53,30 +55,34 @@ const (
 	UsersFile         = "users.txt"
 )
 
-// Users returns the content of UsersFile: all others are looked up in the server. The role needs no
-// password there, because it has a certificate. Here it needs a secret one: PgBouncer accepts an
-// empty password where the file has an empty one.
+// Users returns the content of UsersFile, which has the role of the pooler only: PgBouncer looks up
+// all other users in the server. At the server the role logs in by certificate and needs no
+// password. In this file it needs one, which must be secret: with an empty one, PgBouncer would let
+// any client log in as the role without a password.
 func Users(secret string) string { return fmt.Sprintf("%q %q\n", postgres.PoolerRole, secret) }
 
-// Durations in seconds. A client waits rather than fails while there is no primary: for as long as
-// a failover may take, and some time more.
+// Values of parameters, in seconds unless another unit is given.
 const (
-	waits = "60"
-	// loginRetry is how long after a failed connection to the server the next one is tried. The
-	// default, 15 s, is what makes a failover last longer through a pooler.
+	// queryWaitTimeout is how long a client waits for a connection to the server, so that it does not
+	// fail while there is no primary: longer than a failover takes.
+	queryWaitTimeout = "60"
+	// loginRetry is how long after a failed connection to the server the next one is tried. With
+	// PgBouncer's default of 15 s, a failover would last longer through a pooler.
 	loginRetry = "0.2"
-	// A server that does not answer is given up after some 10 s, as its clients would.
-	unacknowledged = "10000" // milliseconds
+	// tcpUserTimeout, in milliseconds, is after how long the connection to a server that acknowledges
+	// nothing is closed.
+	tcpUserTimeout = "10000"
 )
 
-// Connects is how long a connection to the server may take to be made: if it takes longer, clients
-// that log in are refused. A busy primary may need some seconds for the certificates. Attempts to
-// reach a primary that says nothing follow each other until statements are held back, two to four
-// seconds after it fell silent. The last one ends up to this time later, which is about when the
-// next primary leads if spec.failover.after is 11s, the default, or more. With less, and in
-// Session, where nothing is held back, an attempt may outlast the failover by up to this time. The
-// session in which the pooler itself listens may take as long.
-const Connects = 8 * time.Second
+// ConnectTimeout is how long making a connection to the server may take. If it takes longer,
+// clients that log in are refused. A busy primary may need some seconds for the TLS handshake.
+// While a primary does not answer, PgBouncer tries again and again, until statements are held back,
+// two to four seconds after the last answer. The last attempt ends up to ConnectTimeout later,
+// which is about when the next primary leads if spec.failover.after is 11s, the default, or more.
+// With less, and in the mode Session, in which no statements are held back, an attempt may outlast
+// the failover by up to ConnectTimeout. It is also the limit for the session in which the pooler
+// itself listens.
+const ConnectTimeout = 8 * time.Second
 
 // Configuration returns the content of ConfigurationFile.
 func Configuration(s Settings) string {
@@ -90,12 +96,12 @@ func Configuration(s Settings) string {
 		fmt.Sprintf("max_client_conn = %d", s.MaxClients), fmt.Sprintf("default_pool_size = %d", s.PoolSize),
 		fmt.Sprintf("max_db_connections = %d", s.MaxConnections),
 		"max_prepared_statements = 200",
-		// What PgBouncer can't keep for a client, it refuses. Many drivers send this one by themselves,
-		// and it changes no value. Ignoring others, or options as a whole, would change answers: only
-		// what a user names is.
+		// PgBouncer refuses startup parameters that it can't keep for each client. extra_float_digits is
+		// sent by many drivers on their own, and ignoring it changes no value. Ignoring others could
+		// change results, so only those that a user has named are ignored.
 		"ignore_startup_parameters = " + strings.Join(append([]string{"extra_float_digits"}, s.Ignored...), ", "),
-		// The server's verifiers are looked up, and a client's proof is used to log in there: no
-		// password is known here.
+		// PgBouncer looks up the server's SCRAM verifier, and uses the client's proof to log in there: it
+		// knows no password.
 		"auth_type = scram-sha-256", "auth_file = " + filepath.Join(s.Run, UsersFile),
 		"auth_user = " + postgres.PoolerRole, "auth_dbname = postgres",
 		"auth_query = SELECT name, verifier FROM " + postgres.PoolerLookup + "($1)",
@@ -103,9 +109,9 @@ func Configuration(s Settings) string {
 		"client_tls_protocols = secure",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = " + file("ca.crt"),
 		"server_tls_cert_file = " + file("tls.crt"), "server_tls_key_file = " + file("tls.key"), "server_tls_protocols = secure",
-		"server_login_retry = " + loginRetry, fmt.Sprintf("server_connect_timeout = %.0f", Connects.Seconds()),
-		"query_wait_timeout = " + waits, "client_login_timeout = " + waits,
-		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + unacknowledged,
+		"server_login_retry = " + loginRetry, fmt.Sprintf("server_connect_timeout = %.0f", ConnectTimeout.Seconds()),
+		"query_wait_timeout = " + queryWaitTimeout, "client_login_timeout = " + queryWaitTimeout,
+		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + tcpUserTimeout,
 		"log_connections = 0", "log_disconnections = 0", "log_stats = 0",
 	}
 	return strings.Join(lines, "\n") + "\n"

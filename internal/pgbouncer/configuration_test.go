@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestConfiguration: what clients and servers rely on is there, and no line can be added by a
-// value.
+// TestConfiguration: the lines on which clients and servers depend are there, and so are those of
+// the settings.
 func TestConfiguration(t *testing.T) {
 	text := Configuration(Settings{
 		Host: "db-rw.shop.svc", Port: 5432, Listen: "*", ListenPort: 5432, Run: "/run/mainstay", Certificates: "/certificates",

@@ -15,33 +15,34 @@ const (
 	MaxAccessLineBytes = 512
 )
 
-// AccessParameter is the name under which an engine gets these lines among its parameters, joined
-// by line feeds. It is no parameter of a server.
+// AccessParameter is the key under which an engine gets these lines among its parameters, joined by
+// line feeds. It is not a parameter of the server.
 const AccessParameter = "mainstay.pg_hba"
 
-// accessName is the name of a database or a role in such a line. It needs no quotes.
+// accessName matches the name of a database or a role in such a line, which needs no quotes.
 var accessName = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9_]{0,62}$`)
 
-// accessWords are names that mean more than a database or a role.
+// accessWords are words with a special meaning in place of the name of a database or a role.
 var accessWords = []string{"all", "replication", "sameuser", "samerole", "samegroup"}
 
 const accessAccepted = "must be: hostssl DATABASES USERS ADDRESS METHOD, as in hostssl orders shop 10.0.0.0/8 scram-sha-256"
 
-// CheckAccess returns why a user may not add a line to pg_hba.conf; nil if it may. Of what the
-// server would take, only what can't open more than its last rule, which lets in whoever has a
-// password and TLS.
+// CheckAccess returns why a user may not add a line to pg_hba.conf; nil if the line is accepted. It
+// accepts only lines that allow no more than the last rule of the file, which lets every user with
+// a password in over TLS.
 func CheckAccess(line string) error {
 	_, err := parseAccess(line)
 	return err
 }
 
-// accessRule is a line that is accepted. Databases or users that are nil are all.
+// accessRule is an accepted line. Databases or users that are nil stand for all.
 type accessRule struct {
 	databases, users []string
 	address, method  string
 	option           string
 }
 
+// parseAccess parses a line, and returns why it is not accepted.
 func parseAccess(line string) (accessRule, error) {
 	if len(line) > MaxAccessLineBytes {
 		return accessRule{}, fmt.Errorf("Too long: may not be more than %d bytes", MaxAccessLineBytes) //nolint:staticcheck // as the API server says it
@@ -83,7 +84,8 @@ func parseAccess(line string) (accessRule, error) {
 	return rule, nil
 }
 
-// accessNames returns the names of a list; none of all.
+// accessNames returns the names of a list with commas; nil for "all". check refuses names, and what
+// says what they are of, for errors.
 func accessNames(list string, check func(string) error, what string) ([]string, error) {
 	if list == "all" {
 		return nil, nil
@@ -104,8 +106,9 @@ func accessNames(list string, check func(string) error, what string) ([]string, 
 	return names, nil
 }
 
-// accessLines returns the lines as the server gets them, without those that are not accepted. Names
-// are quoted, so that none is a word of the server's; a user is both of its roles.
+// accessLines returns the lines in the form that the server gets, without those that are not
+// accepted. Names are quoted, so that none is one of the server's keywords, and each user stands
+// for both of its roles (see [SecondLogin]).
 func accessLines(lines []string) []string {
 	var accepted []string
 	for _, line := range lines[:min(len(lines), MaxAccessLines)] {
@@ -132,7 +135,8 @@ func accessLines(lines []string) []string {
 	return accepted
 }
 
-// quotedNames joins names. The + of a group counts outside of quotes only.
+// quotedNames quotes names and joins them by commas. Names of groups are not quoted: their + has
+// its meaning only outside of quotes.
 func quotedNames(names []string) string {
 	quoted := make([]string, 0, len(names))
 	for _, name := range names {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCheckAccess: each rule of a line once accepted and once refused.
+// TestCheckAccess has an accepted and a refused line for each check.
 func TestCheckAccess(t *testing.T) {
 	for line, want := range map[string]string{
 		"hostssl all all all reject":                                "",
@@ -55,8 +55,8 @@ func TestCheckAccess(t *testing.T) {
 	}
 }
 
-// TestAccessOfUsers: the user's lines come after what protects our own roles, before the last rule,
-// and only while clients connect. A user of a line is both of its roles.
+// TestAccessOfUsers: the user's lines are after those that protect our own roles, before the last
+// rule, and only there while clients may connect. A user in a line stands for both of its roles.
 func TestAccessOfUsers(t *testing.T) {
 	lines := []string{"hostssl orders shop,+Readers 10.0.0.0/8 scram-sha-256", "local all all trust", "hostssl all all all reject"}
 	got := Access(true, true, lines)
@@ -70,8 +70,8 @@ func TestAccessOfUsers(t *testing.T) {
 	}
 }
 
-// FuzzAccess: a line of the user's becomes one line or none. It needs TLS, names no role of ours,
-// and trusts nobody.
+// FuzzAccess: any text of a user results in one line or none. The line requires TLS, names none of
+// our own roles, and has no method trust.
 func FuzzAccess(f *testing.F) {
 	f.Add("hostssl all all all reject")
 	f.Add("hostssl orders shop,+readers fd00::/8 scram-sha-256 clientcert=verify-full")

@@ -15,21 +15,22 @@ import (
 	"unicode/utf8"
 )
 
-// Application is the role as which an application connects, and the database that the role owns.
+// Application is the role with which an application connects, and the database that the role owns.
 type Application struct {
 	User, Password, Database string
-	// Initialise is true if a database that is made for it waits for the first statements.
+	// Initialise is true if the user's first statements are to be executed in the database when it is
+	// created.
 	Initialise bool
 }
 
-// Limits of an application: the server's for names, and ours for a password.
+// Limits in bytes: the server's for names, and ours for passwords.
 const (
 	maxIdentifier    = 63
 	maxPasswordBytes = 256
 )
 
-// Check returns an error that says which of the three can't be used, and why. It does not contain
-// the password.
+// Check returns an error that says which of the three values can't be used, and why. It does not
+// contain the password.
 func (a Application) Check() error {
 	if err := CheckUser(a.User); err != nil {
 		return fmt.Errorf("username: Invalid value: %.80q: %w", a.User, err)
@@ -48,18 +49,18 @@ func CheckPassword(password string) error {
 	case len(password) > maxPasswordBytes:
 		return fmt.Errorf("password: Too long: may not be more than %d bytes", maxPasswordBytes)
 	case strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' }):
-		// Others are normalised before they are hashed, by each client in its own way.
+		// Other characters are normalised before they are hashed, by each client in its own way.
 		return errors.New("password: must have letters, digits and signs of ASCII only, and no line break at its end")
 	}
 	return nil
 }
 
-// CheckUser returns why a role of this name can't be made for a user; nil if it can. pgbouncer is
-// the administrator of a pooler.
+// CheckUser returns why a user's role can't have this name; nil if it can. pgbouncer is the name of
+// a pooler's administrator.
 func CheckUser(name string) error { return checkName(name, "public", "none", "pgbouncer") }
 
-// CheckDatabase returns why a database of this name can't be made; nil if it can. A pooler takes
-// pgbouncer for its console.
+// CheckDatabase returns why a database can't have this name; nil if it can. pgbouncer is the name
+// of a pooler's console.
 func CheckDatabase(name string) error { return checkName(name, "template0", "template1", "pgbouncer") }
 
 func checkName(name string, reserved ...string) error {
@@ -74,11 +75,11 @@ func checkName(name string, reserved ...string) error {
 	return nil
 }
 
-// QuoteName returns an identifier of SQL.
+// QuoteName quotes an identifier for SQL.
 func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// The parts of a verifier (RFC 5802, RFC 7677), and how often a password is hashed: as the server
-// does. Of a verifier that asks for more than maxIterations nothing is computed.
+// The parts of a verifier (RFC 5802, RFC 7677), and the server's own number of iterations. A
+// verifier with more than maxIterations is not computed.
 const (
 	scheme        = "SCRAM-SHA-256"
 	iterations    = 4096
@@ -86,8 +87,9 @@ const (
 	saltBytes     = 16
 )
 
-// Verifier returns what the server keeps in place of a password, with a new salt. It takes that for
-// a password too, so that the password itself is in no statement, log or statistic.
+// Verifier returns the verifier of a password, with a new random salt: what the server stores in
+// place of the password. The server accepts it where a password is set, so that the password itself
+// is in no statement, log or statistic.
 func Verifier(password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	if _, err := rand.Read(salt); err != nil {
@@ -112,8 +114,8 @@ func sign(key []byte, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// Verifies reports whether a verifier that a server keeps is one of the password. One that can't be
-// read is of none.
+// Verifies reports whether kept, a verifier that a server has stored, is one of the password. It
+// returns false if kept can't be read.
 func Verifies(kept, password string) bool {
 	const most = 1 << 10 // bytes
 	parts := strings.Split(kept, "$")

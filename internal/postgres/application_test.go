@@ -37,7 +37,7 @@ func TestApplicationIsChecked(t *testing.T) {
 	}
 }
 
-// TestVerifier compares with one that PostgreSQL 17 has made of the same password.
+// TestVerifier compares with the verifier that PostgreSQL 17 has made for the same password.
 func TestVerifier(t *testing.T) {
 	const made = "SCRAM-SHA-256$4096:+gJ1aIaCMs39mr2qLqFaGQ==$5ze5VJG8m6y3CPdNhdJ2frwaKTAMz1Ap337GhrxkLYY=:e9JLi+zpoublI+p+z60W3yXYBcL+e0A2ud1e7I01zW4="
 	if !Verifies(made, "pencil") || Verifies(made, "Pencil") {
@@ -61,8 +61,8 @@ func TestVerifier(t *testing.T) {
 	}
 }
 
-// FuzzApplication: a name is one identifier of SQL, whatever it is, and what a server keeps is
-// compared in bounded time.
+// FuzzApplication: any name becomes one identifier of SQL, and any verifier of a server is compared
+// in bounded time.
 func FuzzApplication(f *testing.F) {
 	f.Add("app", "secret", "app", "SCRAM-SHA-256$1:AAAA$A:A")
 	f.Add(`"; DROP`, `'`, `"`, "")

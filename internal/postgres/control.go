@@ -1,5 +1,6 @@
-// Package postgres knows PostgreSQL as an engine of the instances: its control file and its
-// positions. Nothing here needs a program of PostgreSQL.
+// Package postgres is what an instance needs to know about PostgreSQL: its control file, positions
+// and histories, parameters, access rules, names and passwords. It runs no program of PostgreSQL,
+// and does no I/O.
 package postgres
 
 import (
@@ -14,15 +15,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
-// controlBytes is how much of global/pg_control is read: the server writes this much at once, so
-// that it is whole after a crash (PG_CONTROL_MAX_SAFE_SIZE of the server's catalog/pg_control.h).
+// controlBytes is how many bytes of global/pg_control are read: the server writes them at once, so
+// that they are complete after a crash (PG_CONTROL_MAX_SAFE_SIZE of the server's
+// catalog/pg_control.h).
 const controlBytes = 512
 
 // State is what the server was doing when it wrote the control file: DBState of the server's
 // catalog/pg_control.h.
 type State uint32
 
-// The states.
+// The states, as the server numbers them.
 const (
 	StartingUp State = iota
 	ShutDown
@@ -35,25 +37,27 @@ const (
 
 // Control is what global/pg_control says about the data of a server that does not run.
 type Control struct {
-	// Major is the version of the server that made the data, from 12 to 18.
+	// Major is the major version of the server that made the data, from 12 to 18.
 	Major int
-	// System is the id of the database system, drawn when its data were initialised. All instances of
-	// a database have the same.
+	// System is the ID of the database system, drawn when its data were initialised. All instances of
+	// a database have the same ID.
 	System uint64
 	State  State
-	// Checkpoint is where the last one is, and Timeline is that to which it belongs.
+	// Checkpoint is where the last checkpoint begins, and Timeline is the timeline to which it
+	// belongs.
 	Checkpoint LSN
 	Timeline   uint32
-	// MinRecovery is how far a standby must replay before its data are consistent, on
-	// MinRecoveryTimeline; 0 on a primary.
+	// MinRecovery is up to where, on MinRecoveryTimeline, a standby must replay before its data are
+	// consistent; both are 0 on a primary.
 	MinRecovery         LSN
 	MinRecoveryTimeline uint32
-	// MaxConnections and the others are the parameters with which the log was written: a standby with
-	// less of one can't replay it.
+	// MaxConnections and the others are the parameters of the server that wrote the log. A standby
+	// with a lower value of one of them can't replay the log.
 	MaxConnections, MaxWorkerProcesses, MaxPreparedTransactions, MaxLocksPerTransaction uint32
 }
 
-// Needs returns what a standby of these data needs at least, by the names of the parameters.
+// Needs returns the lowest values with which a standby can replay these data, by the names of the
+// parameters.
 func (c Control) Needs() map[string]uint32 {
 	return map[string]uint32{
 		"max_connections": c.MaxConnections, "max_worker_processes": c.MaxWorkerProcesses,
@@ -61,13 +65,13 @@ func (c Control) Needs() map[string]uint32 {
 	}
 }
 
-// builtIn are the server's own values of these parameters, where none is set.
+// builtIn are the server's defaults of these parameters.
 var builtIn = map[string]float64{
 	"max_connections": 100, "max_worker_processes": 8, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,
 }
 
-// Raise returns the settings that must come after those, so that a server has what it needs; none
-// if it has.
+// Raise returns the settings to append to the given ones, so that the server has at least the
+// values in needs; none if it has them already.
 func Raise(settings []Setting, needs map[string]uint32) []Setting {
 	var raised []Setting
 	for name, least := range needs {
@@ -85,28 +89,28 @@ func Raise(settings []Setting, needs map[string]uint32) []Setting {
 	return raised
 }
 
-// layouts says, for each version of the file, where its checksum is. What is read here is at the
-// same place in all of them. Files of all seven servers are in testdata.
+// layouts are the offsets of the checksum, by the version of the file. All other fields that are
+// read here have the same offsets in all versions. testdata has files of all seven servers.
 var layouts = map[uint32]int{1201: 288, 1300: 288, 1700: 288, 1800: 292}
 
-// majors are the servers by the version of their catalog: the version of the file is the same from
-// 13 to 16.
+// majors are the major versions by the version of the catalog, because the version of the file is
+// the same from 13 to 16.
 var majors = map[uint32]int{
 	201909212: 12, 202007201: 13, 202107181: 14, 202209061: 15, 202307071: 16, 202406281: 17, 202506291: 18,
 }
 
-// oldestFile and newestFile are versions of the file that some server has, or will have, in either
-// order of bytes: what is outside was written by none.
+// oldestFile and newestFile limit the versions of the file that servers write, or will write, in
+// either order of bytes. No server has written a file with another version.
 const oldestFile, newestFile = 700, 9999
 
 func isWritten(version uint32) bool { return version >= oldestFile && version <= newestFile }
 
-// ReadControl reads the content of global/pg_control. Its errors say what was found: a file of
-// another version, or one that does not fit its checksum, says nothing about the data. What no
-// server has written is engine.ErrDamaged.
+// ReadControl parses the content of global/pg_control. Its errors say what was found. An error is
+// engine.ErrDamaged if no server can have written the file, and not if the file is of an unknown
+// version.
 func ReadControl(content []byte) (Control, error) {
 	if len(content) < controlBytes {
-		return Control{}, fmt.Errorf("%w: pg_control has %d bytes, want at least %d", engine.ErrDamaged, len(content), controlBytes)
+		return Control{}, fmt.Errorf("%w: pg_control has %d bytes, and must have at least %d", engine.ErrDamaged, len(content), controlBytes)
 	}
 	number := binary.LittleEndian
 	version, catalog := number.Uint32(content[8:]), number.Uint32(content[12:])
@@ -115,7 +119,7 @@ func ReadControl(content []byte) (Control, error) {
 		return Control{}, fmt.Errorf("%w: pg_control has the version %d, which no server writes", engine.ErrDamaged, version)
 	}
 	if !known {
-		return Control{}, fmt.Errorf("pg_control has the version %d: PostgreSQL 12 to 18 are known, on a little-endian machine", version)
+		return Control{}, fmt.Errorf("pg_control has the version %d: only PostgreSQL 12 to 18 on little-endian machines is supported", version)
 	}
 	if crc32.Checksum(content[:end], crc32.MakeTable(crc32.Castagnoli)) != number.Uint32(content[end:]) {
 		return Control{}, fmt.Errorf("%w: pg_control does not match its checksum", engine.ErrDamaged)

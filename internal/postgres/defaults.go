@@ -8,19 +8,19 @@ const (
 	gib = 1 << 30
 )
 
-// ReservedConnections are those of max_connections that are Mainstay's own.
+// ReservedConnections is how many of max_connections are reserved for Mainstay's own sessions.
 const ReservedConnections = 10
 
-// DefaultParameters returns what follows from the limits of the server's container for parameters
-// that a user left out: memory in bytes, processors in thousandths; 0 is no limit, from which
-// nothing follows. The rules are those of PGTune for mixed use (github.com/le0pard/pgtune), which
-// has a quarter of the memory for shared_buffers from the server's own documentation (Resource
-// Consumption); the connections are those of Amazon RDS, 9531392 bytes for each, up to 500, above
-// which a pooler does better.
+// DefaultParameters returns defaults for parameters that a user has not set, derived from the
+// limits of the server's container: memory in bytes, and CPU in thousandths of a processor. From 0,
+// which is no limit, nothing is derived. The rules are those of PGTune for mixed use
+// (github.com/le0pard/pgtune), which takes a quarter of the memory for shared_buffers from the
+// server's own documentation (Resource Consumption). max_connections is that of Amazon RDS, one
+// connection for each 9531392 bytes, but at most 500, above which a pooler is better.
 func DefaultParameters(memoryBytes, cpuMilli int64) []Setting {
 	const perConnection, fewest, mostConnections = 9531392, 25, 500
-	const workers, mostWorkers = 8, 1024  // The server's own max_worker_processes, and the most that it takes.
-	memoryBytes = min(memoryBytes, 8<<40) // More than a setting can say.
+	const workers, mostWorkers = 8, 1024  // The server's default of max_worker_processes, and its maximum.
+	memoryBytes = min(memoryBytes, 8<<40) // Settings can't express more.
 	cpus := min((max(cpuMilli, 0)+999)/1000, mostWorkers)
 	processes := max(workers, cpus)
 	var settings []Setting
@@ -37,7 +37,7 @@ func DefaultParameters(memoryBytes, cpuMilli int64) []Setting {
 		// A query may take this several times, and each of its processes too.
 		set("work_mem", max((memoryBytes-buffers)/(3*(connections+processes)), mib)/kib, "kB")
 	}
-	const several = 4 // From so many processors on, the server's own values are too low.
+	const several = 4 // From so many processors on, the server's defaults are too low.
 	if cpus >= several {
 		set("max_worker_processes", processes, "")
 		set("max_parallel_workers", cpus, "")

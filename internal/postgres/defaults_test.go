@@ -28,8 +28,8 @@ func TestDefaultParameters(t *testing.T) {
 	}
 }
 
-// TestDefaultParametersFit: every server accepts them, whatever the limits are, and what the server
-// takes at once is less than the memory.
+// TestDefaultParametersFit: every server accepts the defaults, whatever the limits are, and the
+// memory that it allocates at its start is less than the limit.
 func TestDefaultParametersFit(t *testing.T) {
 	for _, memory := range []int64{1, 16 * mib, 100 * mib, 512 * mib, 3 * gib, 700 * gib, 24 << 40, 1<<63 - 1} {
 		for _, cpu := range []int64{-1, 1, 3999, 64000, 1 << 20} {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// SecondLogin returns the name of the role that takes turns with the role of a user. It has a dot,
-// which no user of a spec has, and at most 63 bytes.
+// SecondLogin returns the name of a user's second role, which is used by turns with the first, so
+// that a password can rotate. It contains a dot, which no user's name in a spec may, and has at
+// most 63 bytes.
 func SecondLogin(user string) string {
 	const suffix, short, hashed = ".2", 52, 4
 	if len(user)+len(suffix) <= maxIdentifier {

@@ -7,8 +7,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// TestSecondLogin: it is a name that the server takes, that no user of a spec has, and another one
-// for each user.
+// TestSecondLogin: the name is one that the server accepts, that no user in a spec has, and that is
+// different for each user.
 func TestSecondLogin(t *testing.T) {
 	long := strings.Repeat("a", 62)
 	names := map[string]bool{}

@@ -8,19 +8,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// maxNameBytes is the longest application_name that the server keeps: a longer one is cut, and
-// would no longer be that of one member only (NAMEDATALEN).
+// maxNameBytes is the length of the longest application_name (NAMEDATALEN). The server truncates a
+// longer one, which then might not be unique.
 const maxNameBytes = 63
 
-// memberName is an application_name: a pod's name and the incarnation. PostgreSQL compares such
-// names without regard to case, so there is none.
+// memberName matches the application_name of a member: the pod's name, a slash and the incarnation.
+// PostgreSQL ignores case when it compares such names, so they have no upper case.
 var memberName = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)/([a-z0-9-]+)$`)
 
-// Nobody is an application_name that no member has. A standby waits for it, so that the server
-// acknowledges nothing between its promotion and the rule.
+// Nobody is an application_name that no member has. It is in a standby's synchronous_standby_names,
+// so that after its promotion the server acknowledges nothing until the rule is set.
 const Nobody = "mainstay/nobody/at/all"
 
-// ApplicationName returns the name under which a member receives.
+// ApplicationName returns the application_name with which a member receives. It fails if the
+// member's name is too long or has other characters.
 func ApplicationName(member election.Member) (string, error) {
 	name := member.Name + "/" + member.Incarnation
 	if len(name) > maxNameBytes {
@@ -32,7 +33,8 @@ func ApplicationName(member election.Member) (string, error) {
 	return name, nil
 }
 
-// ParseApplicationName returns the member that has this name, if a member has it.
+// ParseApplicationName returns the member with this application_name; false if it is not that of a
+// member.
 func ParseApplicationName(name string) (election.Member, bool) {
 	found := memberName.FindStringSubmatch(name)
 	if found == nil || len(name) > maxNameBytes {
@@ -41,11 +43,12 @@ func ParseApplicationName(name string) (election.Member, bool) {
 	return election.Member{Name: found[1], Incarnation: found[3]}, true
 }
 
-// SlotPrefix begins the names of the slots of members.
+// SlotPrefix is the prefix of the names of members' replication slots.
 const SlotPrefix = "mainstay_"
 
-// SlotName returns the name of the slot through which a member receives. A slot serves one
-// connection at a time, so that a member whose old connection is not gone yet counts once.
+// SlotName returns the name of the replication slot through which a member receives. A slot serves
+// one connection at a time, so that a member with an old connection that is not closed yet counts
+// only once.
 func SlotName(member election.Member) (string, error) {
 	if _, err := ApplicationName(member); err != nil {
 		return "", err
@@ -57,9 +60,9 @@ func SlotName(member election.Member) (string, error) {
 	return name, nil
 }
 
-// Synchronous returns the value of synchronous_standby_names for a rule: never `*` nor FIRST, so
-// that exactly the members of the rule count. It is empty for a rule that waits for no other
-// member.
+// Synchronous returns the value of synchronous_standby_names for a rule. It never has `*` or FIRST,
+// so that exactly the members of the rule count. It is empty for a rule under which commits wait
+// for no other member.
 func Synchronous(rule election.Rule) (string, error) {
 	if rule.Async || rule.Acks == 0 && len(rule.Set) == 0 {
 		return "", nil
@@ -81,5 +84,6 @@ func Synchronous(rule election.Rule) (string, error) {
 	return fmt.Sprintf("ANY %d (%s)", rule.Acks, strings.Join(names, ", ")), nil
 }
 
-// WaitsForNobody returns the value with which no commit ever returns.
+// WaitsForNobody returns the value of synchronous_standby_names with which no commit returns,
+// because it waits for [Nobody].
 func WaitsForNobody() string { return `ANY 1 ("` + Nobody + `")` }

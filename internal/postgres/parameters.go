@@ -12,30 +12,30 @@ import (
 	"sync"
 )
 
-// Limits of what a user sets: so many parameters, whose names and values have so many bytes.
+// Limits of a user's parameters: their number, and the total length of their names and values.
 const (
 	MaxParameters      = 200
 	MaxParametersBytes = 8 << 10
 )
 
-// The oldest and the newest major version that are known.
+// The oldest and the newest supported major version.
 const (
 	oldest = 12
 	newest = 18
 )
 
-// table has one line for each parameter of the server that users may set, and a further line for
-// the versions in which it differs. hack/parameters writes it out of what servers say.
+// table has one line for each parameter of the server that users may set, and further lines if it
+// differs between versions. hack/parameters generates it from the answers of servers.
 //
 //go:embed parameters.tsv
 var table string
 
-// parameter is a line of the table: what versions from since to until accept.
+// parameter is a line of the table: what the major versions from since to until accept.
 type parameter struct {
 	since, until int
-	// restarts is true if a change takes effect with a start of the server only.
+	// restarts is true if a change takes effect only at a start of the server.
 	restarts bool
-	// kind is that of pg_settings.vartype: bool, integer, real, enum or string.
+	// kind is pg_settings.vartype: bool, integer, real, enum or string.
 	kind, unit string
 	min, max   float64
 	values     []string
@@ -44,13 +44,14 @@ type parameter struct {
 var parameters = sync.OnceValue(func() map[string][]parameter {
 	found := map[string][]parameter{}
 	for line := range strings.Lines(table) {
-		if name, p, err := parseParameter(strings.TrimSuffix(line, "\n")); err == nil { // A comment is none.
+		if name, p, err := parseParameter(strings.TrimSuffix(line, "\n")); err == nil { // It fails for comments.
 			found[name] = append(found[name], p)
 		}
 	}
 	return found
 })
 
+// parseParameter parses a line of the table, and returns the name of the parameter, too.
 func parseParameter(line string) (string, parameter, error) {
 	fields := strings.Split(line, "\t")
 	const columns = 9
@@ -71,8 +72,8 @@ func parseParameter(line string) (string, parameter, error) {
 	return fields[0], p, errors.Join(errs[:]...)
 }
 
-// CheckParameters checks all that a user sets for a server of that major version, 0 for any. Its
-// error names the first parameter, in the order of names, that is not accepted.
+// CheckParameters checks all of a user's parameters, for a server of the major version; 0 is any.
+// Its error names the first parameter, in the order of names, that is not accepted.
 func CheckParameters(major int, set map[string]string) error {
 	if len(set) > MaxParameters {
 		return fmt.Errorf("Too many: %d: must have at most %d items", len(set), MaxParameters) //nolint:staticcheck // As the API server says it.
@@ -91,7 +92,7 @@ func CheckParameters(major int, set map[string]string) error {
 	return nil
 }
 
-// Parameters returns what is set in the order of names.
+// Parameters returns parameters as a list, in the order of their names.
 func Parameters(set map[string]string) []Setting {
 	settings := make([]Setting, 0, len(set))
 	for name, value := range set {
@@ -101,12 +102,13 @@ func Parameters(set map[string]string) []Setting {
 	return settings
 }
 
-// CheckParameter reports why a user may not set a parameter of the server to that value, whatever
-// version it has. The error says what is accepted; it has neither the name nor the value before it.
+// CheckParameter returns why a user may not set a parameter to that value, for a server of any
+// supported version; nil if that is accepted. The error says what is accepted. It does not begin
+// with the name or the value.
 func CheckParameter(name, value string) error { return CheckParameterOf(0, name, value) }
 
-// CheckParameterOf does so for a server of that major version, 0 for any. What it accepts in a
-// string, such as the name of a time zone, only the server can judge.
+// CheckParameterOf does so for a server of the major version; 0 is any. It accepts any string where
+// only the server knows which ones are valid, such as names of time zones.
 func CheckParameterOf(major int, name, value string) error {
 	if err := checkSetting(Setting{Name: name, Value: value}); err != nil {
 		return err
@@ -115,7 +117,7 @@ func CheckParameterOf(major int, name, value string) error {
 		return errors.New("must not be set: " + reason)
 	}
 	if strings.Contains(name, ".") {
-		return nil // It is an extension's, which may not be there.
+		return nil // It belongs to an extension, about whose parameters nothing is known.
 	}
 	known := parameters()[name]
 	if len(known) == 0 {
@@ -136,8 +138,9 @@ func CheckParameterOf(major int, name, value string) error {
 	return refused
 }
 
-// NeedsRestart reports whether a change of a parameter takes effect with the next start only. Of an
-// extension's that is not known: the server says so itself.
+// NeedsRestart reports whether a change of a parameter takes effect only at the next start. It
+// returns false for parameters of extensions: the server itself reports those
+// (pg_settings.pending_restart).
 func NeedsRestart(major int, name string) bool {
 	return slices.ContainsFunc(parameters()[name], func(p parameter) bool {
 		return p.restarts && (major == 0 || major >= p.since && major <= p.until)
@@ -151,6 +154,7 @@ func versions(major int) string {
 	return strconv.Itoa(major)
 }
 
+// check returns why the versions of this line do not accept the value; nil if they do.
 func (p parameter) check(name, value string) error {
 	if accepted, isLimited := lists[name]; isLimited {
 		return listOf(value, accepted, p.kind == "string")
@@ -175,7 +179,7 @@ func oneOf(value string, accepted []string) error {
 	return errors.New("must be one of " + strings.Join(accepted, ", "))
 }
 
-// listOf accepts one of the names, or, if there may be many, names with commas between them.
+// listOf accepts one of the names, or, if many is true, a list of them with commas.
 func listOf(value string, accepted []string, many bool) error {
 	if !many {
 		return oneOf(value, accepted)
@@ -188,21 +192,23 @@ func listOf(value string, accepted []string, many bool) error {
 	return nil
 }
 
-// number is what the server reads without surprise: 010 is eight for it, and 0x10 sixteen.
+// number matches numbers with an optional unit. It excludes forms that may surprise: for the
+// server, 010 is eight, and 0x10 is sixteen.
 var number = regexp.MustCompile(`^(-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?) ?([A-Za-z]{0,3})$`)
 
-// units are those of the server (its guc.c): bytes and microseconds.
+// units are the server's units (guc.c), in bytes and in microseconds.
 var units = map[string]float64{
 	"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "8kB": 8 << 10,
 	"us": 1, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6, "d": 86400e6,
 }
 
-// sizes and durations are the units that go together.
+// sizes and durations are the units of the two kinds of quantities.
 var (
 	sizes     = []string{"B", "kB", "MB", "GB", "TB"}
 	durations = []string{"us", "ms", "s", "min", "h", "d"}
 )
 
+// checkNumber does so for a number, with an optional unit.
 func (p parameter) checkNumber(name, value string) error {
 	accepted := durations
 	switch {
@@ -246,7 +252,7 @@ func (p parameter) bound(of float64) string {
 	return text + p.unit
 }
 
-// near names the parameters whose names are most like this one.
+// near returns, for people, the three names of parameters that are most similar.
 func near(name string) string {
 	type candidate struct {
 		name     string
@@ -270,8 +276,8 @@ func near(name string) string {
 	return "the most similar names are " + strings.Join(names, ", ")
 }
 
-// distance is how many letters must be added, removed or replaced to make one name of the other
-// (Levenshtein). Names have at most 127 bytes.
+// distance returns how many bytes must be added, removed or replaced to turn one name into the
+// other (Levenshtein distance). Names have at most 127 bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -292,8 +298,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ParametersQuery asks a server for its parameters, in the columns of the table but the versions.
-// Those that belong to an extension, or can't be set, are none.
+// ParametersQuery asks a server for its parameters, with the columns of the table except the
+// versions. It leaves out those of extensions, and those that can't be set.
 const ParametersQuery = `SELECT lower(name), CASE context WHEN 'postmaster' THEN 'restart' ELSE 'reload' END, vartype,
 	coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), coalesce(array_to_string(enumvals, ','), '')
 	FROM pg_settings WHERE context <> 'internal' AND name NOT LIKE '%.%' ORDER BY lower(name) COLLATE "C"`

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestParametersTable: every line can be read, and none is of a parameter that is refused.
+// TestParametersTable: every line can be parsed, and none is about a refused parameter.
 func TestParametersTable(t *testing.T) {
 	for line := range strings.Lines(table) {
 		if _, _, err := parseParameter(strings.TrimSuffix(line, "\n")); err != nil && !strings.HasPrefix(line, "#") {
@@ -76,8 +76,8 @@ func TestCheckParameter(t *testing.T) {
 	}
 }
 
-// TestRefusedParameters: nothing that the data's safety rests on, or that leads out of the server's
-// directories, is a user's.
+// TestRefusedParameters: users can't set parameters on which the safety of the data depends, or
+// that name files outside of the server's directories.
 func TestRefusedParameters(t *testing.T) {
 	for name := range strings.FieldsSeq(`data_directory hba_file ident_file external_pid_file config_file include include_dir include_if_exists
 		listen_addresses port unix_socket_directories unix_socket_permissions unix_socket_group ssl ssl_ca_file ssl_passphrase_command
@@ -136,8 +136,8 @@ func TestNeedsRestart(t *testing.T) {
 	}
 }
 
-// FuzzParameter: whatever a user sets is checked in bounded time, its error is bounded, and what is
-// accepted is one line of the configuration that changes nothing else.
+// FuzzParameter: any parameter is checked in bounded time, the error has a bounded length, and an
+// accepted parameter is one line of the configuration that changes nothing else.
 func FuzzParameter(f *testing.F) {
 	f.Add(17, "work_mem", "64MB")
 	f.Add(0, "shared_preload_libraries", "pg_stat_statements,,")

@@ -8,13 +8,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// LSN is a place in the write-ahead log. 0 is none.
+// LSN is a location in the write-ahead log. 0 means none.
 type LSN uint64
 
-// String returns the form that PostgreSQL prints: 16/B374D848.
+// String returns the form that PostgreSQL prints, such as 16/B374D848.
 func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }
 
-// ParseLSN reads what PostgreSQL prints as pg_lsn.
+// ParseLSN parses the form in which PostgreSQL prints a pg_lsn.
 func ParseLSN(text string) (LSN, error) {
 	high, low, found := strings.Cut(text, "/")
 	upper, errUpper := strconv.ParseUint(high, 16, 32)
@@ -25,8 +25,8 @@ func ParseLSN(text string) (LSN, error) {
 	return LSN(upper<<32 | lower), nil
 }
 
-// Position returns the election's form of the end of what is flushed, on the timeline to which that
-// end belongs.
+// Position returns the election's form of a location on a timeline, such as 3:16/B374D848. It is
+// the end of what a member has flushed.
 func Position(timeline uint32, end LSN) election.Position {
 	return election.Position(strconv.FormatUint(uint64(timeline), 10) + ":" + end.String())
 }
@@ -41,15 +41,16 @@ func parsePosition(text string) (timeline uint32, end LSN, err error) {
 	return uint32(number), end, err
 }
 
-// Limits of a history. A server adds a line with each promotion.
+// Limits of a history. Each promotion adds a line.
 const (
 	maxHistoryBytes = 256 << 10
 	maxTimelines    = 10_000
 )
 
-// History returns the election's form of the history of a server on a timeline: content is that of
-// pg_wal/TIMELINE.history, empty for timeline 1. Each line that is no comment says which timeline
-// was left, and where (https://www.postgresql.org/docs/current/continuous-archiving.html).
+// History returns the election's form of the history of a timeline, such as "1:0/3000000 2".
+// content is that of the timeline's history file, empty for timeline 1. Each line of it, except
+// comments, says which timeline was left, and where
+// (https://www.postgresql.org/docs/current/continuous-archiving.html).
 func History(timeline uint32, content string) (election.History, error) {
 	if len(content) > maxHistoryBytes {
 		return "", fmt.Errorf("the history of timeline %d has %d bytes, at most %d are accepted", timeline, len(content), maxHistoryBytes)
@@ -63,7 +64,7 @@ func History(timeline uint32, content string) (election.History, error) {
 		}
 		number, err := strconv.ParseUint(fields[0], 10, 32)
 		if err != nil || len(fields) < 2 || number <= last || number >= uint64(timeline) {
-			return "", fmt.Errorf("the history of timeline %d has the line %.80q: want an earlier timeline, in order, and where it was left",
+			return "", fmt.Errorf("the history of timeline %d has the line %.80q: must be an earlier timeline, in order, and where it was left",
 				timeline, line)
 		}
 		end, err := ParseLSN(fields[1])
@@ -79,8 +80,8 @@ func History(timeline uint32, content string) (election.History, error) {
 	return election.History(strings.Join(append(left, strconv.FormatUint(uint64(timeline), 10)), " ")), nil
 }
 
-// Positions compares the positions of PostgreSQL: by timeline, then by place. A member on a higher
-// timeline was promoted later, or has received from one that was.
+// Positions implements [election.Positions]. It compares by timeline, then by LSN: a member on a
+// higher timeline was promoted later, or has received from one that was.
 type Positions struct{}
 
 // Compare implements [election.Positions].

@@ -21,7 +21,8 @@ func control(t testing.TB, major int) []byte {
 	return content
 }
 
-// TestReadControl compares with what pg_controldata, or initdb's first checkpoint, says.
+// TestReadControl compares with the output of pg_controldata, or with the first checkpoint of
+// initdb.
 func TestReadControl(t *testing.T) {
 	for major, want := range map[int]Control{
 		12: {System: 7711237901778813124, Checkpoint: 0x1642e90},
@@ -40,7 +41,7 @@ func TestReadControl(t *testing.T) {
 	}
 }
 
-// TestRaise: a standby gets what it needs, and no less than what is set.
+// TestRaise: a standby gets the values that it needs, and none is lower than the one that is set.
 func TestRaise(t *testing.T) {
 	needs := Control{MaxConnections: 150, MaxWorkerProcesses: 16, MaxLocksPerTransaction: 64}.Needs()
 	for _, test := range []struct {
@@ -77,7 +78,8 @@ func TestReadControlThatSaysNothing(t *testing.T) {
 	}
 }
 
-// history is that of a server that was promoted three times; it left timeline 2 for 4 directly.
+// history is the history file of a server that was promoted several times, from timeline 2 directly
+// to 4.
 const history = "1\t0/3000000\tno recovery target specified\n\n# by hand\n2\t0/5000000\tx\n"
 
 func TestPositions(t *testing.T) {
@@ -120,7 +122,7 @@ func TestHistoriesThatNoServerWrites(t *testing.T) {
 	}
 }
 
-// FuzzControlFile: whatever is on the volume is read or refused.
+// FuzzControlFile: any content of the file is parsed or refused.
 func FuzzControlFile(f *testing.F) {
 	for major := 12; major <= 18; major++ {
 		f.Add(control(f, major))
@@ -132,8 +134,8 @@ func FuzzControlFile(f *testing.F) {
 	})
 }
 
-// FuzzHistory: whatever a peer sends as history or position is compared or refused, and a server's
-// own end is always part of its history.
+// FuzzHistory: any history or position from a peer is compared or refused, and the end of a
+// server's data is always part of its own history.
 func FuzzHistory(f *testing.F) {
 	f.Add(uint32(4), history, "2:0/4000000")
 	f.Fuzz(func(t *testing.T, timeline uint32, content, position string) {

@@ -2,7 +2,7 @@ package postgres
 
 import "strings"
 
-// Why a parameter is not the user's.
+// Why users may not set a parameter.
 const (
 	becauseElection   = "failover depends on it, and Mainstay sets it"
 	becauseDurability = "durability depends on it"
@@ -18,9 +18,9 @@ const (
 	becauseFile       = "it can't be set in a configuration file"
 )
 
-// refused are the parameters that users may not set. Those that end with * stand for all that begin
-// so. Whatever is not named here and not in the table is refused as unknown, so that a parameter of
-// a new version can't be set until it has been reviewed.
+// refused are the parameters that users may not set. A name that ends with * stands for all names
+// with that prefix. Parameters that are neither here nor in the table are refused as unknown, so
+// that those of a new version can't be set until they have been reviewed.
 var refused = []struct{ reason, names string }{
 	{becauseElection, "hot_standby* max_standby_archive_delay max_standby_streaming_delay restart_after_crash cluster_name" +
 		" allow_alter_system synchronous_standby_names synchronized_standby_slots sync_replication_slots primary_* promote_trigger_file" +
@@ -44,7 +44,7 @@ var refused = []struct{ reason, names string }{
 	{becauseFile, "transaction_isolation transaction_read_only transaction_deferrable role session_authorization seed is_superuser"},
 }
 
-// Refused returns why a parameter may not be set whatever its value is; "" if that is not so.
+// Refused returns why users may not set a parameter to any value; "" if they may set it.
 func Refused(name string) string {
 	for _, group := range refused {
 		for pattern := range strings.FieldsSeq(group.names) {
@@ -57,13 +57,14 @@ func Refused(name string) string {
 	return ""
 }
 
-// lists are the names that are accepted in a parameter, where the server accepts others too. The
-// libraries are part of the server's own sources; one that the image lacks keeps it from starting.
+// lists are the accepted values of parameters for which the server accepts others too. The
+// libraries are part of the server's own sources; a library that the image lacks would keep the
+// server from starting.
 var lists = map[string][]string{
 	"shared_preload_libraries": {"pg_stat_statements", "auto_explain", "pg_prewarm"},
 	"wal_level":                {"replica", "logical"}, // With minimal, no standby can receive.
 }
 
-// leasts are the least values that Mainstay accepts, where the server accepts less. It does not
-// start with fewer connections than are kept for our own sessions.
+// leasts are the lowest accepted values of parameters for which the server accepts lower ones. The
+// server does not start with fewer connections than are reserved for our own sessions.
 var leasts = map[string]float64{"max_connections": 20}

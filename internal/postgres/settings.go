@@ -7,18 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// Setting is one parameter of the server, or of a connection.
+// Setting is one parameter, of the server or of a connection string.
 type Setting struct{ Name, Value string }
 
-// Limits of a setting. The server reads lines of any length; nothing that is meant is longer.
+// maxSettingBytes is how long a value may be. The server reads lines of any length, but no sensible
+// value is longer.
 const maxSettingBytes = 8 << 10
 
-// settingName is what the server accepts as the name of a parameter; those of extensions have a
-// dot.
+// settingName matches what the server accepts as the name of a parameter; those of extensions have
+// a dot.
 var settingName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?$`)
 
-// checkSetting refuses what could end a line or a quoted value early. Its error does not contain
-// the value, which may be secret.
+// checkSetting returns an error for a setting that could end its line or its quotes early, or
+// include a file. The error does not contain the value, which may be secret.
 func checkSetting(s Setting) error {
 	switch {
 	case strings.HasPrefix(s.Name, "include"):
@@ -35,8 +36,8 @@ func checkSetting(s Setting) error {
 	return nil
 }
 
-// Configuration returns the text of postgresql.conf: one line for each setting. Of two settings
-// with the same name the last one counts.
+// Configuration returns the content of postgresql.conf: one line for each setting. If several have
+// the same name, the server uses the last one.
 func Configuration(settings []Setting) (string, error) {
 	var text strings.Builder
 	for _, setting := range settings {
@@ -48,7 +49,7 @@ func Configuration(settings []Setting) (string, error) {
 	return text.String(), nil
 }
 
-// Connection returns a connection string of libpq from the settings that have a value.
+// Connection returns a connection string for libpq, of the settings that have a value.
 func Connection(settings []Setting) (string, error) {
 	var parts []string
 	for _, setting := range settings {
@@ -63,21 +64,22 @@ func Connection(settings []Setting) (string, error) {
 }
 
 const (
-	// ReplicationRole is the role as which instances replicate and clone.
+	// ReplicationRole is the role with which instances replicate and clone.
 	ReplicationRole = "mainstay_replication"
-	// CertificateRole is a role whose members log in with a client certificate that names them, and
-	// not by a password.
+	// CertificateRole is a role whose member roles log in with a client certificate that names them,
+	// and not with a password.
 	CertificateRole = "mainstay_certificate"
-	// CertificatePrefix stands before the pod's name in the common name of an instance's
-	// certificate. With it, the longest name has 61 characters: a common name has at most 64.
+	// CertificatePrefix precedes the pod's name in the common name of an instance's certificate. With
+	// it, the longest name has 61 characters, of the 64 that a common name may have.
 	CertificatePrefix = "mainstay:"
 )
 
-// Access returns the text of pg_hba.conf. The socket has a mode with which only our own user may
-// connect, as every role. Others need TLS: users by password or certificate, instances by
-// certificate. A server that does not lead accepts no receivers. While clients is false, only the
-// superuser connects, over the socket. The user's lines come after all that protects the server's
-// own roles, and before the rule for everyone else.
+// Access returns the content of pg_hba.conf. Over the socket, whose mode lets only our own
+// operating system user connect, every role may log in. All others need TLS: users with a password
+// or a certificate, and instances with a certificate. A server that does not lead accepts no
+// receivers. While clients is false, only the superuser may connect, over the socket. The user's
+// lines come after those that protect the server's own roles, and before the last rule, for
+// everyone else.
 func Access(clients, leads bool, users []string) string {
 	lines := []string{"local all postgres trust"}
 	if leads {
@@ -91,8 +93,8 @@ func Access(clients, leads bool, users []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Identities returns the text of pg_ident.conf: whose certificate is that of an instance
-// replicates.
+// Identities returns the content of pg_ident.conf: a client with an instance's certificate may log
+// in as ReplicationRole.
 func Identities() string {
 	return `mainstay "/^` + CertificatePrefix + `[a-z0-9.-]+$" ` + ReplicationRole + "\n"
 }

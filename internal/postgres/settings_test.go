@@ -43,8 +43,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAccess: no member receives from a server that does not lead, and only we connect before
-// clients may.
+// TestAccess: no member can receive from a server that does not lead, and only the superuser can
+// connect before clients may.
 func TestAccess(t *testing.T) {
 	for _, test := range []struct {
 		clients, leads bool
@@ -100,8 +100,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// FuzzConfiguration: no name or value makes another line or ends its quotes, and what the server
-// reads is what was meant.
+// FuzzConfiguration: no name or value adds a line or ends its quotes early, and the server reads
+// exactly the value.
 func FuzzConfiguration(f *testing.F) {
 	f.Add("work_mem", "4MB")
 	f.Add("search_path", `a'b\'c`)
@@ -120,8 +120,7 @@ func FuzzConfiguration(f *testing.F) {
 	})
 }
 
-// FuzzMember: a name under which a member receives is that of this member only, and can't end its
-// quotes.
+// FuzzMember: the application_name of a member is unique, and can't end its quotes early.
 func FuzzMember(f *testing.F) {
 	f.Add("db-0", "1f2e", "db-0/1f2e")
 	f.Add("a/b", "c", "a/b/c")

@@ -1,36 +1,40 @@
 package postgres
 
 // Statistics are what a running server reports about itself, for monitoring. Durations are in
-// seconds.
+// seconds, and sizes in bytes.
 type Statistics struct {
-	// Connections are those of clients, and of ours; MaxConnections is how many there may be.
+	// Connections is the number of connections of clients and of Mainstay, and MaxConnections is how
+	// many there may be.
 	Connections, MaxConnections float64
-	// OldestTransaction is for how long the transaction runs that began first; 0 without one.
+	// OldestTransaction is the age of the oldest running transaction; 0 without one.
 	OldestTransaction float64
-	// TransactionIDAge is how many transactions ago the oldest row was frozen. The server stops taking
-	// writes shortly before 2^31.
+	// TransactionIDAge is how many transactions ago the oldest row was frozen. The server stops
+	// accepting writes shortly before 2^31.
 	TransactionIDAge float64
-	// ReplayBytes and ReplayTime are how far a standby's replay is behind what it has received.
+	// ReplayBytes and ReplayTime are how far a standby's replay is behind what it has received, in
+	// bytes and in time.
 	ReplayBytes, ReplayTime float64
-	// Databases are at most MaxDatabases, those that were made first.
+	// Databases are those of the server, the oldest first, at most MaxDatabases.
 	Databases []DatabaseStatistics
 	// Receivers are the members that receive from this server.
 	Receivers []ReceiverStatistics
 }
 
-// MaxDatabases is of how many databases there are statistics: each costs a look at all its files.
+// MaxDatabases is for how many databases at most there are statistics: for each of them the server
+// inspects all of its files.
 const MaxDatabases = 100
 
-// DatabaseStatistics are those of one database. All but Size count since the statistics were reset.
+// DatabaseStatistics are the statistics of one database. All except Size are counted since the
+// statistics were last reset.
 type DatabaseStatistics struct {
 	Name                                                                       string
 	Size, Commits, Rollbacks, Deadlocks, TemporaryBytes, BlocksRead, BlocksHit float64
 }
 
-// ReceiverStatistics are how far a member is behind that receives.
+// ReceiverStatistics say how far a member that receives is behind.
 type ReceiverStatistics struct {
 	Pod string
-	// LagBytes are those of the log that it has not replayed, and LagTime is how long it took until
-	// it had replayed what was written last.
+	// LagBytes is how much of the log it has not replayed, and LagTime is how long it took until it
+	// had replayed what was written last.
 	LagBytes, LagTime float64
 }

@@ -10,15 +10,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// planted is the content of a history file that only occupies its number. A server that is promoted
-// takes the first number without a file (findNewestTimeLine of the server's timeline.c), so these
-// let it take the claimed one. It follows none of them: they name no parent.
+// planted is the content of a planted history file: one that Mainstay has written, and that only
+// occupies the number of its timeline. All other history files are real: a server has written them.
+// A server that is promoted takes the first number without a file (findNewestTimeLine of the
+// server's timeline.c), so planted files make it take the claimed number. It follows none of them,
+// because they name no parent.
 const planted = "# mainstay: this timeline is counted, not followed\n"
 
-// Planted returns the content of a history file that only occupies its number.
+// Planted returns the content of a planted history file, which only occupies the number of its
+// timeline.
 func Planted() string { return planted }
 
-// IsPlanted reports whether a history file only occupies its number.
+// IsPlanted reports whether a history file with this content is planted, not real: see [Planted].
 func IsPlanted(content string) bool { return content == planted }
 
 var historyName = regexp.MustCompile(`^[0-9A-F]{8}\.history$`)
@@ -26,7 +29,8 @@ var historyName = regexp.MustCompile(`^[0-9A-F]{8}\.history$`)
 // HistoryName returns the name of a timeline's history file in pg_wal.
 func HistoryName(timeline uint32) string { return fmt.Sprintf("%08X.history", timeline) }
 
-// ParseHistoryName returns the timeline whose history a file in pg_wal is.
+// ParseHistoryName returns the timeline of a history file in pg_wal, by its name; false if the file
+// is none. Timeline 1 has no such file.
 func ParseHistoryName(name string) (uint32, bool) {
 	if !historyName.MatchString(name) {
 		return 0, false
@@ -35,13 +39,15 @@ func ParseHistoryName(name string) (uint32, bool) {
 	return uint32(number), err == nil && number > 1
 }
 
-// maxClaimed is the highest timeline that can be claimed: each number below it is a file.
+// maxClaimed is the highest timeline that can be claimed: each number below it needs a file.
 const maxClaimed = 100_000
 
-// Numbers returns, of the timelines with a history file (true if it is planted), which must be
-// planted so that a promotion takes the claimed one. So must those that are no part of the own
-// history: nothing on them was acknowledged, and a standby that receives all files from here would
-// take one of them for its own if it was interrupted.
+// Numbers returns the timelines for which a history file must be planted, so that a promotion takes
+// the claimed timeline. files are the timelines that have a history file, with true for a planted
+// one; own is the history of the data. Real files of timelines that are not part of own are
+// replaced by planted ones: nothing on those timelines was acknowledged, and a standby that
+// receives all files from here could follow one of them if it is interrupted. It fails if the data
+// already have the claimed timeline, or a higher one.
 func Numbers(files map[uint32]bool, own election.History, claimed uint32) ([]uint32, error) {
 	if claimed > maxClaimed {
 		return nil, fmt.Errorf("timeline %d was claimed: at most %d are accepted", claimed, maxClaimed)
@@ -72,11 +78,11 @@ func contains(history election.History, timeline uint32) bool {
 	return false
 }
 
-// Unfounded returns the history files to remove before a server starts. files are the timelines
-// that have a history file, with true for one that Mainstay has made up (see Planted), not a
-// server. A server follows the highest timeline that it finds a file of, so no made-up one may be
-// higher than all that servers wrote. A lower one stays: a server needs the file of each timeline
-// between its own and that of its source.
+// Unfounded returns the timelines whose history files must be removed before a server starts: the
+// planted ones above all real ones. files are the timelines that have a history file, with true for
+// a planted one. A server follows the highest timeline that it finds a file of, so that must be a
+// real one. Lower planted files stay: a server needs the file of each timeline between its own and
+// that of its source.
 func Unfounded(files map[uint32]bool) []uint32 {
 	highest := HighestReal(files)
 	var found []uint32
@@ -89,7 +95,8 @@ func Unfounded(files map[uint32]bool) []uint32 {
 	return found
 }
 
-// Above returns the timelines above the one of a position, if one of them is not planted.
+// Above returns all timelines above that of the position, planted ones too, if one of them is real;
+// otherwise, or if the position can't be read, nil. files are as for [Numbers].
 func Above(files map[uint32]bool, position election.Position) []uint32 {
 	timeline, _, err := parsePosition(string(position))
 	if err != nil || HighestReal(files) <= timeline {
@@ -105,8 +112,8 @@ func Above(files map[uint32]bool, position election.Position) []uint32 {
 	return found
 }
 
-// HighestReal returns the highest timeline with a history file that is not planted; 1 if there is
-// none, for timeline 1 has no history.
+// HighestReal returns the highest timeline with a real history file; 1 if there is none, because
+// timeline 1 has no file. files are as for [Numbers].
 func HighestReal(files map[uint32]bool) uint32 {
 	highest := uint32(1)
 	for number, isPlanted := range files {
@@ -117,8 +124,8 @@ func HighestReal(files map[uint32]bool) uint32 {
 	return highest
 }
 
-// TimelineAt returns the timeline to which the end of the data belongs, if they are part of the
-// history: where one was left, the end belongs to that.
+// TimelineAt returns the timeline on which data with this end are, if they are part of the history.
+// The place at which a timeline was left belongs to that timeline.
 func TimelineAt(history election.History, end LSN) (uint32, error) {
 	for part := range strings.FieldsSeq(string(history)) {
 		if !strings.Contains(part, ":") {

@@ -7,9 +7,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// TestNumbers: which history files a promotion needs, and which a start must not find.
+// TestNumbers: which history files a promotion needs, and which must be removed before a start.
 func TestNumbers(t *testing.T) {
-	const followed, counted = false, true
+	const isReal, isPlanted = false, true
 	for _, test := range []struct {
 		files   map[uint32]bool
 		claimed uint32
@@ -17,10 +17,10 @@ func TestNumbers(t *testing.T) {
 	}{
 		{nil, 2, "plant [], unfounded [], highest 1"},
 		{nil, 5, "plant [2 3 4], unfounded [], highest 1"},
-		{map[uint32]bool{2: counted, 3: counted, 4: followed}, 7, "plant [5 6], unfounded [], highest 4"},
-		{map[uint32]bool{2: followed, 3: counted, 5: counted}, 6, "plant [4], unfounded [3 5], highest 2"},
-		{map[uint32]bool{2: followed, 3: followed, 4: followed}, 6, "plant [3 5], unfounded [], highest 4"},
-		{map[uint32]bool{5: followed}, 5, "timeline 5 was claimed, but the data already have timeline 5"},
+		{map[uint32]bool{2: isPlanted, 3: isPlanted, 4: isReal}, 7, "plant [5 6], unfounded [], highest 4"},
+		{map[uint32]bool{2: isReal, 3: isPlanted, 5: isPlanted}, 6, "plant [4], unfounded [3 5], highest 2"},
+		{map[uint32]bool{2: isReal, 3: isReal, 4: isReal}, 6, "plant [3 5], unfounded [], highest 4"},
+		{map[uint32]bool{5: isReal}, 5, "timeline 5 was claimed, but the data already have timeline 5"},
 		{nil, 1 << 30, "timeline 1073741824 was claimed: at most 100000 are accepted"},
 	} {
 		missing, err := Numbers(test.files, "1:0/1 2:0/2 4", test.claimed)
@@ -63,7 +63,7 @@ func TestTimelineAt(t *testing.T) {
 	}
 }
 
-// TestPlanted: a planted history is one, and is read as one without parents.
+// TestPlanted: a planted history file is recognised, and is read as a history without parents.
 func TestPlanted(t *testing.T) {
 	if got, err := History(5, Planted()); err != nil || got != "5" || !IsPlanted(Planted()) || IsPlanted(history) {
 		t.Errorf("got %q, %v", got, err)

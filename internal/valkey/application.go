@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Application is the user as which an application connects. Previous is a password that is still
-// accepted, while clients change to the new one; "" is none.
+// Application is the user with which an application connects. Previous is a former password that is
+// still accepted while clients change to the new one; "" means none.
 type Application struct{ User, Password, Previous string }
 
 const onlyASCII = "must have letters, digits and signs of ASCII only, and no line break at its end"
 
-// Limits of an application.
+// Limits of the names and passwords of applications, in bytes.
 const (
 	maxUser          = 63
 	maxPasswordBytes = 256
@@ -49,22 +49,23 @@ func checkPassword(field, password string) error {
 	return nil
 }
 
-// Hash returns what the server keeps in place of a password, and takes in place of it: so the
+// Hash returns the hash that the server stores and accepts in place of a password, so that the
 // password itself is in no command, log or file.
 func Hash(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return hex.EncodeToString(sum[:])
 }
 
-// forbidden are the commands that an application may not use: with them it could change who leads,
-// end the server, read what is not its own, or let the server connect to others. Most are in the
-// category admin too; that may change with a version.
+// forbidden are the commands that an application may not use: with them it could change which
+// server leads, end the server, read what is not its own, or make the server connect to others.
+// Most are also in the category admin, but that may change with a version.
 var forbidden = []string{
 	"@admin", "acl", "config", "debug", "module", "replicaof", "slaveof", "shutdown", "failover", "cluster", "psync", "sync", "replconf",
 	"monitor", "save", "bgsave", "bgrewriteaof", "migrate", "restore-asking", "pfdebug", "pfselftest",
 }
 
-// Rules are the arguments of ACL SETUSER for the application: what it had before is replaced.
+// Rules returns the arguments of ACL SETUSER for the application. They replace all earlier rules of
+// the user.
 func (a Application) Rules() []string {
 	rules := []string{"reset", "on", "#" + Hash(a.Password)}
 	if a.Previous != "" && a.Previous != a.Password {

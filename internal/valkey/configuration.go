@@ -7,28 +7,29 @@ import (
 	"strings"
 )
 
-// Configuration is what a server is started with.
+// Configuration is what differs between the configuration files of servers.
 type Configuration struct {
 	// Data is the directory of the data, and Socket the path of our socket.
 	Data, Socket string
-	// Listen is the address for clients, "" for all; Port is that with TLS, and PlainPort the one
-	// without, 0 for none.
+	// Listen is the address on which clients connect, "" for all. Port is the port with TLS, and
+	// PlainPort the one without; 0 means none.
 	Listen          string
 	Port, PlainPort int
 	// Certificates is the directory of tls.crt, tls.key and ca.crt.
 	Certificates string
-	// Relay is the port on loopback from which a standby receives, and Token its password there.
+	// Relay is the port on loopback from which a standby receives, and Token is its password there.
 	Relay int
 	Token string
-	// Administrator, Replication and Monitor are the hashes of our users' passwords.
+	// Administrator, Replication and Monitor are the hashes (see Hash) of the passwords of Mainstay's
+	// own users.
 	Administrator, Replication, Monitor string
-	// Appends is true if the data are those of an append-only file.
+	// Appends is true if the server is to load its data from an append-only file.
 	Appends bool
-	// Parameters are those of the settings, which were checked.
+	// Parameters are the user's and derived parameters, as Accepted returns them.
 	Parameters []Setting
 }
 
-// The names of our users.
+// The names of Mainstay's own users.
 const (
 	Administrator = "mainstay"
 	Replicator    = "mainstay-replication"
@@ -37,14 +38,14 @@ const (
 
 // The files of the data.
 const (
-	// Dump is the snapshot that a clone is, Appended the directory of the append-only file, and
-	// Manifest the file there without which it does not count.
+	// Dump is the snapshot, which a clone consists of. Appended is the directory of the append-only
+	// file, and Manifest is the file there without which it is not valid.
 	Dump     = "dump.rdb"
 	Appended = "appendonlydir"
 	Manifest = "appendonly.aof.manifest"
 )
 
-// settings are all but the users and the parameters of the settings.
+// settings returns all lines but those of users and of the user's parameters.
 func (c Configuration) settings() []Setting {
 	number := strconv.Itoa
 	list := []Setting{
@@ -59,8 +60,8 @@ func (c Configuration) settings() []Setting {
 		{"replica-read-only", "yes"}, {"replica-serve-stale-data", "yes"}, {"tls-replication", "no"},
 		{"repl-diskless-sync", "yes"}, {"repl-diskless-sync-delay", "0"}, {"repl-diskless-load", "disabled"},
 		{"repl-backlog-ttl", "0"}, {"repl-timeout", "60"},
-		// A snapshot that fails is said, and the append-only file has the data: a full volume must not
-		// stop writes before that does.
+		// A snapshot that fails is reported, and the append-only file has the data. If the volume is
+		// full, writes stop only when the append-only file can't be written.
 		{"stop-writes-on-bgsave-error", "no"},
 		{"enable-debug-command", "no"}, {"enable-module-command", "no"}, {"enable-protected-configs", "no"},
 	}
@@ -70,11 +71,12 @@ func (c Configuration) settings() []Setting {
 	return list
 }
 
-// asked are parameters of which the server's state decides when they take effect.
-var asked = []string{"appendonly"}
+// deferred are parameters that are not in the file, because the state of the data decides when they
+// take effect.
+var deferred = []string{"appendonly"}
 
-// Text is the content of the file. parameters says on which line each of the settings' parameters
-// is, the first line being 1.
+// Text returns the content of the configuration file. parameters are the names of c.Parameters by
+// the numbers of their lines, of which the first is 1.
 func (c Configuration) Text() (text string, parameters map[int]string) {
 	var lines []string
 	add := func(name, value string) { lines = append(lines, name+" "+quote(value)) }
@@ -89,7 +91,7 @@ func (c Configuration) Text() (text string, parameters map[int]string) {
 	)
 	parameters = map[int]string{}
 	for _, setting := range c.Parameters {
-		if slices.Contains(asked, setting.Name) {
+		if slices.Contains(deferred, setting.Name) {
 			continue
 		}
 		add(setting.Name, setting.Value)

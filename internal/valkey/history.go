@@ -1,6 +1,6 @@
-// Package valkey is what instances know of Valkey without its programs: positions and histories,
-// configuration, parameters, access rules, what INFO says, and the protocol as far as replication
-// needs it. It does no I/O.
+// Package valkey is what an instance needs to know about Valkey: positions and histories,
+// configuration, parameters, access rules, the answers to INFO, and the protocol, as far as
+// replication needs it. It runs no program, and does no I/O but on the readers that it is given.
 package valkey
 
 import (
@@ -15,41 +15,43 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// Line is a part of a history: what one server wrote as the leader of a timeline. A server counts
-// the bytes of its replication stream, from any number on, under a random id. A place is the same
-// for all members: the server's offset and the line's base.
+// Line is a part of a history: what one server process wrote as the leader of a timeline. Valkey
+// identifies a replication stream by a random replication ID, and counts its bytes, from any number
+// on: the offset. A place is a count of bytes that is the same for all members of a database, over
+// all lines: the sum of the server's offset and the line's Base.
 type Line struct {
-	// Timeline is the one that the election claimed for the server's promotion.
+	// Timeline is the timeline that the election claimed for the server's promotion.
 	Timeline uint32 `json:"timeline"`
-	// ID is the replication id of the server, 40 hexadecimal digits.
+	// ID is the replication ID of the server, 40 hexadecimal digits.
 	ID string `json:"id"`
-	// Base and the server's offset are the place.
+	// Base is what must be added to the server's offset to get the place.
 	Base int64 `json:"base"`
-	// Start is the place at which the line begins: the next byte is its first one.
+	// Start is the place after which the line begins: the next byte is its first one.
 	Start int64 `json:"start"`
-	// End is the place at which the next line was forked; 0 in the last line, which is open.
+	// End is the place after which the next line continues; 0 in the last line, which is open.
 	End int64 `json:"end,omitempty"`
 }
 
-// Lines are a history, the oldest line first.
+// Lines are a history. The oldest line is first, and the last one is open.
 type Lines []Line
 
-// Limits of a history. A leader drops the oldest lines: a member that has been away for so many
-// promotions is cloned.
+// Limits of a history. A leader drops the oldest lines, so a member that was away for more than
+// maxLines promotions must be cloned.
 const (
 	maxLines        = 64
 	maxHistoryBytes = 32 << 10
 	maxPlace        = 1 << 62
 )
 
-// Gap is the number of places that a leader leaves free when it continues its timeline after its
-// server has ended. What it had written before and did not keep is below, however much that was.
+// Gap is the number of places that a leader skips when it continues its timeline after its server
+// has ended. Whatever that server had written and not stored is below the new places, so that they
+// are never used twice.
 const Gap = int64(1) << 40
 
-// replicationID is what a server draws for each promotion.
+// replicationID matches the random replication ID that a server draws at each promotion.
 var replicationID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// check returns an error if no leader writes such a history.
+// check returns an error if no leader can have written such a history.
 func (l Lines) check() error {
 	if len(l) == 0 || len(l) > maxLines {
 		return fmt.Errorf("the history has %d lines: must have 1 to %d", len(l), maxLines)
@@ -70,7 +72,7 @@ func (l Lines) check() error {
 	return nil
 }
 
-// History is the election's form of the lines.
+// History returns the history in the election's form, which is JSON.
 func (l Lines) History() election.History {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -79,7 +81,7 @@ func (l Lines) History() election.History {
 	return election.History(text)
 }
 
-// ParseHistory reads what [Lines.History] returns.
+// ParseHistory decodes and checks what [Lines.History] returns.
 func ParseHistory(history election.History) (Lines, error) {
 	if len(history) > maxHistoryBytes {
 		return nil, fmt.Errorf("the history has %d bytes, at most %d are accepted", len(history), maxHistoryBytes)
@@ -99,8 +101,8 @@ func (l Lines) Last() Line {
 	return l[len(l)-1]
 }
 
-// Locate returns the position of a server with that id and offset, on the timeline to which the
-// place belongs; false if the id is not part of the history.
+// Locate returns the position of a server with that replication ID and offset, on the timeline to
+// which the place belongs; false if the ID is not part of the history.
 func (l Lines) Locate(id string, offset int64) (election.Position, bool) {
 	index := slices.IndexFunc(l, func(line Line) bool { return line.ID == id })
 	if index < 0 || offset < 0 || offset > maxPlace {
@@ -113,12 +115,13 @@ func (l Lines) Locate(id string, offset int64) (election.Position, bool) {
 	return Position(l[index].Timeline, place), true
 }
 
-// ErrUnknownEnd is returned for data whose end is not known.
+// ErrUnknownEnd is returned for data whose end is unknown.
 var ErrUnknownEnd = errors.New("the end of the data is unknown")
 
-// Promoted returns the lines with that of a server which leads from now on: it continues from a
-// position, under that id and from that offset. If the timeline is that of the last line, the
-// server ended in between.
+// Promoted returns the history with a further line, of a server that has just become the leader of
+// the timeline: its data end at the position from, and its stream has the replication ID id and
+// begins after offset. If the timeline is that of the last line, the leader has restarted its
+// server, and the new line begins after a Gap. It fails with ErrUnknownEnd if from can't be read.
 func (l Lines) Promoted(from election.Position, timeline uint32, id string, offset int64) (Lines, error) {
 	next := Line{Timeline: timeline, ID: id, Base: -offset}
 	if len(l) == 0 {
@@ -141,7 +144,7 @@ func (l Lines) Promoted(from election.Position, timeline uint32, id string, offs
 	return lines, lines.check()
 }
 
-// Position is the election's form of a place on a timeline.
+// Position returns a place on a timeline in the election's form, such as 3:1400.
 func Position(timeline uint32, place int64) election.Position {
 	return election.Position(strconv.FormatUint(uint64(timeline), 10) + ":" + strconv.FormatInt(place, 10))
 }
@@ -154,13 +157,13 @@ func parsePosition(text string) (timeline uint32, place int64, err error) {
 		place, err = strconv.ParseInt(second, 10, 64)
 	}
 	if err != nil || len(text) > most || place < 0 || number == 0 {
-		return 0, 0, fmt.Errorf("%.40q is not a position, as 3:1400", text)
+		return 0, 0, fmt.Errorf("%.40q is not a position such as 3:1400", text)
 	}
 	return uint32(number), place, nil
 }
 
-// Positions compares positions: by timeline, then by place. A member on a higher timeline was
-// promoted later, or has received from one that was.
+// Positions implements [election.Positions]. It compares by timeline, then by place: a member on a
+// higher timeline was promoted later, or has received from one that was.
 type Positions struct{}
 
 // Compare implements [election.Positions].
@@ -198,8 +201,8 @@ func (Positions) Holds(history election.History, position election.Position) boo
 	return false
 }
 
-// Behind returns by how many bytes a position is behind another of the same timeline; false if that
-// can't be known.
+// Behind returns by how many bytes a position is behind another one on the same timeline, 0 if it
+// is not behind; false if they are on different timelines or can't be read.
 func Behind(position, other election.Position) (bytes int64, known bool) {
 	timeline, place, err := parsePosition(string(position))
 	otherTimeline, otherPlace, otherErr := parsePosition(string(other))

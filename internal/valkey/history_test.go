@@ -7,10 +7,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// id is a replication id of one digit.
+// id returns a replication ID of one repeated digit.
 func id(digit string) string { return strings.Repeat(digit, 40) }
 
-// lived is the history of a database that had three leaders; the last one's server ended once.
+// lived returns the history of a database that had three leaders, of which the last one restarted
+// its server once.
 func lived(t *testing.T) Lines {
 	t.Helper()
 	var lines Lines
@@ -87,7 +88,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestPromoted: of a long history the oldest lines are dropped, and data whose end is unknown can't
+// TestPromoted: the oldest lines of a long history are dropped, and data whose end is unknown can't
 // be continued.
 func TestPromoted(t *testing.T) {
 	lines := lived(t)
@@ -121,8 +122,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// FuzzHistory: a history that a peer sends is read in bounded time, and what is accepted locates
-// each of its ends in itself.
+// FuzzHistory: any history from a peer is decoded in bounded time, and an accepted one contains the
+// end of each of its lines.
 func FuzzHistory(f *testing.F) {
 	f.Add(`[{"timeline":1,"id":"`+id("a")+`","base":0,"start":0,"end":4},{"timeline":2,"id":"`+id("b")+`","base":0,"start":4}]`, "1:3")
 	f.Add(`[{"timeline":1,"id":"`+id("a")+`","base":-9223372036854775808,"start":0}]`, "1:9223372036854775807")
@@ -143,7 +144,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// FuzzState: the file beside the data is read in bounded time.
+// FuzzState: any content of the state file is decoded in bounded time.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"system":"abcdefghijklm","version":"8","fresh":true}`))
 	f.Add([]byte(`{"system":"abcdefghijklm","version":"8","lines":[{"timeline":1,"id":"` + id("a") + `","base":0,"start":0}]}`))

@@ -8,25 +8,26 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// Replication is what INFO replication says.
+// Replication is the answer to INFO replication.
 type Replication struct {
-	// Leads is true for a primary in Valkey's sense, which a standby without a source is not.
+	// Leads is true for a primary in Valkey's sense. A standby without a source is a replica in that
+	// sense.
 	Leads bool
-	// ID is the replication id, and Offset the end of what was written or applied.
+	// ID is the replication ID, and Offset is the end of what was written, or by a replica applied.
 	ID     string
 	Offset int64
-	// Connected is true for a replica that receives.
+	// Connected is true for a replica that receives from its source.
 	Connected bool
-	// Backlog is true if the server keeps what it writes for replicas.
+	// Backlog is true if the server keeps what it writes, for replicas that were away.
 	Backlog bool
 	// Replicas are the members that receive.
 	Replicas []Replica
-	// Good is how many replicas count for min-replicas-to-write, if that is not 0.
+	// Good is how many replicas count for min-replicas-to-write; 0 if that is not set.
 	Good int64
 }
 
-// Unreplicated returns how many bytes of what a leader has written no replica has acknowledged;
-// false if none receives.
+// Unreplicated returns how many bytes of a leader's writes no replica has acknowledged; false if no
+// replica receives.
 func (r Replication) Unreplicated() (bytes int64, known bool) {
 	for _, replica := range r.Replicas {
 		if behind := max(r.Offset-replica.Offset, 0); replica.Online && (!known || behind < bytes) {
@@ -36,10 +37,10 @@ func (r Replication) Unreplicated() (bytes int64, known bool) {
 	return bytes, known
 }
 
-// leastLag is the smallest class of [LagClass], in bytes.
+// leastLag is the smallest result of [LagClass], in bytes.
 const leastLag = 64 << 10
 
-// LagClass returns a number of bytes rounded up to a power of two, and to leastLag.
+// LagClass returns a number of bytes, rounded up to a power of two, and to leastLag at least.
 func LagClass(bytes int64) int64 {
 	class := int64(leastLag)
 	for class < bytes && class < maxPlace {
@@ -48,7 +49,8 @@ func LagClass(bytes int64) int64 {
 	return class
 }
 
-// Refuses says why a leader accepts no writes; "" if it does. least is its min-replicas-to-write.
+// Refuses returns why a leader accepts no writes; "" if it accepts them. least is its parameter
+// min-replicas-to-write.
 func (r Replication) Refuses(p Persistence, least string) string {
 	switch needed := number(least); {
 	case p.AppendFailed:
@@ -59,14 +61,14 @@ func (r Replication) Refuses(p Persistence, least string) string {
 	return ""
 }
 
-// Persistence is what INFO persistence says of data that are stored.
+// Persistence is what INFO persistence says about the storing of the data.
 type Persistence struct {
 	// SaveFailed, RewriteFailed and AppendFailed are true if the last snapshot, the last rewrite of
 	// the append-only file, or the last write to it failed.
 	SaveFailed, RewriteFailed, AppendFailed bool
 }
 
-// ParsePersistence reads the answer to INFO persistence.
+// ParsePersistence parses the answer to INFO persistence.
 func ParsePersistence(text string) Persistence {
 	found := info(text)
 	failed := func(key string) bool { state, there := found[key]; return there && state != "ok" }
@@ -76,37 +78,37 @@ func ParsePersistence(text string) Persistence {
 	}
 }
 
-// Problem says what could not be stored; "" if all could.
+// Problem says what could not be stored, and where to look; "" if nothing failed.
 func (p Persistence) Problem() string {
-	const look = ": look at the space on the volume, and at the log"
+	const remedy = ": check the free space on the volume, and the log"
 	switch {
 	case p.AppendFailed:
-		return "the last write to the append-only file failed" + look
+		return "the last write to the append-only file failed" + remedy
 	case p.RewriteFailed:
-		return "the last rewrite of the append-only file failed" + look
+		return "the last rewrite of the append-only file failed" + remedy
 	case p.SaveFailed:
-		return "the last snapshot failed" + look
+		return "the last snapshot failed" + remedy
 	}
 	return ""
 }
 
-// Replica is a member that receives.
+// Replica is a member that receives from a leader.
 type Replica struct {
 	Member election.Member
-	// Offset is what it has acknowledged, Age how many seconds ago. Online is false while it is not
-	// sent the stream yet.
+	// Offset is up to where it has acknowledged the stream, and Age is how many seconds ago. Online is
+	// false while the stream is not sent to it yet.
 	Offset int64
 	Age    int64
 	Online bool
 }
 
-// Limits of what INFO says: of its lines, and of the replicas in it.
+// Limits of what is read of an answer to INFO: lines, and replicas.
 const (
 	maxInfoLines = 4096
 	maxReplicas  = 64
 )
 
-// info returns the fields of the answer to INFO. It skips headings and lines without a value.
+// info returns the fields of an answer to INFO. It skips headings and lines without a value.
 func info(text string) map[string]string {
 	found, count := map[string]string{}, 0
 	for line := range strings.Lines(text) {
@@ -128,14 +130,15 @@ func number(text string) int64 {
 	return value
 }
 
-// ParseReplication reads the answer to INFO replication; false if it is none.
+// ParseReplication parses the answer to INFO replication; it returns false if the text is not one.
 func ParseReplication(text string) (Replication, bool) {
 	found := info(text)
 	r := Replication{Leads: found["role"] == "master", ID: found["master_replid"], Offset: number(found["master_repl_offset"])}
 	r.Good = number(found["min_slaves_good_slaves"])
 	r.Backlog = found["repl_backlog_active"] == "1"
 	if !r.Leads {
-		// The other offset is that of what would be sent on, which begins with the first byte received.
+		// master_repl_offset is the end of what a replica would pass on, which begins with the first byte
+		// received.
 		r.Offset = max(number(found["slave_repl_offset"]), 0)
 		r.Connected = found["master_link_status"] == "up"
 	}
@@ -151,8 +154,8 @@ func ParseReplication(text string) (Replication, bool) {
 	return r, replicationID.MatchString(r.ID) && (r.Leads || found["role"] == "slave")
 }
 
-// parseReplica reads ip=NAME,port=...,state=online,offset=1400,lag=0. The name is that which the
-// leader's program has given to the connection.
+// parseReplica parses ip=NAME,port=...,state=online,offset=1400,lag=0. NAME is what the leader's
+// program has set as the address of the connection: see [ReplicaName].
 func parseReplica(text string) (Replica, bool) {
 	values := map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -164,13 +167,14 @@ func parseReplica(text string) (Replica, bool) {
 	return Replica{Member: member, Offset: number(values["offset"]), Age: number(values["lag"]), Online: values["state"] == "online"}, ok
 }
 
-// ReplicaName is the name of a member's connection.
+// ReplicaName returns the name of a member's connection, in place of an IP address.
 func ReplicaName(member election.Member) string { return member.Name + "/" + member.Incarnation }
 
-// maxReplicaName is how long such a name may be (NET_HOST_STR_LEN of the server, less its end).
+// maxReplicaName is how long such a name may be, in bytes (NET_HOST_STR_LEN of the server, without
+// the NUL).
 const maxReplicaName = 255
 
-// ParseReplicaName reads what [ReplicaName] returns.
+// ParseReplicaName parses what [ReplicaName] returns; false for other names.
 func ParseReplicaName(name string) (election.Member, bool) {
 	pod, incarnation, found := strings.Cut(name, "/")
 	ok := found && pod != "" && incarnation != "" && len(name) <= maxReplicaName
@@ -178,7 +182,8 @@ func ParseReplicaName(name string) (election.Member, bool) {
 }
 
 // Statistics are what a running server reports about itself, for monitoring. Durations are in
-// seconds, sizes in bytes.
+// seconds, and sizes in bytes. SaveFailed and RewriteFailed are 1 or 0. MaxConnections is without
+// those that are reserved for Mainstay.
 type Statistics struct {
 	Connections, MaxConnections, Rejected                   float64
 	MemoryUsed, MemoryMax, MemoryResident                   float64
@@ -189,13 +194,13 @@ type Statistics struct {
 	Receivers []ReceiverStatistics
 }
 
-// ReceiverStatistics are how far a member is behind that receives.
+// ReceiverStatistics say how far a member that receives is behind.
 type ReceiverStatistics struct {
 	Pod      string
 	LagBytes float64
 }
 
-// ParseStatistics reads the answer to INFO.
+// ParseStatistics parses the answer to INFO. Fields that are missing are 0.
 func ParseStatistics(text string) Statistics {
 	found := info(text)
 	value := func(key string) float64 {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Setting is a line of the server's configuration.
+// Setting is one parameter in the server's configuration.
 type Setting struct{ Name, Value string }
 
-// Limits of a parameter: of its name and its value, in bytes.
+// Limits of the name and the value of a parameter, in bytes.
 const (
 	maxName  = 64
 	maxValue = 1 << 10
@@ -19,52 +19,57 @@ const (
 
 var parameterName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// rule refuses parameters: that of a name, or all whose names begin with it if it ends with a dash.
+// rule refuses the parameter with a name, or, if the name ends with a dash, all parameters whose
+// names begin with it.
 type rule struct{ name, reason string }
 
-// ours are the parameters that the instance sets itself, whoever wants another value.
+// ours are the parameters that users may not set, because the instance sets them itself or they
+// must keep their defaults.
 var ours = []rule{
-	{"port", "the ports are Mainstay's: spec.plainPort has one without TLS"}, {"tls-", "certificates and TLS are Mainstay's"},
-	{"bind", "the addresses are Mainstay's"}, {"bind-source-addr", "the addresses are Mainstay's"},
-	{"unixsocket", "the socket is Mainstay's"}, {"unixsocketperm", "the socket is Mainstay's"},
-	{"unixsocketgroup", "the socket is Mainstay's"},
+	{"port", "Mainstay sets the ports: spec.plainPort adds one without TLS"}, {"tls-", "Mainstay manages certificates and TLS"},
+	{"bind", "Mainstay sets the addresses"}, {"bind-source-addr", "Mainstay sets the addresses"},
+	{"unixsocket", "Mainstay sets the socket"}, {"unixsocketperm", "Mainstay sets the socket"},
+	{"unixsocketgroup", "Mainstay sets the socket"},
 	{"protected-mode", "clients always need a password"}, {"requirepass", "spec.passwordSecret has the password"},
-	{"user", "the users are Mainstay's"}, {"aclfile", "the users are Mainstay's"}, {"acl-pubsub-default", "the users are Mainstay's"},
+	{"user", "Mainstay manages the users"}, {"aclfile", "Mainstay manages the users"}, {"acl-pubsub-default", "Mainstay manages the users"},
 	{"rename-command", "dangerous commands are refused by the user's access rules"},
 	{"enable-", "dangerous commands stay off"}, {"loadmodule", "modules are not supported"}, {"module-", "modules are not supported"},
-	{"include", "the configuration has one file"}, {"dir", "the place of the data is Mainstay's"},
-	{"dbfilename", "the place of the data is Mainstay's"}, {"appenddirname", "the place of the data is Mainstay's"},
-	{"appendfilename", "the place of the data is Mainstay's"}, {"aof-use-rdb-preamble", "the form of the data is Mainstay's"},
-	{"rdb-del-sync-files", "the form of the data is Mainstay's"}, {"rdb-version-check", "the form of the data is Mainstay's"},
-	{"daemonize", "the process is Mainstay's"}, {"supervised", "the process is Mainstay's"}, {"pidfile", "the process is Mainstay's"},
-	{"logfile", "the log is that of the container"}, {"syslog-", "the log is that of the container"},
-	{"always-show-logo", "the log is that of the container"}, {"set-proc-title", "the process is Mainstay's"},
-	{"proc-title-template", "the process is Mainstay's"}, {"cluster-", "a Cache is no cluster with shards"},
-	{"replicaof", "replication is Mainstay's"}, {"slaveof", "replication is Mainstay's"}, {"primaryauth", "replication is Mainstay's"},
-	{"masterauth", "replication is Mainstay's"}, {"primaryuser", "replication is Mainstay's"}, {"masteruser", "replication is Mainstay's"},
-	{"replica-read-only", "replication is Mainstay's"}, {"slave-read-only", "replication is Mainstay's"},
-	{"replica-serve-stale-data", "replication is Mainstay's"}, {"slave-serve-stale-data", "replication is Mainstay's"},
-	{"replica-announce-", "replication is Mainstay's"}, {"slave-announce-", "replication is Mainstay's"},
-	{"replica-announced", "replication is Mainstay's"}, {"replica-priority", "the election chooses the primary"},
-	{"slave-priority", "the election chooses the primary"}, {"repl-diskless-", "replication is Mainstay's"},
-	{"repl-backlog-ttl", "replication is Mainstay's"}, {"repl-timeout", "replication is Mainstay's"},
-	{"repl-ping-", "replication is Mainstay's"}, {"dual-channel-replication-enabled", "replication is Mainstay's"},
-	{"repl-mptcp", "replication is Mainstay's"}, {"rdma-", "the addresses are Mainstay's"}, {"oom-score-adj", "the process is Mainstay's"},
-	{"oom-score-adj-values", "the process is Mainstay's"}, {"availability-zone", "the place of a pod is Kubernetes'"},
-	{"stop-writes-on-bgsave-error", "a snapshot that fails is said in the status"},
-	{"shutdown-", "the process is Mainstay's"}, {"watchdog-period", "the process is Mainstay's"},
+	{"include", "the configuration has one file"}, {"dir", "Mainstay decides where the data are"},
+	{"dbfilename", "Mainstay decides where the data are"}, {"appenddirname", "Mainstay decides where the data are"},
+	{"appendfilename", "Mainstay decides where the data are"}, {"aof-use-rdb-preamble", "Mainstay decides the format of the data"},
+	{"rdb-del-sync-files", "Mainstay decides the format of the data"}, {"rdb-version-check", "Mainstay decides the format of the data"},
+	{"daemonize", "Mainstay manages the process"}, {"supervised", "Mainstay manages the process"}, {"pidfile", "Mainstay manages the process"},
+	{"logfile", "the server writes to the container's log"}, {"syslog-", "the server writes to the container's log"},
+	{"always-show-logo", "the server writes to the container's log"}, {"set-proc-title", "Mainstay manages the process"},
+	{"proc-title-template", "Mainstay manages the process"}, {"cluster-", "a Cache is not a cluster with shards"},
+	{"replicaof", "Mainstay manages replication"}, {"slaveof", "Mainstay manages replication"},
+	{"primaryauth", "Mainstay manages replication"},
+	{"masterauth", "Mainstay manages replication"}, {"primaryuser", "Mainstay manages replication"},
+	{"masteruser", "Mainstay manages replication"},
+	{"replica-read-only", "Mainstay manages replication"}, {"slave-read-only", "Mainstay manages replication"},
+	{"replica-serve-stale-data", "Mainstay manages replication"}, {"slave-serve-stale-data", "Mainstay manages replication"},
+	{"replica-announce-", "Mainstay manages replication"}, {"slave-announce-", "Mainstay manages replication"},
+	{"replica-announced", "Mainstay manages replication"}, {"replica-priority", "the election chooses the primary"},
+	{"slave-priority", "the election chooses the primary"}, {"repl-diskless-", "Mainstay manages replication"},
+	{"repl-backlog-ttl", "Mainstay manages replication"}, {"repl-timeout", "Mainstay manages replication"},
+	{"repl-ping-", "Mainstay manages replication"}, {"dual-channel-replication-enabled", "Mainstay manages replication"},
+	{"repl-mptcp", "Mainstay manages replication"}, {"rdma-", "Mainstay sets the addresses"},
+	{"oom-score-adj", "Mainstay manages the process"},
+	{"oom-score-adj-values", "Mainstay manages the process"}, {"availability-zone", "Kubernetes decides where a pod runs"},
+	{"stop-writes-on-bgsave-error", "a failed snapshot is reported in the status"},
+	{"shutdown-", "Mainstay manages the process"}, {"watchdog-period", "Mainstay manages the process"},
 }
 
 func (r rule) refuses(name string) bool {
 	return r.name == name || strings.HasSuffix(r.name, "-") && strings.HasPrefix(name, r.name)
 }
 
-// CheckParameter returns an error if a server must not get the parameter from the settings of an
-// instance. Whether it knows the parameter, only the server can say.
+// CheckParameter returns an error if users may not set the parameter to the value. It does not
+// check whether the server knows the parameter and accepts the value.
 func CheckParameter(name, value string) error {
 	switch {
 	case len(name) > maxName || !parameterName.MatchString(name):
-		return fmt.Errorf("%.70q is not a parameter's name: must have at most %d lowercase letters, digits and dashes", name, maxName)
+		return fmt.Errorf("%.70q is not the name of a parameter: must have at most %d lowercase letters, digits and dashes", name, maxName)
 	case len(value) > maxValue:
 		return fmt.Errorf("%s: Too long: may not be more than %d bytes", name, maxValue)
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
@@ -78,21 +83,22 @@ func CheckParameter(name, value string) error {
 	return nil
 }
 
-// Memory for replication, in bytes: what a server keeps of its writes for replicas that were away
-// counts as memory of the keys, and what it keeps for one that is slow, or is being copied to,
-// comes on top of that. Both follow from the memory of the keys, so that neither takes all that is
-// left of the container's.
+// Memory for replication. The backlog, which keeps writes for replicas that were away, is
+// 1/backlogShare of maxmemory, and at least leastBacklog bytes. It counts as memory for keys. The
+// buffer for a replica that is slow or is being cloned is 1/waitingShare of maxmemory, and at least
+// leastWaiting bytes. It is used in addition to the memory for keys. So neither can use up the
+// container's memory.
 const (
 	backlogShare, leastBacklog = 32, 1 << 20
 	waitingShare, leastWaiting = 8, 4 << 20
 )
 
-// Reserved is how many connections a server takes beyond maxclients of the settings: those of the
-// instance's program, and of the members that receive. So the number in the settings is that of
-// clients.
+// Reserved is how many connections a server accepts in addition to the maxclients of the settings:
+// for those of the instance manager and of members that receive. So all of maxclients is for the
+// user's clients.
 const Reserved = 32
 
-// withReserved returns maxclients as the server gets it.
+// withReserved returns the maxclients of the server, with Reserved added to that of the settings.
 func withReserved(value string) string {
 	if clients, err := strconv.Atoi(value); err == nil {
 		return strconv.Itoa(clients + Reserved)
@@ -100,11 +106,11 @@ func withReserved(value string) string {
 	return value
 }
 
-// defaultClients is the server's maxclients.
+// defaultClients is the server's default of maxclients.
 const defaultClients = "10000"
 
-// derived returns the parameters that follow from the others: maxclients always, the rest if they
-// say how much memory there is.
+// derived returns the parameters that follow from others: maxclients always, and the limits of
+// memory for replication if maxmemory is set.
 func derived(parameters map[string]string) []Setting {
 	memory, err := strconv.ParseInt(parameters["maxmemory"], 10, 64)
 	clients := Setting{"maxclients", withReserved(defaultClients)}
@@ -119,8 +125,8 @@ func derived(parameters map[string]string) []Setting {
 	}
 }
 
-// Accepted returns the parameters that a server may get, with those that follow from them, in
-// order, and why others are left out.
+// Accepted returns the user's parameters that are accepted, and those that follow from them unless
+// the user has set them, both in the order of names. refused says why others are left out.
 func Accepted(parameters map[string]string) (accepted []Setting, refused []error) {
 	for _, setting := range derived(parameters) {
 		if _, isSet := parameters[setting.Name]; !isSet {
@@ -142,7 +148,7 @@ func Accepted(parameters map[string]string) (accepted []Setting, refused []error
 	return accepted, refused
 }
 
-// quote returns a value as a configuration file has it (sdssplitargs of the server).
+// quote quotes a value for the configuration file (sdssplitargs of the server).
 func quote(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }

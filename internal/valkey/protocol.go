@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Limits of what is read of the protocol before a stream begins.
+// Limits of what is read before a stream begins.
 const (
 	maxLineBytes = 1 << 10
 	maxArguments = 32
 	maxArgument  = 1 << 10
 )
 
-// Command returns a command as it is sent.
+// Command returns a command in the form in which it is sent (RESP).
 func Command(arguments ...string) []byte {
 	var text strings.Builder
 	fmt.Fprintf(&text, "*%d\r\n", len(arguments))
@@ -26,7 +26,7 @@ func Command(arguments ...string) []byte {
 	return []byte(text.String())
 }
 
-// ReadLine reads a line, without its end.
+// ReadLine reads a line of at most maxLineBytes, and returns it without its end.
 func ReadLine(from *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -43,7 +43,8 @@ func ReadLine(from *bufio.Reader) (string, error) {
 	}
 }
 
-// ReadReply reads a line, and skips empty ones, by which a server says that it still works.
+// ReadReply reads a line, and skips empty ones, which a server sends as a sign that it is still
+// working.
 func ReadReply(from *bufio.Reader) (string, error) {
 	for {
 		if line, err := ReadLine(from); err != nil || line != "" {
@@ -52,7 +53,7 @@ func ReadReply(from *bufio.Reader) (string, error) {
 	}
 }
 
-// ReadCommand reads a command.
+// ReadCommand reads a command in the form that Command returns, within the limits above.
 func ReadCommand(from *bufio.Reader) ([]string, error) {
 	count, err := readCount(from, '*', maxArguments)
 	if err != nil {
@@ -95,14 +96,14 @@ func readCount(from *bufio.Reader, sign byte, most int) (int, error) {
 
 // Sync is the answer of a server to PSYNC.
 type Sync struct {
-	// Full is true if it sends all data, as they are at Offset; otherwise it continues. ID is the
-	// replication id of what follows.
+	// Full is true if the server sends all data, as they are at Offset; otherwise it continues from
+	// where it was asked, and Offset is 0. ID is the replication ID of what follows.
 	Full   bool
 	ID     string
 	Offset int64
 }
 
-// ParseSync reads the answer to PSYNC. An error has the server's words.
+// ParseSync parses the answer to PSYNC. For any other answer, the error contains it.
 func ParseSync(line string) (Sync, error) {
 	fields := strings.Fields(line)
 	switch {
@@ -117,10 +118,11 @@ func ParseSync(line string) (Sync, error) {
 	return Sync{}, fmt.Errorf("the server answers %.100q when it is asked for its stream", line)
 }
 
-// markBytes is the length of the mark at the end of a snapshot of unknown length.
+// markBytes is the length of the mark that ends a snapshot of unknown length.
 const markBytes = 40
 
-// ParseSnapshot reads the line before a snapshot: its length in bytes, or the mark at its end.
+// ParseSnapshot parses the line before a snapshot. It returns the snapshot's length in bytes, or
+// else the mark that ends it.
 func ParseSnapshot(line string) (length int64, mark string, err error) {
 	text, is := strings.CutPrefix(line, "$")
 	if mark, isMarked := strings.CutPrefix(text, "EOF:"); is && isMarked && len(mark) == markBytes {

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// leaders and replicas are what Valkey 8.1.1 answers to INFO replication.
+// leaders and replicas are answers of Valkey 8.1.1 to INFO replication.
 const (
 	leaders = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n" +
 		"slave0:ip=db-1/a2b3c4d5e6,port=5432,state=online,offset=1400,lag=0,type=replica\r\n" +
@@ -54,7 +54,7 @@ func TestParseStatistics(t *testing.T) {
 	}
 }
 
-// TestRefuses: a leader says why it accepts no writes, and what could not be stored.
+// TestRefuses: it is reported why a leader accepts no writes, and what could not be stored.
 func TestRefuses(t *testing.T) {
 	const asked = "role:master\r\nmaster_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nmin_slaves_good_slaves:1\r\n"
 	for _, test := range []struct{ said, least, refuses, problem string }{
@@ -75,7 +75,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestUnreplicated: a leader has what its most advanced replica lacks, in classes.
+// TestUnreplicated: unreplicated bytes are those that the most advanced replica lacks, rounded to a
+// class.
 func TestUnreplicated(t *testing.T) {
 	r, _ := ParseReplication(leaders)
 	if bytes, known := r.Unreplicated(); bytes != 100 || !known {
@@ -91,7 +92,7 @@ func TestUnreplicated(t *testing.T) {
 	}
 }
 
-// TestReserved: the number of connections in the settings is that of clients.
+// TestReserved: maxclients in the settings is the number of clients' connections.
 func TestReserved(t *testing.T) {
 	for given, want := range map[string]string{"": "10032", "100": "132", "many": "many"} {
 		parameters := map[string]string{}
@@ -107,7 +108,7 @@ func TestReserved(t *testing.T) {
 func TestCheckParameter(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"maxmemory", "100mb", ""}, {"notify-keyspace-events", "KEA", ""}, {"save", "", ""}, {"client-output-buffer-limit", `normal 0 0 0`, ""},
-		{"port", "1", "port: Forbidden: the ports are Mainstay's"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
+		{"port", "1", "port: Forbidden: Mainstay sets the ports"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
 		{"enable-debug-command", "yes", "Forbidden"}, {"user", "x on nopass", "Forbidden"}, {"replicaof", "h 1", "Forbidden"},
 		{"loadmodule", "/x.so", "Forbidden"}, {"Port", "1", "is not a parameter's name"}, {"", "1", "is not a parameter's name"},
 		{"a\nuser", "1", "is not a parameter's name"}, {strings.Repeat("a", 65), "1", "is not a parameter's name"},
@@ -120,7 +121,7 @@ func TestCheckParameter(t *testing.T) {
 	}
 }
 
-// TestMemoryOfReplication: it follows from maxmemory, and from what a user has set.
+// TestMemoryOfReplication: the limits follow from maxmemory, unless the user has set them.
 func TestMemoryOfReplication(t *testing.T) {
 	for memory, want := range map[string]string{
 		"": "[{maxclients 10032}]", "0": "[{maxclients 10032}]", "100mb": "[{maxclients 10032}]",
@@ -139,8 +140,8 @@ func TestMemoryOfReplication(t *testing.T) {
 	}
 }
 
-// TestConfiguration: the file has each parameter on the line that is named, hashes in place of
-// passwords, and no user but ours.
+// TestConfiguration: each parameter is on the returned line, and the file has hashes in place of
+// passwords, and only our own users.
 func TestConfiguration(t *testing.T) {
 	accepted, refused := Accepted(map[string]string{"hz": "20", "appendonly": "yes", "maxmemory": `1"0\`, "port": "1"})
 	if len(refused) != 1 || len(accepted) != 4 {
@@ -231,7 +232,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// FuzzProtocol: whatever is sent is read in bounded memory, and what is accepted is what was meant.
+// FuzzProtocol: any input is read in bounded memory, and an accepted command is the one that was
+// sent.
 func FuzzProtocol(f *testing.F) {
 	f.Add("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
 	f.Add("+FULLRESYNC aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1\r\n")
@@ -251,7 +253,7 @@ func FuzzProtocol(f *testing.F) {
 	})
 }
 
-// FuzzInfo: what a server says is read in bounded time, and names only members.
+// FuzzInfo: any answer is parsed in bounded time, and all replicas in the result are members.
 func FuzzInfo(f *testing.F) {
 	f.Add(leaders)
 	f.Add(replicas)
@@ -266,7 +268,7 @@ func FuzzInfo(f *testing.F) {
 	})
 }
 
-// FuzzParameter: a value of a parameter stays on its line.
+// FuzzParameter: any value of a parameter stays on its line.
 func FuzzParameter(f *testing.F) {
 	f.Add("hz", `1" "x`)
 	f.Add("a\nuser", "1\nuser x on nopass ~* +@all")

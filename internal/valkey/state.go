@@ -7,29 +7,29 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
-// State is what an instance keeps beside the data of its server.
+// State is what an instance stores about the data, in a file beside the server's.
 type State struct {
-	// System is the id of the database, drawn when its data were initialised.
+	// System is the ID of the database system, drawn when its data were initialised.
 	System string `json:"system"`
-	// Version is the major version of the server that the data need at least.
+	// Version is the lowest major version of the server that can read the data.
 	Version string `json:"version"`
-	// Lines are the history of the data; none before the first promotion.
+	// Lines are the history of the data; empty before the first promotion.
 	Lines Lines `json:"lines,omitempty"`
-	// Fresh is true while the data are those of a new database and no server has stored them: there
-	// is nothing that could be loaded, and nothing is missing.
+	// Fresh is true while a new database has no stored data yet: then it is no loss that there is
+	// nothing to load.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
 // maxStateBytes limits the file.
 const maxStateBytes = 64 << 10
 
-// systemID is what an instance draws.
+// systemID matches the random ID of a database system.
 var systemID = regexp.MustCompile(`^[0-9a-z]{10,64}$`)
 
-// majorVersion is that of a server.
+// majorVersion matches a server's major version.
 var majorVersion = regexp.MustCompile(`^[0-9]{1,3}$`)
 
-// ParseState reads the file.
+// ParseState decodes and checks the content of the file.
 func ParseState(text []byte) (State, error) {
 	var state State
 	if err := bounded.Unmarshal(text, maxStateBytes, &state); err != nil {

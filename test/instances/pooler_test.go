@@ -60,7 +60,7 @@ func (d *Database) serve() {
 // them already: if it ended them at once, that would be a failed login, which ends clients, too.
 func (d *Database) dialPrimary() net.Conn {
 	const again = 20 * time.Millisecond
-	for began := time.Now(); time.Since(began) < pgbouncer.Connects; time.Sleep(again) { // Then PgBouncer gives up.
+	for began := time.Now(); time.Since(began) < pgbouncer.ConnectTimeout; time.Sleep(again) { // Then PgBouncer gives up.
 		pod := d.Published(context.Background())
 		if pod == nil {
 			continue

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// clients are those of the five kinds that an instance uses. The typed clients of client-go would
-// bring the types of all of Kubernetes, which are a third of the program.
+// clients are those of the five kinds that an instance uses. client-go's own clientset would link
+// the types of all of Kubernetes, which would be a third of the program.
 type clients struct {
 	leases    *gentype.ClientWithList[*coordinationv1.Lease, *coordinationv1.LeaseList]
 	endpoints *gentype.Client[*discoveryv1.EndpointSlice]
@@ -24,7 +24,7 @@ type clients struct {
 	secrets   *gentype.Client[*corev1.Secret]
 }
 
-// newClients returns clients for objects of a namespace. They connect to nothing yet.
+// newClients returns clients for the objects of a namespace. They do not connect yet.
 func newClients(config *rest.Config, namespace string) (clients, error) {
 	known := runtime.NewScheme()
 	known.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
@@ -55,7 +55,7 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 	}, nil
 }
 
-// newClient returns the client of one group.
+// newClient returns the REST client of one group.
 func newClient(config *rest.Config, known *runtime.Scheme, version schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &version, "/apis"

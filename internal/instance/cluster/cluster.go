@@ -1,6 +1,7 @@
-// Package cluster is what an instance reads and writes of the API server: the Lease with the
-// record, the EndpointSlice of the primary, its own Pod, and the ConfigMap with its settings. Every
-// call is one attempt: what is tried again, and when, the election decides.
+// Package cluster is an instance's access to the API server: the Lease with the election record,
+// the EndpointSlice of the write Service, the instance's own Pod, the ConfigMap with its settings,
+// and the Secret with databases and users. Every call is one attempt: the callers decide what is
+// retried, and when.
 package cluster
 
 import (
@@ -31,17 +32,19 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
-// Options say which instance of which database this is.
+// Options are the instance of which a Cluster is the access, and what it publishes.
 type Options struct {
-	// PodUID is that of the Pod that this instance speaks for.
+	// PodUID is the UID of this instance's own Pod: a report is not written to another Pod of the same
+	// name.
 	Namespace, Database, Pod, PodUID string
-	// Address and Port are published when this instance leads.
+	// Address and Port are published in the EndpointSlice when this instance leads.
 	Address string
 	Port    int32
-	// PlainPort is published too, if it is not 0: that without TLS.
+	// PlainPort is the port without TLS, which is published too; 0 means none.
 	PlainPort int32
 	Clock     clock.PassiveClock
-	// Log gets refusals and failures when they change, because everything is retried.
+	// Log gets an error of the API server only when it differs from the last one of the same call,
+	// because everything is retried.
 	Log logr.Logger
 }
 
@@ -52,14 +55,16 @@ type Cluster struct {
 	clients
 
 	family atomic.Pointer[family]
-	// isOrphan is true if the Lease that was read last has no owner.
+	// isOrphan is true if the Lease, as last read, has no owner reference.
 	isOrphan atomic.Bool
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// said is the error of each kind of call that was logged last; "" after a success.
 	said map[string]string
 }
 
-// New returns the access with a configuration. It connects to nothing yet.
+// New returns the access of an instance, with a configuration from [Configure]. It does not connect
+// yet.
 func New(config *rest.Config, options Options) (*Cluster, error) {
 	made, err := newClients(config, options.Namespace)
 	if err != nil {
@@ -94,7 +99,7 @@ func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (electi
 	lease, err := NewLease(c.Namespace, c.Database, write.Record, c.Clock.Now())
 	if err != nil {
 		c.logChange("writing the Lease", err)
-		return election.Unanswered, "" // It can't be written; the record is as it was.
+		return election.Unanswered, "" // The record can't be encoded; nothing was sent.
 	}
 	if write.Version == "" {
 		c.join(lease)
@@ -113,7 +118,8 @@ func (c *Cluster) Write(ctx context.Context, write election.WriteRecord) (electi
 	return election.Unanswered, ""
 }
 
-// logChange logs the result of something that is retried, when it differs from the one before.
+// logChange logs the result of a call that is retried, if it differs from the last one. what
+// describes the call.
 func (c *Cluster) logChange(what string, err error) {
 	text := ""
 	if err != nil {
@@ -135,8 +141,8 @@ func (c *Cluster) logChange(what string, err error) {
 	c.Log.Info(what + " succeeds again")
 }
 
-// update patches the Lease, so that what others wrote there stays. The version makes it fail if the
-// Lease is not what was read.
+// update patches the Lease, so that other fields keep their values. Because of the version, it
+// fails if the Lease has changed since it was read.
 func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease, version string) (*coordinationv1.Lease, error) {
 	metadata := map[string]any{"resourceVersion": version, "annotations": lease.Annotations}
 	if c.isOrphan.Load() {
@@ -150,8 +156,8 @@ func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease, versi
 	return c.leases.Patch(ctx, c.Database, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
-// NewLease returns the Lease of a database with a record. Its own fields are for people: nothing is
-// decided by them.
+// NewLease returns the Lease of a database with the record, which is in an annotation. The fields
+// of its spec are only for people: nothing depends on them.
 func NewLease(namespace, database string, record election.Record, now time.Time) (*coordinationv1.Lease, error) {
 	text, err := record.Encode()
 	if err != nil {
@@ -169,8 +175,9 @@ func NewLease(namespace, database string, record election.Record, now time.Time)
 	return lease, nil
 }
 
-// Publish implements [instance.Cluster]. The term in the EndpointSlice and the version of what was
-// read keep an earlier leader from replacing a later one. What is there already is not written.
+// Publish implements [instance.Cluster]. The term in the EndpointSlice, and its resourceVersion,
+// keep an earlier leader from replacing a later one. It writes nothing if the EndpointSlice is up
+// to date.
 func (c *Cluster) Publish(ctx context.Context, term uint64) error {
 	err := c.publish(ctx, term)
 	c.logChange("publishing the address", err)
@@ -203,7 +210,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	return err
 }
 
-// endpointSlice leads the write Service to this instance.
+// endpointSlice returns the EndpointSlice that makes the write Service route to this instance.
 func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	family := discoveryv1.AddressTypeIPv4
 	if ip := net.ParseIP(c.Address); ip != nil && ip.To4() == nil {
@@ -231,8 +238,8 @@ func (c *Cluster) endpointSlice(term uint64) *discoveryv1.EndpointSlice {
 	}
 }
 
-// Report implements [instance.Cluster]. A new Pod of the same name is another one: its own program
-// reports for it.
+// Report implements [instance.Cluster]. It does not write to a later Pod of the same name, for
+// which that Pod's own program reports.
 func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -254,10 +261,11 @@ func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	return err
 }
 
-// Configure sets what every access of an instance has: its name, and no waiting in the client.
+// Configure returns a copy of the configuration with the User-Agent of an instance, and without
+// rate limiting in the client.
 func Configure(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "mainstay-instance"
-	config.QPS = -1 // The election paces its calls; a failover must not wait here.
+	config.QPS = -1 // No limit: the election itself paces its calls, and a failover must not wait.
 	return config
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// TestRefusals: what the API server refuses is logged when it begins, when it changes and when it
-// ends, and not at each attempt.
+// TestRefusals: an error of the API server is logged when it first occurs, when it changes and when
+// it is over, and not at each attempt.
 func TestRefusals(t *testing.T) {
 	var code atomic.Int32
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,10 +15,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// Watch follows the Lease and the ConfigMap with the settings until the context ends. lease is
-// called with each version of the Lease, "" when it was deleted, and settings with the data of the
-// ConfigMap, when they are met and when they change. Of settings that were deleted, those that were
-// known last count.
+// Watch watches the Lease and the ConfigMap with the settings until the context ends, and returns
+// the error of the context. It calls lease with each resourceVersion of the Lease, or "" when the
+// Lease is deleted, and settings with the data of the ConfigMap, when it is first seen and when it
+// changes. When the ConfigMap is deleted, it calls nothing: the last settings stay in use.
 func (c *Cluster) Watch(ctx context.Context, lease func(version string), settings func(data map[string]string)) error {
 	leases := c.follow(c.Database, &coordinationv1.Lease{}, lister{
 		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -47,13 +47,13 @@ func (c *Cluster) Watch(ctx context.Context, lease func(version string), setting
 	return ctx.Err()
 }
 
-// versionOf returns the version of a Lease that was watched.
+// versionOf returns the resourceVersion of a watched Lease.
 func versionOf(object any) string {
 	lease, _ := object.(*coordinationv1.Lease) // Nothing else is watched there.
 	return lease.GetResourceVersion()
 }
 
-// dataOf returns the data of a ConfigMap that was watched, and notes whose it is.
+// dataOf returns the data of a watched ConfigMap, and notes its owner.
 func (c *Cluster) dataOf(object any) map[string]string {
 	settings, _ := object.(*corev1.ConfigMap) // Nothing else is watched there.
 	c.noteOwner(settings)
@@ -76,7 +76,8 @@ type lister struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow returns what lists and watches one object, again and again with growing pauses.
+// follow returns a controller that lists and watches one object, and retries with growing pauses.
+// It calls the handler met for each event.
 func (c *Cluster) follow(name string, kind runtime.Object, of lister, met toolscache.ResourceEventHandler) toolscache.Controller {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	_, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
@@ -96,7 +97,8 @@ func (c *Cluster) follow(name string, kind runtime.Object, of lister, met toolsc
 	return controller
 }
 
-// Provisions reads what databases and users the primary makes: the content of the Secret, once.
+// Provisions reads the content of the Secret with the databases and users that the primary makes,
+// once.
 func (c *Cluster) Provisions(ctx context.Context) ([]byte, error) {
 	found, err := c.secrets.Get(ctx, contract.ProvisionsName(c.Database), metav1.GetOptions{})
 	if err != nil {

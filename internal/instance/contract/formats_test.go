@@ -26,8 +26,8 @@ func wholeReport() Report {
 	}
 }
 
-// TestFormats: manager and instances may be of two releases: an upgrade of Mainstay replaces no
-// database pod.
+// TestFormats: the formats stay compatible, because the manager and the instances may be of
+// different releases: an upgrade of Mainstay does not restart database pods.
 func TestFormats(t *testing.T) {
 	encode := func(value any) func() (string, error) {
 		return func() (string, error) { text, err := json.Marshal(value); return string(text), err }
@@ -39,7 +39,7 @@ func TestFormats(t *testing.T) {
 	})
 }
 
-// TestFieldsOfALaterRelease: what the other side says beside what this release knows is ignored.
+// TestFieldsOfALaterRelease: fields that this release does not know are ignored.
 func TestFieldsOfALaterRelease(t *testing.T) {
 	later := func(value any) string {
 		text, err := json.Marshal(value)

@@ -11,80 +11,83 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
-// ProvisionsKey is the key of the Secret ProvisionsName under which the primary finds the
-// Provisions, as JSON.
+// ProvisionsKey is the key of the Provisions, as JSON, in the Secret ProvisionsName.
 const ProvisionsKey = "provisions.json"
 
-// ProvisionsName is the name of the Secret with the databases and users that the primary makes. The
-// settings say its revision; only then it is read.
+// ProvisionsName returns the name of the Secret with the databases and users that the primary
+// makes. It is read only if the settings have its revision (Settings.Provisions).
 func ProvisionsName(database string) string { return database + "-provisions" }
 
-// Provisions are what the primary makes and changes in the server: databases and users of the
-// spec. They have no password, but what the server keeps in place of one.
+// Provisions are what the primary creates and changes in the server: the databases and users of the
+// spec. They contain no passwords, only verifiers, which the server stores in place of passwords.
 type Provisions struct {
 	Databases []Database `json:"databases,omitempty"`
 	Users     []User     `json:"users,omitempty"`
 	// DropDatabases are databases that were in the spec with reclaim Delete, and no longer are.
 	DropDatabases []string `json:"dropDatabases,omitempty"`
-	// FormerUsers were in the spec and no longer are: they must not log in.
+	// FormerUsers were in the spec and no longer are: they must not be able to log in.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
-	// InitSQL are executed in the application's database, once, if it was made with the settings
-	// saying Initialise.
+	// InitSQL are executed once in the application's database, if that was created while
+	// Settings.Initialise was true.
 	InitSQL []Statement `json:"initSQL,omitempty"`
-	// Pooler is true if poolers connect: they need a role that tells them how users log in.
+	// Pooler is true if there are poolers, which need a role and a function in the server to look up
+	// how users log in.
 	Pooler bool `json:"pooler,omitempty"`
-	// RotationDue is when the first user is to get its next password, or loses its former one; zero if
-	// none does by time.
+	// RotationDue is the earliest time at which a user gets its next password or loses its former one;
+	// the zero time if no password rotates by time.
 	RotationDue time.Time `json:"rotationDue,omitzero"`
 }
 
-// Statement is SQL of the user's: one statement or several.
+// Statement is SQL from the user's spec: one statement or several.
 type Statement struct {
 	SQL string `json:"sql"`
-	// IsSecret is true if it is from a Secret: nothing of it must be said.
+	// IsSecret is true if the SQL is from a Secret: no part of it may be logged or reported.
 	IsSecret bool `json:"isSecret,omitempty"`
 }
 
 // Database is a database of the server.
 type Database struct {
 	Name string `json:"name"`
-	// Owner is a user; "" is the application's of the Secret DATABASE-app.
+	// Owner is a user; "" is the application's user, of the Secret DATABASE-app.
 	Owner      string   `json:"owner,omitempty"`
 	Extensions []string `json:"extensions,omitempty"`
 	Schemas    []string `json:"schemas,omitempty"`
-	// Delete is true if it is dropped when it leaves the spec.
+	// Delete is true if the database is dropped once it is removed from the spec.
 	Delete bool `json:"delete,omitempty"`
 }
 
-// User is a role that can log in. A user whose password rotates has two, which take turns: that of
-// its name, and one that acts as that.
+// User is a role that can log in. A user whose password rotates has two roles, which are used by
+// turns: one of its own name, and a second one, whose sessions act as the first.
 type User struct {
 	Name string `json:"name"`
-	// As is the user as which this one acts; "" is itself.
+	// As is, of a second role, the user as which its sessions act; "" for a role that acts as itself.
 	As string `json:"as,omitempty"`
-	// Verifier is what the server keeps in place of the password (RFC 7677); "" if it must not log in.
+	// Verifier is what the server stores in place of the password (RFC 7677); "" if the role must not
+	// log in.
 	Verifier string `json:"verifier"`
-	// IsUnknown is true if it is not known whether it may log in: it stays as it is.
+	// IsUnknown is true if it is not known whether the role may log in: an existing one is left as it
+	// is.
 	IsUnknown bool `json:"isUnknown,omitempty"`
-	// Roles are exactly those that the user is a member of.
+	// Roles are the roles of which the user is a member. It is removed from all others.
 	Roles []string `json:"roles,omitempty"`
-	// ConnectionLimit is how many connections it may have at once; -1 is any number.
+	// ConnectionLimit is how many connections the role may have at once; -1 is no limit.
 	ConnectionLimit int32 `json:"connectionLimit"`
 	// Secret is the name of the Secret with which the user connects.
 	Secret string `json:"secret"`
-	// Turn is what the manager remembers of the rotation; nothing of a user that acts as another.
+	// Turn is what the manager stores about the rotation of the password; the zero value for a second
+	// role.
 	Turn Turn `json:"turn,omitzero"`
 }
 
-// Turn says which of the two roles of a user is in its Secret.
+// Turn says which of the two roles of a user is in its Secret at present.
 type Turn struct {
-	// Login is that role; "" is the one that has the user's name.
+	// Login is the name of that role; "" is the role with the user's own name.
 	Login string `json:"login,omitempty"`
-	// Since is when it got its password; zero if that is not known.
+	// Since is when that role got its password; the zero time if that is unknown.
 	Since time.Time `json:"since,omitzero"`
-	// Until is when the other one ends; zero once it has ended.
+	// Until is when the other role's password stops working; the zero time once it has.
 	Until time.Time `json:"until,omitzero"`
-	// RotatedAt is the last time of the spec that was carried out.
+	// RotatedAt is the last rotation time in the spec that was carried out.
 	RotatedAt time.Time `json:"rotatedAt,omitzero"`
 }
 
@@ -94,15 +97,15 @@ type FormerUser struct {
 	Secret string `json:"secret"`
 }
 
-// Limits of the content of ProvisionsKey, in bytes. What is longer than MaxProvisionsBytes is not
-// written: the API server takes a Secret of 1 MiB. Whatever that may hold can be read, because
-// what can't be counts as lost.
+// Limits of the content of ProvisionsKey, in bytes. More than MaxProvisionsBytes is not written,
+// because the API server accepts Secrets of at most 1 MiB. The limit for reading is higher, so that
+// everything that a Secret can hold can be read: what can't be read counts as lost.
 const (
 	MaxProvisionsBytes  = 1000 << 10
 	readProvisionsBytes = 1 << 20
 )
 
-// ParseProvisions reads the content of ProvisionsKey.
+// ParseProvisions decodes the content of ProvisionsKey.
 func ParseProvisions(text []byte) (Provisions, error) {
 	var provisions Provisions
 	if err := bounded.Unmarshal(text, readProvisionsBytes, &provisions); err != nil {
@@ -116,7 +119,8 @@ func (p Provisions) IsEmpty() bool {
 	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.InitSQL) == 0 && !p.Pooler
 }
 
-// Encode returns the content of ProvisionsKey. SQL is full of <, > and &, which stay as they are.
+// Encode returns the content of ProvisionsKey. The characters <, > and &, which are frequent in
+// SQL, are not escaped.
 func (p Provisions) Encode() []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -125,8 +129,8 @@ func (p Provisions) Encode() []byte {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
-// ProvisionsRevision returns the revision of a content of ProvisionsKey; "" of none. It reveals
-// nothing: the verifiers have random salts.
+// ProvisionsRevision returns the revision of a content of ProvisionsKey, a hash; "" if there is
+// none. It reveals nothing about passwords, because the verifiers have random salts.
 func ProvisionsRevision(text []byte) string {
 	if len(text) == 0 {
 		return ""

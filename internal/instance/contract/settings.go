@@ -1,5 +1,5 @@
-// Package contract is what the manager and the instances of a database tell each other: the names
-// of objects, the settings, and what an instance says it is. It does no I/O.
+// Package contract is the interface between the manager and the instances of a database: the names
+// of objects, the settings that the manager writes, and the reports of instances. It does no I/O.
 package contract
 
 import (
@@ -13,44 +13,44 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
-// SettingsKey is the key of the ConfigMap under which an instance finds its Settings, as JSON.
+// SettingsKey is the key of the Settings, as JSON, in the ConfigMap SettingsName.
 const SettingsKey = "instance.json"
 
-// Settings are what the manager tells all instances of a database. An instance follows a change
+// Settings are what the manager tells all instances of a database. An instance applies changes
 // while it runs.
 type Settings struct {
 	// Pods are the names of all desired instances: 1 to 5.
 	Pods []string `json:"pods"`
-	// Version is the major version that the server and its data are of, as 17; empty is any.
+	// Version is the required major version of the server, such as 17; empty is any.
 	Version string `json:"version,omitempty"`
 	// Durability is Required, Preferred or Asynchronous; empty is Required.
 	Durability string `json:"durability,omitempty"`
-	// FailoverAfter is for how long a leader must be silent before another stands, as 11s: from 5s
-	// to 5m; empty is 11s.
+	// FailoverAfter is how long a leader must be silent before another member stands for election,
+	// such as 11s: from 5s to 5m; empty is 11s.
 	FailoverAfter string `json:"failoverAfter,omitempty"`
 	// AcceptLoss is the term of a record that may be replaced although acknowledged writes may be
-	// lost, by the word of a user; 0 is none.
+	// lost, because a user has allowed it; 0 means none.
 	AcceptLoss uint64 `json:"acceptLoss,omitempty"`
-	// SwitchFrom is the term whose leader should hand over, to the pod SwitchTo if possible; 0 is
+	// SwitchFrom is the term whose leader should hand over, to the pod SwitchTo if possible; 0 means
 	// none.
 	SwitchFrom uint64 `json:"switchFrom,omitempty"`
 	SwitchTo   string `json:"switchTo,omitempty"`
 	// SwitchOnly is true if only SwitchTo may take over: otherwise the leader stays.
 	SwitchOnly bool `json:"switchOnly,omitempty"`
-	// Ephemeral is true if the data of an instance end with its server, because it stores none. If no
-	// instance has data, the one whose name is the lowest begins with empty ones.
+	// Ephemeral is true if the data of an instance end with its server, because they are not stored.
+	// If no instance has data, the one with the lowest name begins with empty data.
 	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
 	// leaves out what its server does not accept, and reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// Access are the user's lines of pg_hba.conf: at most 32. An instance leaves out what is not
-	// accepted.
+	// Access are the user's lines of pg_hba.conf: at most 32. An instance leaves out lines that are
+	// not accepted.
 	Access []string `json:"access,omitempty"`
-	// Initialise is true if the application's database, when it is made, waits for the user's first
-	// statements, which are in the provisions.
+	// Initialise is true if the user's first statements, Provisions.InitSQL, are to be executed in the
+	// application's database when that is created.
 	Initialise bool `json:"initialise,omitempty"`
-	// Provisions is the revision of the Secret with the databases and users that the primary makes;
-	// empty is none.
+	// Provisions is the revision (ProvisionsRevision) of the Secret with the databases and users that
+	// the primary makes; empty means none.
 	Provisions string `json:"provisions,omitempty"`
 }
 
@@ -69,13 +69,13 @@ var durabilities = map[string]election.Durability{
 	"": election.Required, "Required": election.Required, "Preferred": election.Preferred, "Asynchronous": election.Asynchronous,
 }
 
-// podName is what Kubernetes takes for the name of a pod (RFC 1123).
+// podName matches what Kubernetes accepts as the name of a pod (RFC 1123).
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// majorVersion is that of a server.
+// majorVersion matches a server's major version.
 var majorVersion = regexp.MustCompile(`^[0-9]{1,3}$`)
 
-// ParseSettings reads the settings of an instance. Its errors name the field, what was found, and
+// ParseSettings decodes and checks the settings. Its errors name the field, what was found, and
 // what is accepted.
 func ParseSettings(text string) (Settings, error) {
 	var settings Settings
@@ -122,9 +122,9 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Election returns what checked settings mean for the election.
+// Election returns the configuration of the election. The settings must have passed Check.
 func (s Settings) Election() election.Config {
-	after, _ := s.after() // Check has seen it.
+	after, _ := s.after() // Check has accepted it.
 	return election.Config{
 		Instances: len(s.Pods), Durability: durabilities[s.Durability], After: after, AcceptLoss: s.AcceptLoss, Ephemeral: s.Ephemeral,
 	}

@@ -45,7 +45,8 @@ func TestParseSettingsRefuses(t *testing.T) {
 	}
 }
 
-// TestParseReport: what anybody may have written on a Pod is bounded.
+// TestParseReport: a report is limited in size, because every client with the right to patch Pods
+// can write it.
 func TestParseReport(t *testing.T) {
 	report, err := ParseReport(`{"role":"primary","state":"Leading","term":3,"timeline":2,"full":45}`)
 	if want := (Report{Role: Primary, State: "Leading", Term: 3, Timeline: 2, Full: 45}); err != nil || report != want {
@@ -71,7 +72,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// many returns so many parameters as JSON.
+// many returns settings with that number of parameters, as JSON.
 func many(count int) string {
 	var all []string
 	for number := range count {

@@ -5,36 +5,38 @@ import "time"
 // Action is what an instance does next: one of the types in this file.
 type Action interface{ action() }
 
-// Wait does nothing until Until, or until a message or result arrives. For says what the instance
-// waits for.
+// Wait does nothing until Until, on the clock of Observed.Now, or until a message or result
+// arrives. For says what the instance waits for.
 type Wait struct {
 	Until time.Duration
 	For   string
 }
 
-// Save writes Local to the volume, and returns when file and directory are flushed.
+// Save writes Local to the volume. It is complete when the file and its directory are flushed.
 type Save struct{ Local Local }
 
-// Kill kills every process of the server, without waiting for one that can't be reaped.
+// Kill kills every process of the server. It does not wait for one that the kernel can't end. Why
+// is the reason, for people.
 type Kill struct{ Why string }
 
 // Start starts the server as a standby without a source.
 type Start struct{}
 
-// Resume restarts the server as the leader, in the same term and timeline.
+// Resume starts the server as the leader again, in the same term and on the same timeline.
 type Resume struct{ Rule Rule }
 
-// Follow lets the server receive from the leader of the term.
+// Follow makes the server receive from the leader of the term.
 type Follow struct {
 	Leader Member
 	Term   uint64
 }
 
-// Unfollow removes every source, and makes sure that no receiver and no restore_command is left.
+// Unfollow removes every source of the server, and makes sure that nothing (in PostgreSQL, no
+// receiver and no restore_command) receives any more.
 type Unfollow struct{}
 
-// Replace rebuilds the data from the leader, by rewinding or cloning, as a new member. The old data
-// are kept until the new ones are healthy.
+// Replace rebuilds the data from the leader's, as a new member. The old data are kept until the new
+// ones are healthy.
 type Replace struct {
 	Leader Member
 	Term   uint64
@@ -52,26 +54,27 @@ type Promote struct {
 	Timeline uint32
 }
 
-// StopCleanly shuts the server down: it accepts no more writes, writes a checkpoint, and sends all
-// that it has. Successor is the member that leads next; the zero value is none.
+// StopCleanly shuts a leader's server down: the server accepts no more writes, writes a checkpoint
+// (PostgreSQL), and sends all that it has written to the members that receive. Successor is the
+// member that should lead next; the zero value means none.
 type StopCleanly struct{ Successor Member }
 
 // ReadRecord reads the Lease from the API server, not from a cache.
 type ReadRecord struct{}
 
-// WriteRecord updates the Lease that has the version, or creates it if that is "". Anything but
-// success, including a 409, means that the content of the Lease is unknown.
+// WriteRecord updates the Lease if it still has the version, or creates it if Version is "". After
+// any result but success, a 409 too, the content of the Lease is unknown.
 type WriteRecord struct {
 	Record  Record
 	Version string
-	// Forced is true for a claim that only AcceptLoss allows, Vacant for a claim of a record
+	// Forced is true for a claim that only AcceptLoss allows, and Vacant for a claim on a record
 	// without a leader.
 	Forced, Vacant bool
 	// Cause is why the previous leader no longer leads, and Heard when its last ping arrived; 0 if
 	// none did.
 	Cause Cause
 	Heard time.Duration
-	// Why is the purpose of the write.
+	// Why is the purpose of the write, for the log.
 	Why string
 }
 
@@ -90,7 +93,8 @@ type Reply struct {
 	Promise PromiseReply
 }
 
-// Publish puts our address into the EndpointSlice, unless that says a higher term.
+// Publish writes our address to the EndpointSlice of the write Service, unless that has a higher
+// term.
 type Publish struct{ Term uint64 }
 
 // Exit ends the program: everything that SIGTERM requested is done.

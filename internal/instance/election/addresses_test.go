@@ -27,7 +27,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesAreChecked: what is no address is refused with the field.
+// TestAddressesAreChecked: a text that is not an IP address is refused, and the error names the
+// field.
 func TestAddressesAreChecked(t *testing.T) {
 	many := map[string]string{}
 	for i := range maxSet + 1 {

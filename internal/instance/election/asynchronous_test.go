@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestDurabilityChanges: a leader follows what the user decides, by a rule of its own that is
-// recorded beside the one before.
+// TestDurabilityChanges: when the user changes the durability, a leader changes to a new rule,
+// which is recorded beside the former one.
 func TestDurabilityChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		is, becomes Durability
@@ -28,8 +28,7 @@ func TestDurabilityChanges(t *testing.T) {
 	}
 }
 
-// TestStandsAsynchronously checks that a candidate claims with a rule of the durability that it
-// knows.
+// TestStandsAsynchronously checks that a candidate's own rule has the durability of its settings.
 func TestStandsAsynchronously(t *testing.T) {
 	for durability, want := range map[Durability]bool{Asynchronous: true, Preferred: false} {
 		o := following()
@@ -41,8 +40,8 @@ func TestStandsAsynchronously(t *testing.T) {
 	}
 }
 
-// TestHungDiskKeepsOtherRules: a leader whose own disk hangs before it has opened its term leaves
-// the rules by which the others can go on without it.
+// TestHungDiskKeepsOtherRules: a leader whose own disk hangs before its term is open keeps the
+// rules by which the others can go on without it.
 func TestHungDiskKeepsOtherRules(t *testing.T) {
 	for pause, drops := range map[time.Duration]bool{0: true, 2 * time.Second: false} {
 		o := leading()
@@ -62,22 +61,23 @@ func TestHungDiskKeepsOtherRules(t *testing.T) {
 	}
 }
 
-// silenceCase says until when, and from when again, a leader's server answers, until when it names
-// the members as its receivers, and until when they answer pings. beats is true if heartbeats are
-// completed.
+// silenceCase are times: until when, and from when on again, a leader's server answers, until when
+// it names the members as receivers, and until when the members answer pings. beats is true if
+// heartbeats are completed.
 type silenceCase struct {
 	answersUntil, answersAgain, streamsUntil, pongsUntil time.Duration
 
 	beats bool
 }
 
-// TestSilence: what a leader's own server says of others decides who stays in the rule. While it
-// says nothing, it is no witness against them, and they go on without it.
+// TestSilence: members that, by the leader's own server, no longer receive are removed from the
+// rule. While the server does not answer, they are not: they can go on without this leader.
 func TestSilence(t *testing.T) {
 	const always, again, sick = time.Hour, 8 * time.Second, 10500 * time.Millisecond
 	for name, test := range map[string]struct {
 		silenceCase
-		// shrinks is when the rule names them no more, and dies when the server is killed; 0 is never.
+		// shrinks is when the rule no longer names the members, and dies is when the server is killed; 0
+		// is never.
 		shrinks, dies time.Duration
 	}{
 		"all is well":                          {silenceCase{always, 0, always, always, true}, 0, 0},
@@ -102,8 +102,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// try returns after how long a leader of three drops both members, or kills its server; 0 if it
-// does not.
+// try returns after how long a leader of three removes both members from the rule, and kills its
+// server; 0 if it does not.
 func (c silenceCase) try(durability Durability) (shrinks, dies time.Duration) {
 	o := leading()
 	start := o.Now

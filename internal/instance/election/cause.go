@@ -8,21 +8,21 @@ type Cause string
 // The causes. The empty one means that the cause is unknown, for example because the candidate has
 // just started.
 const (
-	// HandedOver: it stopped cleanly for its successor.
+	// HandedOver: it stopped cleanly, and the successor has all of its writes.
 	HandedOver Cause = "HandedOver"
 	// Released: it released the record.
 	Released Cause = "Released"
 	// Resigned: it resigned in its pings, because it could not write the record.
 	Resigned Cause = "Resigned"
-	// Gone: its program has ended. The stream of pings was cut, and its port refuses connections.
+	// Gone: its program has ended. Its pings stopped, and its port refuses connections.
 	Gone Cause = "Gone"
-	// Silent: no ping of it arrived for Config.After.
+	// Silent: no ping from it arrived for Config.After.
 	Silent Cause = "Silent"
-	// Forced: it does not matter, because a user accepts that acknowledged writes may be lost.
+	// Forced: a user has accepted that acknowledged writes may be lost, whatever the reason.
 	Forced Cause = "Forced"
 )
 
-// lastLeader returns the peer whose ping as leader arrived last; nil if there was none.
+// lastLeader returns the peer that sent pings as the leader of the highest term; nil if none did.
 func (o *Observed) lastLeader() *Peer {
 	var last *Peer
 	for i := range o.Peers {
@@ -33,8 +33,9 @@ func (o *Observed) lastLeader() *Peer {
 	return last
 }
 
-// cause returns why the leader before a claim on that record no longer leads, and when its last
-// ping arrived; 0 if none did. Candidates may have claimed and released the record since.
+// cause returns why the leader before a claim no longer leads, and when its last ping arrived; 0 if
+// none did. base is the record on which the claim is based. Candidates may have claimed and
+// released it since that leader did.
 func (o *Observed) cause(base Record, forced bool) (why Cause, heard time.Duration) {
 	last := o.lastLeader()
 	if last != nil {

@@ -26,8 +26,8 @@ func Decide(o *Observed) Action {
 	return o.wait("a leader", o.Now+readEvery)
 }
 
-// fence kills a server that may be writable without being entitled to (R4, R5). A server that was
-// stopped cleanly is not writable.
+// fence kills a server that may accept writes although this member must not lead (R4, R5). A server
+// that was stopped cleanly accepts none.
 func fence(o *Observed) Action {
 	if !o.Server.writable() {
 		return nil
@@ -35,13 +35,13 @@ func fence(o *Observed) Action {
 	switch {
 	case !o.leads():
 		return Kill{Why: "another member may lead: " + o.superseded()}
-	case !o.mayWrite(o.Config.hold() + lastTry):
+	case !o.mayWrite(o.Config.writeTime() + lastTryTime):
 		return Kill{Why: "the Lease was not renewed, and too few members answered, for longer than spec.failover.after allows"}
 	}
 	return nil
 }
 
-// superseded returns why this member no longer leads the term.
+// superseded returns why this member no longer leads in its term.
 func (o *Observed) superseded() string {
 	switch {
 	case o.Held.Term == 0:
@@ -52,8 +52,8 @@ func (o *Observed) superseded() string {
 	return "the Lease names another holder"
 }
 
-// save makes durable what was noted, before anything depends on it. A leader does so last, so that
-// its disk does not delay what it must do in time.
+// save writes Observed.Local to the volume if it has changed, before anything depends on it. A
+// leader does so last, so that its disk delays nothing that it must do in time.
 func save(o *Observed) Action {
 	if o.Local == o.Saved || o.cannotSave() {
 		return nil
@@ -66,7 +66,7 @@ func (o *Observed) cannotSave() bool {
 	return o.Saving || o.SaveFailedAt != 0 && o.Now-o.SaveFailedAt < readEvery
 }
 
-// promiseTo makes a promise durable; nil if it is.
+// promiseTo returns the action that makes a promise durable; nil if it is durable already.
 func (o *Observed) promiseTo(candidate Promised) Action {
 	switch {
 	case o.Saved.Promised == candidate:
@@ -92,8 +92,8 @@ func (o *Observed) wouldPromise(term uint64, candidate Member, vacant bool) bool
 	return !o.leaderAlive(vacant)
 }
 
-// promise answers the requests for promises, one after the other (R1). A promise is durable before
-// the server is stopped or its source taken away, and the position is read after that.
+// promise answers requests for promises, one after the other (R1). The promise is made durable
+// before the server is killed or its source is removed, and the position is read after that.
 func promise(o *Observed) Action {
 	for i := range o.Peers {
 		request := o.Peers[i].Request
@@ -122,8 +122,8 @@ func (o *Observed) reply(term uint64, given bool) PromiseReply {
 	return reply
 }
 
-// isolate makes the server a standby that does not receive and whose position is final; nil if it
-// is one.
+// isolate returns the next action that makes the server a standby that does not receive and whose
+// position is final; nil if it is one.
 func (o *Observed) isolate() Action {
 	switch {
 	case o.Server.Busy:
@@ -140,7 +140,8 @@ func (o *Observed) isolate() Action {
 	return nil
 }
 
-// wait waits for what it names until the time, or until the next ping of a leader is due.
+// wait returns a Wait for what until the time until, or until the next ping is due if this instance
+// leads.
 func (o *Observed) wait(what string, until time.Duration) Action {
 	if o.leads() && o.Server.History != "" && !o.isStranded() {
 		until = min(until, o.PingedAt+o.pingPause())

@@ -18,7 +18,8 @@ func (inOrder) Holds(history History, position Position) bool {
 	return string(position) <= string(history)
 }
 
-// leading is a leader of three, a minute after its start, whose members answer.
+// leading returns the leader of three instances, a minute after its start. The other members
+// answer.
 func leading() *Observed {
 	rule := Rule{a, []Member{b, c}, 1, false}
 	record := Record{System: "s", Term: 2, Seq: 5, Holder: Holder{a, "uid"}, Open: true, Rules: []Rule{rule}, Timeline: 2}
@@ -40,7 +41,7 @@ func leading() *Observed {
 	return o
 }
 
-// following is a standby of the same three.
+// following returns a standby of the same three.
 func following() *Observed {
 	o := leading()
 	o.Me, o.PodUID, o.Held = b, "uid-b", Held{}
@@ -52,8 +53,7 @@ func following() *Observed {
 	return o
 }
 
-// TestDecide shows each kind of decision once. That they are right together is what test/simulation
-// tries.
+// TestDecide shows each kind of decision once. test/simulation tests that they are right together.
 func TestDecide(t *testing.T) {
 	for _, test := range []struct {
 		name   string

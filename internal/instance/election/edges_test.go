@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNoResumeUnderARelease: a release that may still be under way must be made void before the
-// server leads again.
+// TestNoResumeUnderARelease: before a server leads again, a release that may still arrive at the
+// API server must be made to fail.
 func TestNoResumeUnderARelease(t *testing.T) {
 	o := leading()
 	o.Config.Durability = Asynchronous
@@ -34,7 +34,7 @@ func TestNoResumeUnderARelease(t *testing.T) {
 // TestOthersGoFirst checks that a member that released a term because its own server failed lets
 // others stand before it does so again, unless there is no other.
 func TestOthersGoFirst(t *testing.T) {
-	for alone, pause := range map[bool]time.Duration{false: electing, true: 0} {
+	for alone, pause := range map[bool]time.Duration{false: electionTime, true: 0} {
 		o := leading()
 		if alone {
 			o.Peers = nil
@@ -53,7 +53,8 @@ func TestOthersGoFirst(t *testing.T) {
 	}
 }
 
-// TestLacksLog: a member that the leader's log no longer serves says so, and leaves the set.
+// TestLacksLog: a member for which the leader's log no longer has what it needs reports that, and
+// is removed from the set.
 func TestLacksLog(t *testing.T) {
 	o := following()
 	ping := o.Peers[0].Ping
@@ -73,8 +74,8 @@ func TestLacksLog(t *testing.T) {
 	}
 }
 
-// TestDamagedSaysSo: a member whose data are damaged says that they diverged, because the leader
-// never frees the data of a member that says nothing.
+// TestDamagedSaysSo: a member whose data are damaged reports that they have diverged. Without that,
+// the leader would never let it rebuild them.
 func TestDamagedSaysSo(t *testing.T) {
 	o := following()
 	o.Server = Server{State: Stopped}
@@ -87,14 +88,14 @@ func TestDamagedSaysSo(t *testing.T) {
 	}
 }
 
-// TestDoubt: it is said why a record is not believed, and only then.
+// TestDoubt: Doubt says why a record is not believed, and nothing if it is.
 func TestDoubt(t *testing.T) {
 	for want, change := range map[string]func(o *Observed){
 		"":                  func(*Observed) {},
 		"can't be read":     func(o *Observed) { o.Record.Damaged = true },
 		"there is no Lease": func(o *Observed) { o.Record.Version = "" },
 		"data of another database (system 8, but the Lease has 7)": func(o *Observed) { o.System = "8" },
-		"was set back: it has term 1":                              func(o *Observed) { o.Record.Record.Term = 1 },
+		"older than one that was seen before: it has term 1 ":      func(o *Observed) { o.Record.Record.Term = 1 },
 		"that was never initialised":                               func(o *Observed) { o.Record.Record.System, o.Record.Record.Term = "", 99 },
 	} {
 		o := following()
@@ -214,8 +215,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestHandsOverToNobodyElse: a leader that may hand over to one member only goes on while that
-// can't take over; one that has to stop hands over to any member that can.
+// TestHandsOverToNobodyElse: a leader that may hand over only to one member goes on while that
+// member can't take over. If it has to stop, it hands over to any member that can.
 func TestHandsOverToNobodyElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		preferred  string

@@ -2,41 +2,44 @@ package election
 
 import "slices"
 
-// Data that end with their server make two things necessary, and safe. A member that has no data
-// any more is not waited for: its pod says so itself, and nothing can bring them back. And if every
-// instance says that it has none, nothing is lost that an instance with new data would replace. An
-// instance that does not answer may have data: nothing begins anew without it, except by
-// Config.AcceptLoss.
+// If data end with their server, two things are necessary, and safe. No election waits for a member
+// that has lost its data: its pod itself reports the loss, and nothing can bring the data back. And
+// if every instance reports that it has no data, one of them may begin with new, empty data,
+// because there is nothing left that could be lost. An instance that does not answer may still have
+// data: the others do not begin anew without its answer, except by Config.AcceptLoss.
 
-// An instance whose pod was deleted by force may still run on an unreachable node, beside the
-// new pod of its name. So that such a leader does not write beside the next one:
+// An instance whose pod was deleted by force may still run on an unreachable node, at the same time
+// as the new pod of its name. These rules keep such a leader from accepting writes while the next
+// one does:
 //
-//   - a leader of several instances that hears none of them must renew the Lease, even under a rule
-//     that names no other member (mustHear);
-//   - an instance without data answers an Ask only where it could promise: while it hears a leader
-//     it does not, nor until its program has run for Config.After, unless the record is free;
-//   - data are neither begun anew nor taken for lost until a record that is held has not changed
-//     for Config.After, after which its holder has fenced itself (R5);
-//   - a leader that reads the record of newer data ends (isReplaced).
+//   - the leader of several instances that gets no answer from any of them must renew the Lease,
+//     even under a rule that names no other member (mustHear);
+//   - an instance without data answers an Ask only under the conditions for a promise: not while
+//     pings of a leader arrive, and not until its program has run for Config.After, unless the
+//     record has no leader;
+//   - while the record has a holder, no instance begins anew, and no data count as lost, until the
+//     record has not changed for Config.After: by then its holder has fenced itself (R5);
+//   - a leader that reads the record of newer data stops leading (isReplaced).
 //
-// What remains: a leader whose replica was deleted by force with it, and that still hears that one;
-// and a single instance, which does not depend on the API server. Both end when they reach the API
-// server again.
+// Two cases remain: a leader that was deleted by force together with its replica, and still gets
+// answers from that; and a single instance, which does not depend on the API server. Both stop when
+// they reach the API server again.
 
-// mustHear reports whether a leader needs the answer of another instance, or of the API server, to
-// know that its data were not given up. A single instance would lose its data with each outage of
-// the API server.
+// mustHear reports whether a leader needs an answer from another instance, or from the API server,
+// to know that the other instances have not begun anew without its data. A single instance does
+// not: it would lose its data with each outage of the API server.
 func (o *Observed) mustHear() bool { return o.Config.Ephemeral && o.Config.Instances > 1 }
 
-// isReplaced reports whether the record is of data that were begun after ours were given up.
+// isReplaced reports whether the record belongs to data with which other instances have begun anew,
+// without ours.
 func (o *Observed) isReplaced() bool {
 	view := &o.Record
 	return o.Config.Ephemeral && view.Known && !view.Damaged && view.Version != "" && o.System != "" &&
 		view.Record.System != o.System && view.Record.Term > 0 && !view.Record.olderThan(o.Local.Seen)
 }
 
-// noteSuccessor notes, of a record that was read, that a later pod of our name has led, followed,
-// or begun anew: we were deleted, and must not begin anew beside it.
+// noteSuccessor notes whether a record that was read shows that a later pod of our name has led,
+// followed, or begun anew. Then our pod was deleted, and we must not begin anew as well.
 func (o *Observed) noteSuccessor(record Record) {
 	var named []Member
 	for _, rule := range record.Rules {
@@ -46,7 +49,7 @@ func (o *Observed) noteSuccessor(record Record) {
 		return member.Name == o.Me.Name && member != o.Me && !slices.Contains(o.Former, member)
 	}
 	named = slices.DeleteFunc(named, func(member Member) bool { return !isOther(member) })
-	if !o.Record.Known { // What was there before us is the former pods'.
+	if !o.Record.Known { // The first record that we read: what it names was there before us.
 		o.FirstTerm, o.Former = record.Term, append(o.Former, named...)
 		return
 	}
@@ -56,29 +59,30 @@ func (o *Observed) noteSuccessor(record Record) {
 	o.Succeeded = o.Succeeded || len(named) > 0 || isLed || isBegun
 }
 
-// beginsByName reports whether an instance of our name wrote the record to begin anew.
+// beginsByName reports whether the record was written by an instance of our name, to begin anew.
 func (o *Observed) beginsByName(record Record) bool {
 	return o.Config.Ephemeral && record.Term > 0 && record.System == "" && record.Initialise == o.Me.Name
 }
 
-// isNew reports whether our data may be those of the database that the record says is to begin.
-// When data are begun anew, an earlier pod of our name may still have the former ones.
+// isNew reports whether our data may be the new ones with which, by the record, an instance of our
+// name begins. When instances begin anew, an earlier pod of our name may still have the former
+// data.
 func (o *Observed) isNew() bool {
 	return !o.Config.Ephemeral || o.Record.Record.Term == 0 || o.System != "" && o.Begun == o.System && o.Record.Record.Seq == o.BegunSeq
 }
 
-// isOutOfDate reports whether our data are not those of the record, which is of newer ones.
+// isOutOfDate reports whether our data are former ones, and the record belongs to newer data.
 func (o *Observed) isOutOfDate() bool {
 	return o.isReplaced() && (o.Record.Record.System != "" || !o.isNew())
 }
 
-// mayBeHeld reports whether the holder of the record may still write: it has not released it, and
-// the record has changed within the time after which its holder has fenced itself.
+// mayBeHeld reports whether the holder of the record may still accept writes: it has not released
+// the record, and that has changed within Config.After, after which its holder has fenced itself.
 func (o *Observed) mayBeHeld() bool {
 	return !o.Record.Record.Released() && o.Now < o.Record.Since+o.Config.After
 }
 
-// named returns the names of the instances other than this one that the record knows of.
+// named returns the names of the other instances in the record.
 func (o *Observed) named(record Record) []string {
 	var names []string
 	add := func(members ...Member) {
@@ -96,8 +100,8 @@ func (o *Observed) named(record Record) []string {
 	return names
 }
 
-// know notes the instances of the record, so that they are asked too: one that should not exist any
-// more may have data.
+// know adds the instances of the record to the peers, so that they are asked too: an instance that
+// should no longer exist may have data. It does nothing unless the data are ephemeral.
 func (o *Observed) know(record Record) {
 	if !o.Config.Ephemeral {
 		return
@@ -109,8 +113,8 @@ func (o *Observed) know(record Record) {
 	}
 }
 
-// answeredAll returns the answers to the last Ask of all other instances that should exist, and of
-// those that the record names; false if one is missing.
+// answeredAll returns the answers to the last Ask from all other instances: those that should
+// exist, and those that the record names. It returns false if one is missing.
 func (o *Observed) answeredAll(record Record) (replies []AskReply, all bool) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(o.named(record), o.Others...)))) {
 		peer := o.peer(name)
@@ -122,9 +126,10 @@ func (o *Observed) answeredAll(record Record) (replies []AskReply, all bool) {
 	return replies, true
 }
 
-// withoutLost returns the record on which a claim is based when all instances have answered, and
-// one that the rules name is another member by now: then every member with data must promise, and
-// none must be ahead, and that is all that there is. It is the record itself if that is not so.
+// withoutLost returns the record on which a claim is based, without rules that can't be covered any
+// more because a member that they name has lost its data. It replaces them, if all instances have
+// answered, by a rule which says that every member with data must promise: they have all the data
+// that still exist. Otherwise it returns the record as it is.
 func (o *Observed) withoutLost(record Record) Record {
 	replies, all := o.answeredAll(record)
 	if !o.Config.Ephemeral || !o.believed() || !all || record.Term == 0 || o.mayBeHeld() {
@@ -146,15 +151,15 @@ func (o *Observed) withoutLost(record Record) Record {
 	return record
 }
 
-// beginsAnew reports whether the record is one of a database whose data were all lost, and this
-// instance makes new ones.
+// beginsAnew reports whether the record says that all data were lost, and that this instance makes
+// new ones.
 func (o *Observed) beginsAnew() bool {
 	return o.Config.Ephemeral && o.Record.Record.Initialise == o.Me.Name
 }
 
-// beginAnew decides for an instance without data, without a leader, and without a reason to wait
-// for one. It releases what an earlier process of its pod still holds, and when no instance has
-// data, the first of them writes that it makes new ones.
+// beginAnew decides for an instance without data to which no leader sends pings. It releases a
+// record that an earlier process of its pod still holds. When no instance has data, the one with
+// the lowest name writes to the record that it begins anew, with empty data.
 func (o *Observed) beginAnew() Action {
 	view := &o.Record
 	record := view.Record
@@ -166,7 +171,7 @@ func (o *Observed) beginAnew() Action {
 		return o.release(record, "an earlier process of this pod led, and its data ended with it")
 	}
 	if slices.ContainsFunc(o.Others, func(name string) bool { return name < o.Me.Name }) {
-		return nil // That one does so.
+		return nil // The instance of that name does so.
 	}
 	if o.mayBeHeld() {
 		return o.wait("a former leader to end by itself, if it still runs", o.Record.Since+o.Config.After)

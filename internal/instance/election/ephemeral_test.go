@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// kindOf is the name of an action.
+// kindOf returns the type of an action.
 func kindOf(action Action) string { return strings.TrimPrefix(fmt.Sprintf("%T", action), "election.") }
 
-// inMemory makes the state one of a database whose data end with their servers.
+// inMemory changes the state to that of a database with ephemeral data.
 func inMemory(o *Observed) *Observed {
 	rule := Rule{Leader: a, Set: []Member{b, c}, Acks: 1, Async: true}
 	o.Config.Durability, o.Config.Ephemeral = Asynchronous, true
@@ -21,7 +21,7 @@ func inMemory(o *Observed) *Observed {
 	return o
 }
 
-// empty is an instance of that database that has lost its data.
+// empty returns an instance of that database that has lost its data.
 func empty(name string) *Observed {
 	o := inMemory(following())
 	o.Me, o.System, o.Server = Member{Name: name}, "", Server{State: NoData}
@@ -35,7 +35,7 @@ func empty(name string) *Observed {
 	return o
 }
 
-// answered lets peers answer the last Ask as those members.
+// answered makes peers answer the last Ask, as those members.
 func answered(o *Observed, members ...Member) *Observed {
 	o.Asked, o.AskedAt = 3, o.Now
 	for _, member := range members {
@@ -44,8 +44,8 @@ func answered(o *Observed, members ...Member) *Observed {
 	return o
 }
 
-// TestBeginsAnew: new data are made by the first instance, and only when all have said that they
-// have none, or the user accepts the loss.
+// TestBeginsAnew: the instance with the lowest name makes new data, and only when all have answered
+// that they have none, or the user accepts the loss.
 func TestBeginsAnew(t *testing.T) {
 	none := func(name string) Member { return Member{Name: name} }
 	for _, test := range []struct {
@@ -107,7 +107,8 @@ func TestBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestEmptyHolder: an instance that comes back without data releases what its last process held.
+// TestEmptyHolder: an instance that restarts without data releases the record that its last process
+// held.
 func TestEmptyHolder(t *testing.T) {
 	o := empty(a.Name)
 	o.PodUID = "uid"
@@ -121,8 +122,8 @@ func TestEmptyHolder(t *testing.T) {
 	}
 }
 
-// TestLostLeader: a leader whose server has ended releases the record, and the others go on even if
-// its rule names no other, once all have answered.
+// TestLostLeader: a leader whose server has ended releases the record. Once all have answered, the
+// others go on, even if its rule names no other member.
 func TestLostLeader(t *testing.T) {
 	o := inMemory(leading())
 	o.Server = Server{State: NoData}
@@ -173,8 +174,8 @@ func TestLostLeader(t *testing.T) {
 	}
 }
 
-// TestEmptiedReplica: a leader whose only replica was emptied has the time to renew that a silent
-// one would leave it, and no more.
+// TestEmptiedReplica: a leader whose only replica has lost its data has as much time to renew the
+// Lease as with a silent replica, and no more.
 func TestEmptiedReplica(t *testing.T) {
 	for after, want := range map[time.Duration]string{time.Second: "WriteRecord", 7 * time.Second: "WriteRecord", 10 * time.Second: "Kill"} {
 		o := leading()
@@ -194,8 +195,8 @@ func TestEmptiedReplica(t *testing.T) {
 	}
 }
 
-// TestStoredDataAreNotLost: without Ephemeral, a member that has lost its data counts for nothing,
-// and a leader without data releases nothing.
+// TestStoredDataAreNotLost: without Ephemeral, the answer of a member that has lost its data does
+// not count, and a leader without data does not release the record.
 func TestStoredDataAreNotLost(t *testing.T) {
 	o := leading()
 	o.Now += 7 * time.Second
@@ -212,8 +213,8 @@ func TestStoredDataAreNotLost(t *testing.T) {
 	}
 }
 
-// alone is a leader in memory whose rule names no other member, and that heard nothing for as long
-// as nothing may be written without.
+// alone returns a leader with ephemeral data whose rule names no other member, and that has had no
+// answer for longer than it may accept writes without one.
 func alone(instances int) *Observed {
 	o := inMemory(leading())
 	rule := Rule{Leader: a, Async: instances > 1}
@@ -225,8 +226,9 @@ func alone(instances int) *Observed {
 	return o
 }
 
-// TestLonelyLeader: a leader of several instances that hears none of them renews the Lease, and
-// does not write without that. A single instance does, and one that hears another.
+// TestLonelyLeader: a leader of several instances that gets no answer from them renews the Lease,
+// and accepts no writes if it can't. A single instance does, and so does a leader that gets an
+// answer.
 func TestLonelyLeader(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -263,7 +265,7 @@ func TestLonelyLeader(t *testing.T) {
 	}
 }
 
-// TestFormerLeaderEndsFirst: nothing begins anew beside a leader that may still write.
+// TestFormerLeaderEndsFirst: no instance begins anew while a former leader may still accept writes.
 func TestFormerLeaderEndsFirst(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -286,7 +288,7 @@ func TestFormerLeaderEndsFirst(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
 	}
-	// The others of a lost leader wait as long.
+	// The other members of a lost leader wait as long.
 	o := inMemory(following())
 	o.Record.Since = o.Now - o.Config.After + time.Second
 	rule := Rule{Leader: a}
@@ -301,7 +303,7 @@ func TestFormerLeaderEndsFirst(t *testing.T) {
 	}
 }
 
-// TestKnowsTheRecordsMembers: an instance that only the record names is asked too.
+// TestKnowsTheRecordsMembers: an instance that only the record names is asked, too.
 func TestKnowsTheRecordsMembers(t *testing.T) {
 	for ephemeral, want := range map[bool]bool{true: true, false: false} {
 		o := empty(b.Name)
@@ -315,7 +317,7 @@ func TestKnowsTheRecordsMembers(t *testing.T) {
 	}
 }
 
-// TestEmptyInstanceAnswers: an instance without data says so only where it could promise.
+// TestEmptyInstanceAnswers: an instance without data answers an Ask only when it could promise.
 func TestEmptyInstanceAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -341,8 +343,8 @@ func TestEmptyInstanceAnswers(t *testing.T) {
 	}
 }
 
-// TestReplacedLeader: a leader that finds a record of newer data ends, and one of stored data
-// writes its own again.
+// TestReplacedLeader: a leader that finds a record of newer data stops leading; if data are stored,
+// it writes its own record again.
 func TestReplacedLeader(t *testing.T) {
 	for name, change := range map[string]func(*Record){
 		"begun anew by another": func(r *Record) { r.System, r.Holder, r.Rules, r.Initialise = "", Holder{}, nil, b.Name },
@@ -382,7 +384,7 @@ func TestReplacedLeader(t *testing.T) {
 	}
 }
 
-// TestSucceeded: an instance that finds that a later pod of its name was there begins nothing anew.
+// TestSucceeded: an instance that learns of a later pod of its name does not begin anew.
 func TestSucceeded(t *testing.T) {
 	for name, change := range map[string]func(*Record){
 		"led": func(r *Record) { r.Term, r.Holder = 7, Holder{Member{a.Name, "new"}, "uid-2"} },

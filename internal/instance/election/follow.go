@@ -28,9 +28,9 @@ func follow(o *Observed) Action {
 	return o.receive(leader.Ping)
 }
 
-// receive lets the server receive from a leader whose history contains our data. Data that are not
-// part of it, or that the leader's WAL no longer continues, are rebuilt when the leader no longer
-// needs them.
+// receive makes the server receive from a leader whose history contains our data. Data that are not
+// part of it, or whose continuation the leader has already removed from its WAL, are rebuilt once
+// the leader reports that no rule needs them (Ping.Free).
 func (o *Observed) receive(ping Ping) Action {
 	source := Source{Leader: ping.Leader, Term: ping.Term}
 	switch {
@@ -50,8 +50,8 @@ func (o *Observed) receive(ping Ping) Action {
 	return o.wait("the leader to no longer need our diverged data", o.Now+pingEvery)
 }
 
-// obtainData initialises the data of a new database if the manager chose this instance, or clones
-// those of a leader. Otherwise it does nothing, because the data of the other members are unknown.
+// obtainData clones the data of a leader, or initialises those of a new database if the record
+// names this instance for that. Otherwise it waits, because other members may have data.
 func (o *Observed) obtainData(leader *Peer) Action {
 	if leader != nil {
 		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}

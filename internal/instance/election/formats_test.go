@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
 
-// asJSON is the format of a message between instances.
+// asJSON returns the format of a message between instances.
 func asJSON[T any](value T) golden.Format {
 	return golden.Format{
 		Value:  value,
@@ -30,7 +30,7 @@ func wholeRecord() Record {
 	}
 }
 
-// messages have every field of all that instances say to each other, and keep.
+// messages returns all messages between instances, and all that they store, with every field set.
 func messages() map[string]golden.Format {
 	seen, promised := Seen{Term: 3, Seq: 9, Timeline: 4}, Promised{Term: 3, Candidate: a}
 	return map[string]golden.Format{
@@ -49,8 +49,8 @@ func messages() map[string]golden.Format {
 	}
 }
 
-// TestFormats: what instances say to each other, and write into the Lease and on their volumes, is
-// what those of other releases read.
+// TestFormats: the formats of messages, of the record and of files on volumes stay compatible with
+// those of other releases.
 func TestFormats(t *testing.T) {
 	formats := messages()
 	record := wholeRecord()
@@ -60,8 +60,9 @@ func TestFormats(t *testing.T) {
 	golden.CheckFormats(t, formats)
 }
 
-// TestFieldsOfALaterRelease: a message with a field that this release does not know is read. A
-// record is not: the missing part may say where the writes are, so no member decides without it.
+// TestFieldsOfALaterRelease: a message with a field that this release does not know is accepted. A
+// record is not: the unknown field may say which members have the writes, so no member may decide
+// without it.
 func TestFieldsOfALaterRelease(t *testing.T) {
 	for name, format := range messages() {
 		text, err := format.Encode()

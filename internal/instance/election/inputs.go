@@ -2,11 +2,11 @@ package election
 
 import "time"
 
-// Outcome is the result of a write.
+// Outcome is the result of a WriteRecord.
 type Outcome int
 
-// The outcomes. Unanswered is any result after which it is unknown whether the write was done: a
-// timeout, a reset, a server error.
+// The outcomes. Conflict means that the Lease has another version. Unanswered is any result after
+// which it is unknown whether the write was done: a timeout, a reset, a server error.
 const (
 	Done Outcome = iota
 	Conflict
@@ -17,7 +17,7 @@ const (
 type ReadResult struct {
 	// Sent is when the read was sent.
 	Sent time.Duration
-	// Failed is true if there was no answer; then the other fields are meaningless.
+	// Failed is true if there was no answer; then all other fields but Sent are meaningless.
 	Failed bool
 	// Version is "" if there is no Lease.
 	Version string
@@ -49,8 +49,8 @@ func (o *Observed) HeardRecord(result ReadResult) {
 		o.know(view.Record)
 	}
 	if o.recordIsMine() && o.believed() {
-		// This may be a write of this process that had no answer. It is unknown which one, so only
-		// the first one, which made us the holder, counts as a renewal.
+		// This may be the result of a write of ours that had no answer. It is unknown which one, so it
+		// counts as a renewal at the time of the first one, which made us the holder.
 		o.Held.RenewedAt = max(o.Held.RenewedAt, o.Held.Claimed)
 		o.Held.Record = view.Record
 	}
@@ -60,8 +60,8 @@ func seenIn(record Record) Seen {
 	return Seen{Term: record.Term, Seq: record.Seq, Timeline: record.Timeline}
 }
 
-// Writing notes that the record is being written, as holder or not. Until the answer is there, the
-// record is ours if a read finds it.
+// Writing notes that the record is being written. It may be one that names us as the holder, or a
+// release. If a read finds that record before the answer arrives, the record counts as ours.
 func (o *Observed) Writing(write WriteRecord) {
 	o.Record.InFlight = true
 	record := write.Record
@@ -70,7 +70,7 @@ func (o *Observed) Writing(write WriteRecord) {
 	}
 	isOver := record.Released() && record.Handover == nil && record.System != ""
 	if isOver && len(o.Peers) > 0 && (o.Held.Promoted || record.Term != o.Held.Term) {
-		o.StandsAt = o.Now + electing
+		o.StandsAt = o.Now + electionTime
 	}
 	if record.Released() && record.Term == o.Held.Term {
 		o.Held.Releasing = true
@@ -80,7 +80,7 @@ func (o *Observed) Writing(write WriteRecord) {
 	}
 	if record.Term == o.Held.Term {
 		if o.Held.RenewedAt == 0 {
-			// The claim is tried again, perhaps for another reason.
+			// The same claim is tried again, perhaps for another reason.
 			o.Held.Claimed, o.Held.Forced, o.Held.Vacant = o.Now, write.Forced, write.Vacant
 			o.Held.Cause, o.Held.Heard = write.Cause, write.Heard
 		}
@@ -92,7 +92,8 @@ func (o *Observed) Writing(write WriteRecord) {
 	}
 }
 
-// HeardWrite notes the result of a WriteRecord that was sent at that time. version is the new one.
+// HeardWrite notes the result of a WriteRecord that was sent at the time sent. version is the new
+// version of the Lease, if the outcome is Done.
 func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Outcome, version string) {
 	view := &o.Record
 	view.InFlight = false
@@ -112,8 +113,8 @@ func (o *Observed) HeardWrite(write WriteRecord, sent time.Duration, outcome Out
 	}
 }
 
-// RecordChanged notes that the Lease has another version than the one we know. The age of that
-// version counts from now, even if it is read later.
+// RecordChanged notes that the Lease has this version. If it is another one than we know, its age
+// counts from now, although it is read later.
 func (o *Observed) RecordChanged(version string) {
 	view := &o.Record
 	if version != view.Version {
@@ -121,18 +122,19 @@ func (o *Observed) RecordChanged(version string) {
 	}
 }
 
-// see notes the highest term, seq and timeline. They are saved before anything depends on them.
-// Values that no number of elections can reach are ignored, because no higher one would be left.
+// see notes a term, seq and timeline if they are the highest so far. They are saved before anything
+// depends on them. Values that no number of elections can reach are ignored: an election needs
+// higher ones, and there would be none.
 func (o *Observed) see(seen Seen) {
 	if seen.isPossible() {
 		o.Local.Seen = o.Local.Seen.merge(seen)
 	}
 }
 
-// Heartbeat notes what the loop measures of its own server. After a pause of the loop itself, the
-// measurements start again, because the pause says nothing about the server. After a time in which
-// the server did not say who receives from it, silence is counted anew, because that time says
-// nothing about the members.
+// Heartbeat notes the state of our server, as the loop has measured it. After a pause of the loop
+// itself, the caller measures anew, because the pause says nothing about the server. After a time
+// of degradeAfter or more in which the server did not say which members receive from it, their
+// silence counts from the end of that time, which says nothing about them.
 func (o *Observed) Heartbeat(server Server) {
 	if server.ReceiversAt-o.Server.ReceiversAt >= degradeAfter {
 		o.WatchedSince = server.ReceiversAt
@@ -140,16 +142,16 @@ func (o *Observed) Heartbeat(server Server) {
 	o.Server = server
 }
 
-// Streams notes that our server saw a member receive and flush. What an earlier member of the same
-// pod still receives says nothing about the current one.
+// Streams notes that, by our server, a member has received and flushed something, and whether it is
+// near: about to have everything. It ignores a former member of the same pod.
 func (o *Observed) Streams(member Member, near bool) {
 	if peer := o.peer(member.Name); peer != nil && peer.Member == member {
 		peer.StreamedAt, peer.Near = o.Now, near
 	}
 }
 
-// HeardPing notes a ping and returns its answer. It is not answered, and nothing is noted, if it
-// belongs to another database.
+// HeardPing notes a ping and returns its answer. It returns false, and notes nothing, if the ping
+// is from another database or from an unknown instance.
 func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	peer := o.peer(ping.Leader.Name)
 	if peer == nil || o.System != "" && ping.System != o.System || !(Seen{Term: ping.Term}).isPossible() {
@@ -167,8 +169,8 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}, true
 }
 
-// diverged reports whether our data are known not to be part of the leader's history, to be a part
-// that its WAL no longer continues, or to be damaged.
+// diverged reports whether our data can only be rebuilt: they are known not to be part of the
+// leader's history, or to be damaged, or the leader's WAL no longer has what follows them.
 func (o *Observed) diverged(ping Ping) bool {
 	if o.Server.Damaged || o.Server.LacksLog && o.Server.Source == (Source{Leader: ping.Leader, Term: ping.Term}) {
 		return true
@@ -177,7 +179,7 @@ func (o *Observed) diverged(ping Ping) bool {
 		!o.Config.Positions.Holds(ping.History, o.Server.whole())
 }
 
-// HeardPong notes the answer to a ping that was sent at that time.
+// HeardPong notes the answer to a ping that was sent at the time sent.
 func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	peer := o.peer(pong.Member.Name)
 	if peer == nil {
@@ -199,7 +201,7 @@ func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	}
 }
 
-// learn notes the addresses of others.
+// learn notes the IP addresses of other instances, by the names of their pods.
 func (o *Observed) learn(addresses map[string]string) {
 	for i := range o.Peers {
 		if address := addresses[o.Peers[i].Name]; address != "" {
@@ -208,7 +210,7 @@ func (o *Observed) learn(addresses map[string]string) {
 	}
 }
 
-// Addresses are those of all instances that are known, by the names of their pods.
+// Addresses returns the known IP addresses of all instances, by the names of their pods.
 func (o *Observed) Addresses() map[string]string {
 	known := map[string]string{}
 	if o.Address != "" {
@@ -222,10 +224,11 @@ func (o *Observed) Addresses() map[string]string {
 	return known
 }
 
-// HeardAsk returns the answer to an Ask. It changes only the highest values seen.
+// HeardAsk returns the answer to an Ask; false if it gets none. It changes nothing but the highest
+// values seen.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	if !o.Me.HasData() && o.Config.Ephemeral {
-		// An answer says that nothing of ours is waited for, so it needs what a promise does.
+		// With our answer, the others no longer wait for our data: it needs the conditions of a promise.
 		if o.leaderAlive(ask.Vacant) {
 			return AskReply{}, false
 		}
@@ -241,7 +244,7 @@ func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	}, true
 }
 
-// HeardAskReply notes the answer to an Ask of ours.
+// HeardAskReply notes the answer to our last Ask.
 func (o *Observed) HeardAskReply(reply AskReply) {
 	if peer := o.peer(reply.Member.Name); peer != nil && reply.Term == o.Asked {
 		o.see(reply.Seen)
@@ -249,7 +252,8 @@ func (o *Observed) HeardAskReply(reply AskReply) {
 	}
 }
 
-// HeardPromiseRequest notes a request for our promise. Decide answers it.
+// HeardPromiseRequest notes a request for our promise. Decide returns the Reply. A request for
+// another database is ignored.
 func (o *Observed) HeardPromiseRequest(request PromiseRequest) {
 	peer := o.peer(request.Candidate.Name)
 	if peer == nil || !o.Me.HasData() || request.System != o.System || !(Seen{Term: request.Term}).isPossible() {
@@ -264,14 +268,14 @@ func (o *Observed) HeardPromiseRequest(request PromiseRequest) {
 	}
 }
 
-// Replied notes that the request of the peer was answered.
+// Replied notes that the peer's request for a promise was answered.
 func (o *Observed) Replied(name string) {
 	if peer := o.peer(name); peer != nil {
 		peer.Request = nil
 	}
 }
 
-// HeardPromise notes the answer to a PromiseRequest of ours.
+// HeardPromise notes the answer to our PromiseRequest.
 func (o *Observed) HeardPromise(reply PromiseReply) {
 	peer := o.peer(reply.Member.Name)
 	if peer == nil || reply.Term != o.Held.Term {
@@ -281,8 +285,9 @@ func (o *Observed) HeardPromise(reply PromiseReply) {
 	peer.Member, peer.PromiseReply = reply.Member, reply
 }
 
-// Refused notes that the stream of pings of a peer was cut, and that its port has refused two
-// connections since.
+// Refused notes that no more pings arrived from a peer, and that its port has refused two
+// connections since. With Asynchronous it is ignored, because there only time keeps a former leader
+// from accepting writes.
 func (o *Observed) Refused(name string) {
 	if peer := o.peer(name); peer != nil && o.Config.Durability != Asynchronous {
 		peer.Gone = true
@@ -301,7 +306,8 @@ func (o *Observed) SavedLocal(local Local) {
 	o.see(local.Seen)
 }
 
-// Asking notes that an Ask was sent.
+// Asking notes that an Ask for the term is sent. jitter is a random duration, by which the
+// candidate waits longer for answers.
 func (o *Observed) Asking(term uint64, jitter time.Duration) {
 	o.Asked, o.AskedAt, o.Jitter = term, o.Now, jitter
 	for i := range o.Peers {
@@ -309,10 +315,10 @@ func (o *Observed) Asking(term uint64, jitter time.Duration) {
 	}
 }
 
-// Requested notes that the promises were requested.
+// Requested notes that the promises are requested.
 func (o *Observed) Requested() { o.Held.RequestedAt = o.Now }
 
-// Pinged notes that pings were sent, and whether they said that the leader has resigned.
+// Pinged notes that pings are sent, and whether they say that this leader has resigned.
 func (o *Observed) Pinged(resigned bool) {
 	if resigned && !o.Held.Resigned {
 		o.Held.ResignedAt = o.Now
@@ -323,14 +329,14 @@ func (o *Observed) Pinged(resigned bool) {
 // Promoting notes that the promotion of the server begins.
 func (o *Observed) Promoting() { o.Held.Promoted = true }
 
-// StoppingFor notes that the server is stopped for a handover to the member; the zero value means
-// to no member.
+// StoppingFor notes that the server is being stopped for a handover to the member; the zero value
+// means none.
 func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = member, o.Now }
 
 // Publishing notes that our address is being put into the EndpointSlice.
 func (o *Observed) Publishing() { o.Held.PublishAt = o.Now }
 
-// PublishedAddress notes that the address of our term is in the EndpointSlice.
+// PublishedAddress notes that the EndpointSlice has our address, in that term.
 func (o *Observed) PublishedAddress(term uint64) {
 	if o.Held.Term != term {
 		return
@@ -341,7 +347,8 @@ func (o *Observed) PublishedAddress(term uint64) {
 	}
 }
 
-// Became notes that our data were rebuilt, on that timeline: we are another member now.
+// Became notes that our data were replaced, or lost: we are another member now, of that database
+// system. timeline is the highest that the new data know of.
 func (o *Observed) Became(me Member, system string, timeline uint32) {
 	if o.Me.HasData() && o.Config.Ephemeral {
 		o.Former = append(o.Former, o.Me)
@@ -350,11 +357,11 @@ func (o *Observed) Became(me Member, system string, timeline uint32) {
 	o.see(Seen{Timeline: timeline})
 }
 
-// Began notes that our data are those of a new database, which this process has initialised.
+// Began notes that this process has initialised our data, as those of a new database.
 func (o *Observed) Began() { o.Begun = o.System }
 
-// Configured notes the user's settings, and the pods of the other instances that should exist.
-// Messages of an instance that should not are still processed, because a rule may need it.
+// Configured notes the settings, and the names of the other instances that should exist. Messages
+// of an instance that should no longer exist are still processed, because a rule may need it.
 func (o *Observed) Configured(config Config, others []string) {
 	o.Config, o.Others = config, others
 	for _, name := range others {

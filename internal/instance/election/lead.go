@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// lead decides for the holder of the record whose server was promoted (R5, R7, R12, R13, R14).
+// lead decides for a leader: it holds the record, and its server was promoted (R5, R7, R12, R13,
+// R14).
 func lead(o *Observed) Action {
 	if !o.leads() {
 		return nil
@@ -18,7 +19,8 @@ func lead(o *Observed) Action {
 	return o.wait("a reason to act as leader", o.Now+readEvery)
 }
 
-// ping sends the pings. A loop that can't decide sends none.
+// ping sends the pings when they are due. They are sent by the loop that decides, so a leader whose
+// loop hangs sends none.
 func ping(o *Observed) Action {
 	if o.Server.History == "" || o.Now-o.PingedAt < o.pingPause() || o.isStranded() {
 		return nil
@@ -26,8 +28,8 @@ func ping(o *Observed) Action {
 	return SendPings{Ping: o.ping(false)}
 }
 
-// pingPause is the time between two pings. While writes wait for the successor to confirm that it
-// has all, it is asked more often.
+// pingPause is the time between two pings. It is shorter during a handover, while clients wait for
+// the successor to confirm that it has all writes.
 func (o *Observed) pingPause() time.Duration {
 	if o.Server.Clean && o.Held.StopFor.HasData() {
 		return pingEvery / 10
@@ -35,8 +37,9 @@ func (o *Observed) pingPause() time.Duration {
 	return pingEvery
 }
 
-// isStranded reports whether our server is down and the record can be neither released nor renewed.
-// Then our pings would prevent an election.
+// isStranded reports whether our server is down, and the API server did not answer the last read or
+// write of the record. Then we send no pings: they would prevent an election, and we could not
+// release the record.
 func (o *Observed) isStranded() bool {
 	return !o.Server.writable() && !o.Server.Busy && o.Record.Failed
 }
@@ -49,9 +52,10 @@ func (o *Observed) ping(resigned bool) Ping {
 	}
 }
 
-// free returns the diverged members that may rebuild their data: what they have that we lack was
-// never acknowledged (R3). One that can leave the set does that first. While the term is not open,
-// older rules, of other leaders, may still need it.
+// free returns the diverged members that may rebuild their data, because no rule needs them: what
+// they have and we lack was never acknowledged (R3). A member that can be removed from the newest
+// rule's set is removed first. While the term is not open, older rules, of other leaders, may still
+// need the member.
 func (o *Observed) free() []Member {
 	var members []Member
 	record := &o.Held.Record
@@ -69,34 +73,37 @@ func (o *Observed) free() []Member {
 	return members
 }
 
-// isDiverged reports whether the member has reported that its data are not part of our history.
+// isDiverged reports whether the member has answered that its data have diverged: see
+// Pong.Diverged.
 func (o *Observed) isDiverged(member Member) bool {
 	peer := o.peer(member.Name)
 	return peer != nil && peer.PongSent != 0 && peer.Pong.Member == member && peer.Pong.Diverged
 }
 
-// sick kills a server whose disk has not completed a heartbeat for as long as others wait for a
-// silent leader, if they can go on without it (R14). A heartbeat that waits for other members is no
-// sign of a broken disk.
+// sick kills a server whose disk has not completed a heartbeat (a small write) for about as long as
+// other members wait for a silent leader, if they can go on without it (R14). Heartbeats wait for
+// the local disk only, not for other members.
 func sick(o *Observed) Action {
 	since := o.Server.UnflushedSince
-	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sick() || !o.othersCover() {
+	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sickAfter() || !o.othersCover() {
 		return nil
 	}
 	return Kill{Why: "its disk has not completed a write for longer than spec.failover.after allows"}
 }
 
-// othersCover reports whether the members that answer have every acknowledged write without us.
+// othersCover reports whether the members that have recently answered have, without us, every
+// acknowledged write.
 func (o *Observed) othersCover() bool {
-	return cover(o.rules(), o.answered(pingEvery+silent))
+	return cover(o.rules(), o.answered(pingEvery+silentAfter))
 }
 
-// OthersGoOn reports whether another member leads next, or does already, and can take writes
-// without this one. With Required that needs as many others as each commit waits for, and a leader.
+// OthersGoOn reports whether another member will lead next, or leads already, and can accept writes
+// without this one. With Required, that takes a leader and as many other members as each commit
+// waits for.
 func (o *Observed) OthersGoOn() bool {
 	others := 0
 	for i := range o.Peers {
-		if sent := o.Peers[i].PongSent; sent != 0 && o.Now-sent < pingEvery+silent {
+		if sent := o.Peers[i].PongSent; sent != 0 && o.Now-sent < pingEvery+silentAfter {
 			others++
 		}
 	}
@@ -108,9 +115,10 @@ func (o *Observed) OthersGoOn() bool {
 }
 
 // handOver stops the server cleanly for a successor, and releases the record to it (R13). If the
-// record can't be written, because the pod was deleted and its token with it, the leader resigns in
-// its pings instead. After that it never leads in that term again, and ends, if it was asked to,
-// without a release: nobody waits for it, and its server is down.
+// record can't be written, because the pod was deleted and its token has become invalid, the leader
+// resigns in its pings instead. After that it never leads in that term again. If it was asked to
+// end, it does so after resignTime without a release: its server is down, and the other members do
+// not wait for it.
 func handOver(o *Observed) Action {
 	held := &o.Held
 	switch {
@@ -147,7 +155,8 @@ func handOver(o *Observed) Action {
 	return o.release(record, "handing over")
 }
 
-// confirmed reports whether the member has said that it has all that the stopped server has.
+// confirmed reports whether the member has answered that it has everything that our stopped server
+// has.
 func (o *Observed) confirmed(member Member) bool {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Pong.Member != member {
@@ -157,17 +166,18 @@ func (o *Observed) confirmed(member Member) bool {
 	return related == Equal || related == Ahead
 }
 
-// successor returns a member of the set that has nearly all and answers, the preferred one if it is
-// such; the zero value if there is none.
+// successor returns the member to which this leader should hand over: one of the set that answers,
+// receives, and is near. It prefers Intent.Preferred, and with Intent.Only accepts no other unless
+// this instance has to stop. It returns the zero value if there is none.
 func (o *Observed) successor() Member {
 	record := &o.Held.Record
 	if !record.Open || len(record.Rules) != 1 {
 		return Member{}
 	}
 	var found Member
-	for _, member := range o.answered(pingEvery + silent) {
+	for _, member := range o.answered(pingEvery + silentAfter) {
 		peer := o.peer(member.Name)
-		if !peer.Near || o.Now-peer.StreamedAt >= silent || !slices.Contains(record.newest().Set, member) {
+		if !peer.Near || o.Now-peer.StreamedAt >= silentAfter || !slices.Contains(record.newest().Set, member) {
 			continue
 		}
 		isPreferred := member.Name == o.Intent.Preferred
@@ -181,8 +191,9 @@ func (o *Observed) successor() Member {
 	return found
 }
 
-// died decides for a leader whose server is down: others go on at once if they can, or it is
-// started again in the same term (R15). A promotion that failed is not repeated in its term.
+// died decides for a leader whose server is down: it releases the record if others can go on
+// without it, and otherwise starts the server again in the same term (R15). A promotion that failed
+// is not repeated in its term.
 func died(o *Observed) Action {
 	if o.Server.writable() || o.Server.Busy {
 		return nil
@@ -195,7 +206,7 @@ func died(o *Observed) Action {
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
 		return o.release(record, "the server crashed, and another member can lead")
-	case held.Releasing || !o.mayWrite(o.Config.hold()):
+	case held.Releasing || !o.mayWrite(o.Config.writeTime()):
 		return o.write(record, "renewing, before the server is started again")
 	case o.Server.State == Stopped:
 		return Resume{Rule: record.newest()}
@@ -203,7 +214,8 @@ func died(o *Observed) Action {
 	return Kill{Why: "it is a standby, but this instance leads"}
 }
 
-// rewrite writes the record again if the Lease was deleted, edited or set back (R16).
+// rewrite writes the record again if the Lease was deleted, edited, or restored from a backup
+// (R16).
 func rewrite(o *Observed) Action {
 	if o.Record.Stale || o.believed() || !o.unchallenged() {
 		return nil
@@ -211,17 +223,18 @@ func rewrite(o *Observed) Action {
 	return o.write(o.Held.Record, "the Lease does not say what was written last")
 }
 
-// unchallenged reports whether no other member can have been elected before the record was found
-// lost: only we can cover one of our rules, or so many of its members have answered a ping that was
-// sent after that, that the others can't cover it. Otherwise what we would write may be older than
-// what was lost.
+// unchallenged reports whether no other member can have been elected before we found the record
+// lost. That is so if one of our rules can only be covered by us, or if so many of its members have
+// answered a ping that was sent after we read it that the others can't cover it. Otherwise the
+// record that we would write may be older than the one that was lost.
 func (o *Observed) unchallenged() bool {
 	return o.heldByRule(o.Now - o.Record.ReadAt)
 }
 
-// renew shows a silent member that this leader lives (R5). At rest nothing is written.
+// renew renews the Lease while a member is silent, so that the member sees that this leader is
+// alive (R5). While all members answer, nothing is written.
 func renew(o *Observed) Action {
-	heard := o.answered(pingEvery + silent)
+	heard := o.answered(pingEvery + silentAfter)
 	for _, member := range o.Held.Record.newest().Set {
 		if !slices.Contains(heard, member) && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
 			return o.write(o.Held.Record, "renewing, because "+member.Name+" does not answer")
@@ -236,7 +249,7 @@ func renew(o *Observed) Action {
 	return nil
 }
 
-// open publishes that writes are accepted, once one was (R12).
+// open writes to the record that the term is open, once the first write was committed (R12).
 func open(o *Observed) Action {
 	record, server := o.Held.Record, &o.Server
 	newest := record.newest()
@@ -251,7 +264,7 @@ func open(o *Observed) Action {
 	return o.write(record, "the first write of the term was committed")
 }
 
-// publish puts the address into the EndpointSlice.
+// publish writes our address to the EndpointSlice, once the term is open.
 func publish(o *Observed) Action {
 	held := &o.Held
 	if held.Published || !held.Record.Open || held.PublishAt != 0 && o.Now-held.PublishAt < readEvery {
@@ -260,15 +273,16 @@ func publish(o *Observed) Action {
 	return Publish{Term: held.Term}
 }
 
-// release writes the record without a holder. The rules stay, because they say where the writes
-// are.
+// release writes the record without a holder. The rules stay, because they say which members have
+// the acknowledged writes.
 func (o *Observed) release(record Record, why string) Action {
 	record.Holder = Holder{}
 	record.Seq++
 	return o.write(record, why)
 }
 
-// write writes the record, based on the version that is known; or reads it first.
+// write writes the record if its current version is known, and otherwise reads it first. why is the
+// purpose, for the log.
 func (o *Observed) write(record Record, why string) Action {
 	if o.Record.InFlight {
 		return o.wait("the answer of the API server", o.Now+pingEvery)
@@ -286,7 +300,7 @@ func (o *Observed) write(record Record, why string) Action {
 	return WriteRecord{Record: record, Version: o.Record.Version, Why: why}
 }
 
-// read reads the record, if the last attempt is long enough ago.
+// read reads the record, unless the last attempt was too recent: then it waits.
 func (o *Observed) read() Action {
 	view := &o.Record
 	pause := pingEvery / 5
@@ -302,8 +316,8 @@ func (o *Observed) read() Action {
 	return ReadRecord{}
 }
 
-// leave ends the program when it was asked to end and does not lead, and tells the others that the
-// record is released, so that they need not find out.
+// leave ends the program if it was asked to end and does not lead. A leader that has released the
+// record first tells the others in its pings, so that they need not read it.
 func leave(o *Observed) Action {
 	record := &o.Record.Record
 	if o.Held.Promoted && !o.Held.Resigned && o.believed() && record.Released() && record.Term == o.Held.Term {
@@ -315,9 +329,10 @@ func leave(o *Observed) Action {
 	return nil
 }
 
-// silence is for how long the member has not answered, or was not seen to flush what we wrote; the
-// claim counts as both. Only our server sees that a member flushes: while it says nothing, as one
-// that hangs, nothing is known about the member, and that is no silence.
+// silence returns for how long the member has not answered, or was not seen to flush what we wrote,
+// whichever is longer, but at most the time since our claim. Only our server sees that a member
+// flushes. While the server itself does not answer, nothing is known about the member, and that
+// time does not count.
 func (o *Observed) silence(member Member) time.Duration {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member != member {

@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// Limits of what a message may say, so that one of a broken or hostile peer costs little. Ours are
-// far below: a name is that of a pod, an incarnation has 10 characters.
+// Limits of the fields of a message, in bytes, so that a message from a broken or hostile peer
+// costs little. Normal messages are far below: a name is that of a pod, and an incarnation has 10
+// characters.
 const (
 	maxName        = 253
 	maxIncarnation = 64
@@ -52,8 +53,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// Check returns an error that names the field if the message is one that no instance sends. It says
-// nothing about whose message it is.
+// Check returns an error that names the field if no instance sends such a message. It does not
+// check who has sent it.
 func (p Ping) Check() error {
 	if len(p.Free) > maxSet {
 		return fmt.Errorf("free: Too many: %d: must have at most %d items", len(p.Free), maxSet)
@@ -75,7 +76,7 @@ func (p Ping) Check() error {
 		checkLength("history", string(p.History), maxHistory), checkLength("version", p.Version, maxVersion))
 }
 
-// Check is that of [Ping.Check], for the answer.
+// Check does what [Ping.Check] does, for this answer.
 func (p Pong) Check() error {
 	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition),
 		checkAddress("address", p.Address))
@@ -95,22 +96,22 @@ func checkAddress(field, text string) error {
 	return nil
 }
 
-// Check is that of [Ping.Check], for a question.
+// Check does what [Ping.Check] does, for this question.
 func (a Ask) Check() error {
 	return firstOf(a.Member.check("member"), checkLength("system", a.System, maxSystem))
 }
 
-// Check is that of [Ping.Check], for the answer.
+// Check does what [Ping.Check] does, for this answer.
 func (a AskReply) Check() error {
 	return firstOf(a.Member.check("member"), a.Promised.check("promised"), checkLength("position", string(a.Position), maxPosition))
 }
 
-// Check is that of [Ping.Check], for a request.
+// Check does what [Ping.Check] does, for this request.
 func (p PromiseRequest) Check() error {
 	return firstOf(p.Candidate.check("candidate"), checkLength("system", p.System, maxSystem))
 }
 
-// Check is that of [Ping.Check], for the answer.
+// Check does what [Ping.Check] does, for this answer.
 func (p PromiseReply) Check() error {
 	return firstOf(p.Member.check("member"), p.Promised.check("promised"), checkLength("position", string(p.Position), maxPosition))
 }

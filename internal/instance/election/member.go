@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Member is the data of one instance: its pod's name, and the incarnation of its volume, a random
-// id that is written when the data are made (initialised, cloned, restored). A volume that was
-// wiped or cloned is another member, so it can't vouch for data that it no longer has. The zero
-// value is no member; a Member without incarnation has no data.
+// Member identifies the data of one instance: by its pod's name, and by the incarnation, a random
+// ID that is drawn each time that data are made (initialised or cloned). After a volume was wiped
+// or its data replaced, the instance is another member, so it can't vouch for data that it no
+// longer has. The zero value is no member; a Member without an incarnation has no data.
 type Member struct {
 	Name        string `json:"name"`
 	Incarnation string `json:"incarnation"`
@@ -19,17 +19,17 @@ type Member struct {
 func (m Member) HasData() bool { return m.Incarnation != "" }
 
 // Position is the end of what a member has flushed to its disk, in the engine's own format: for
-// PostgreSQL the timeline and LSN, for MySQL a GTID set. "" is unknown.
+// PostgreSQL the timeline and the LSN, such as 3:0/5000000. "" is unknown.
 type Position string
 
 // History describes which positions a leader's data contain, in the engine's own format.
 type History string
 
-// Comparison is the relation of one position to another. Positions are partly ordered: two GTID
-// sets may each contain what the other lacks.
+// Comparison is the relation of one position to another. Positions are only partially ordered: of
+// two, each may contain something that the other lacks, as with MySQL's GTID sets.
 type Comparison int
 
-// The results of a comparison. Incomparable counts as ahead, both ways.
+// The results of a comparison. Incomparable counts as ahead, in both directions.
 const (
 	Incomparable Comparison = iota
 	Behind
@@ -37,20 +37,20 @@ const (
 	Ahead
 )
 
-// Positions is what an engine knows about its positions. Its methods are pure.
+// Positions compares the positions of an engine. Its methods are pure functions.
 type Positions interface {
-	// Compare returns the relation of a to b: Ahead if a contains b and more. What can't be read is
-	// Incomparable.
+	// Compare returns the relation of a to b: Ahead if a contains all of b, and more. A position that
+	// can't be read is Incomparable.
 	Compare(a, b Position) Comparison
-	// Holds reports whether all that is at or before the position is part of the history. What
-	// can't be read is not.
+	// Holds reports whether everything up to the position is part of the history. It returns false if
+	// either can't be read.
 	Holds(history History, position Position) bool
 }
 
-// Rule says where acknowledged writes are: each write that Leader acknowledges is on Leader, and on
-// at least Acks members of Set, which does not contain Leader. If Async is true, commits wait for
-// none of them: the set only answers pings, and writes that no member has received are lost when
-// the leader fails.
+// Rule says which members have acknowledged writes: each write that Leader acknowledges is on
+// Leader, and on at least Acks members of Set, which does not contain Leader. If Async is true,
+// commits wait for no member of Set: its members are only counted when they answer pings, and
+// writes that no member has received are lost when the leader fails.
 type Rule struct {
 	Leader Member   `json:"leader"`
 	Set    []Member `json:"set,omitempty"`
@@ -61,9 +61,9 @@ type Rule struct {
 // WaitsForNobody reports whether commits wait for no other member.
 func (r Rule) WaitsForNobody() bool { return r.Acks == 0 || r.Async }
 
-// CoveredBy reports whether the members that answer have every write that was acknowledged under
-// the rule: the leader is among them, or so many of the set that every choice of Acks members
-// contains one.
+// CoveredBy reports whether the members in answers together have every write that was acknowledged
+// under the rule: the leader is among them, or so many members of the set that any Acks members of
+// it include one of them.
 func (r Rule) CoveredBy(answers []Member) bool {
 	if slices.Contains(answers, r.Leader) {
 		return true
@@ -71,7 +71,7 @@ func (r Rule) CoveredBy(answers []Member) bool {
 	return r.counts(answers) >= len(r.Set)-r.Acks+1
 }
 
-// counts returns how many members of the set are among the given.
+// counts returns how many of the members are in the set.
 func (r Rule) counts(members []Member) int {
 	count := 0
 	for _, member := range r.Set {
@@ -82,18 +82,20 @@ func (r Rule) counts(members []Member) int {
 	return count
 }
 
-// Equal reports whether two rules say the same. The order of the sets counts; ours are sorted.
+// Equal reports whether two rules are the same. Sets in another order are not equal; instances sort
+// them.
 func (r Rule) Equal(other Rule) bool {
 	return r.Leader == other.Leader && r.Acks == other.Acks && r.Async == other.Async && slices.Equal(r.Set, other.Set)
 }
 
-// names reports whether the rule mentions the member.
+// names reports whether the member is the leader or in the set.
 func (r Rule) names(member Member) bool { return r.Leader == member || slices.Contains(r.Set, member) }
 
-// alone reports whether the rule names no other member, so that only its leader may lead next.
+// alone reports whether the rule names no member but its leader, so that only that may lead next.
 func (r Rule) alone() bool { return len(r.Set) == 0 && r.Acks == 0 }
 
-// others names the members whose answers would cover the rule together with the given ones.
+// others returns, for people, which further answers would cover the rule: "db-0, or of 1 of db-1,
+// db-2", to be preceded by "of".
 func (r Rule) others(answers []Member) string {
 	var names []string
 	for _, member := range r.Set {
@@ -107,8 +109,8 @@ func (r Rule) others(answers []Member) string {
 	return fmt.Sprintf("%s, or of %d of %s", r.Leader.Name, len(r.Set)-r.Acks+1-r.counts(answers), strings.Join(names, ", "))
 }
 
-// cover reports whether the answers cover every rule. A list without rules is never covered: such a
-// record does not say where the writes are.
+// cover reports whether the answers cover every rule. An empty list is never covered: a record
+// without rules does not say which members have the writes.
 func cover(rules []Rule, answers []Member) bool {
 	for _, rule := range rules {
 		if !rule.CoveredBy(answers) {
@@ -118,7 +120,7 @@ func cover(rules []Rule, answers []Member) bool {
 	return len(rules) > 0
 }
 
-// sorted returns the members in order, each once.
+// sorted sorts the members, and removes duplicates.
 func sorted(members []Member) []Member {
 	slices.SortFunc(members, func(a, b Member) int {
 		switch {

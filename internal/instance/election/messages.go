@@ -2,15 +2,15 @@ package election
 
 import "time"
 
-// Seen is the highest that a member ever met in a record or message. It outlives the record: after
-// a restored etcd, it shows that the record is an older one.
+// Seen is the highest values that a member has ever seen in a record or message. It is stored on
+// the volume: if etcd is restored from a backup, it shows that the record is an older one.
 type Seen struct {
 	Term     uint64 `json:"term"`
 	Seq      uint64 `json:"seq"`
 	Timeline uint32 `json:"timeline"`
 }
 
-// merge returns the higher of both.
+// merge returns the higher values of both.
 func (s Seen) merge(other Seen) Seen {
 	if other.Term > s.Term || other.Term == s.Term && other.Seq > s.Seq {
 		s.Term, s.Seq = other.Term, other.Seq
@@ -19,42 +19,42 @@ func (s Seen) merge(other Seen) Seen {
 	return s
 }
 
-// isPossible reports whether elections can have reached these values.
+// isPossible reports whether elections can reach these values.
 func (s Seen) isPossible() bool {
 	return s.Term < maxCount && s.Seq < maxCount && s.Timeline < maxTimeline
 }
 
-// Promised is the candidate that a member last promised to follow. The zero value is none.
+// Promised is the candidate that a member last promised to follow. The zero value means none.
 type Promised struct {
 	Term      uint64 `json:"term"`
 	Candidate Member `json:"candidate"`
 }
 
-// Local is what a member keeps on its volume. It is durable before any action that depends on it.
+// Local is what a member stores on its volume. It is durable before any action that depends on it.
 type Local struct {
 	Promised Promised `json:"promised"`
 	Seen     Seen     `json:"seen"`
 }
 
-// Ping is what a leader sends to all others every half second, from the loop that also checks that
-// its server still writes, and from no other.
+// Ping is what a leader sends to all other instances every half second (pingEvery). The loop that
+// checks whether the server still writes sends it, and no other goroutine does.
 type Ping struct {
 	System string
 	Leader Member
 	Seen   Seen
-	// Term is that of the leader.
+	// Term is the term in which the sender leads.
 	Term uint64
-	// History is what the leader's data contain.
+	// History says which positions the leader's data contain.
 	History History
 	// Version is the version of the record that the leader last wrote or read.
 	Version string
-	// Resigned is true when the leader has given up this term for good: it has released the record,
-	// or can't, because it does not reach the API server or may no longer write there.
+	// Resigned is true once the leader has given up this term for good: it has released the record, or
+	// it can't, because it does not reach the API server or may no longer write there.
 	Resigned bool
-	// Free are the members whose data no rule needs, so that they may be rebuilt.
+	// Free are the diverged members whose data no rule needs, so that they may rebuild them.
 	Free []Member
-	// Addresses are the IP addresses of all instances that the leader knows, its own among them, by
-	// the names of their pods: a failover must not wait for DNS.
+	// Addresses are the IP addresses of all instances that the leader knows, including its own, by the
+	// names of their pods: a failover must not wait for DNS.
 	Addresses map[string]string
 }
 
@@ -66,13 +66,13 @@ type Pong struct {
 	Seen     Seen
 	// Address is the member's IP address.
 	Address string
-	// Diverged is true if the member's data are damaged, are not part of the leader's history, or
-	// are no longer continued by its WAL: they can only be rebuilt.
+	// Diverged is true if the member's data can only be rebuilt: they are damaged, are not part of the
+	// leader's history, or the leader's WAL no longer has what follows them.
 	Diverged bool
 }
 
-// Ask asks whether a member would promise. It changes nothing. Vacant is true if the record that
-// the candidate read has no leader.
+// Ask asks whether a member would promise to follow the sender in the term. It changes nothing.
+// Vacant is true if the record that the candidate has read has no leader.
 type Ask struct {
 	System string
 	Term   uint64
@@ -81,7 +81,8 @@ type Ask struct {
 	Vacant bool
 }
 
-// AskReply answers an Ask. Position is not final: the member may be receiving.
+// AskReply answers an Ask. Would is true if the member would promise. Position is not final,
+// because the member may be receiving.
 type AskReply struct {
 	Term     uint64
 	Member   Member
@@ -101,8 +102,8 @@ type PromiseRequest struct {
 	Vacant    bool
 }
 
-// PromiseReply answers a PromiseRequest. If the promise was not given, the reason is Promised, or a
-// live leader.
+// PromiseReply answers a PromiseRequest. If the promise was not given, the member has promised to
+// follow another candidate (Promised), or a leader is alive.
 type PromiseReply struct {
 	Term     uint64
 	Member   Member
@@ -113,37 +114,40 @@ type PromiseReply struct {
 	Seen     Seen
 }
 
-// Peer is what an instance knows about another one.
+// Peer is what an instance knows about another one. Points in time are on the clock of
+// Observed.Now.
 type Peer struct {
-	// Name is the other's pod, and Address its IP address; "" if it is not known yet.
+	// Name is the name of its pod, and Address its IP address; "" if that is not known yet.
 	Name, Address string
-	// Member is the other as it last answered.
+	// Member is the member that it was in its last message.
 	Member Member
 
-	// Ping is the last that it sent as leader, and PingAt when that arrived; 0 if none did.
+	// Ping is the last ping that it sent as leader, and PingAt is when that arrived; 0 if none did.
 	Ping   Ping
 	PingAt time.Duration
-	// Gone is true if its stream of pings was cut, and its port has refused two connections since.
+	// Gone is true if its program is known to have ended: its pings stopped and its port has refused
+	// two connections since, or it has resigned.
 	Gone bool
 
-	// Pong is its last answer to a ping of ours, and PongSent when that ping was sent; 0 if none
-	// came.
+	// Pong is its last answer to a ping of ours, and PongSent is when that ping was sent; 0 if it has
+	// not answered.
 	Pong     Pong
 	PongSent time.Duration
-	// Before is the last answer of the pod's member before that, which has lost its data since, and
-	// BeforeSent when that ping was sent.
+	// Before is the last answer of the pod's previous member, which has lost its data since, and
+	// BeforeSent is when that ping was sent; 0 if there is none.
 	Before     Pong
 	BeforeSent time.Duration
 
-	// AskReply is its answer to the last Ask; of another term if there is none.
+	// AskReply is its answer to our last Ask; one with another term if it has not answered.
 	AskReply AskReply
-	// PromiseReply is its answer to the last PromiseRequest; of another term if there is none.
+	// PromiseReply is its answer to our last PromiseRequest; one with another term if it has not
+	// answered.
 	PromiseReply PromiseReply
-	// Request is its request for our promise that is not answered yet; nil if there is none.
+	// Request is its request for our promise, if we have not answered it yet; nil if there is none.
 	Request *PromiseRequest
 
-	// StreamedAt is when our server last saw it receive and flush; Near is true if it is about to
-	// have all that we have.
+	// StreamedAt is when our server last saw that it had received and flushed something; Near is true
+	// if it is about to have everything that we have.
 	StreamedAt time.Duration
 	Near       bool
 }

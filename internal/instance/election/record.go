@@ -12,7 +12,7 @@ import (
 )
 
 // Limits of a record, so that an edited record can't stop the instances. A rule names at most the
-// instances and their predecessors, and a leader drops rules as soon as a newer one is settled.
+// instances and their former members, and a leader drops rules as soon as a newer one is settled.
 const (
 	maxRecordBytes = 16 << 10
 	maxRules       = 16
@@ -21,38 +21,42 @@ const (
 	maxTimeline    = 1 << 31
 )
 
-// Record is what the Lease stores: the leader, and where the acknowledged writes are. It is written
-// only by an update that carries the version of the read on which it was decided.
+// Record is what the Lease stores, in an annotation: the leader, and which members have the
+// acknowledged writes. It is written only by an update with the resourceVersion of the Lease that
+// the decision was based on.
 type Record struct {
-	// System is the id of the database system. "" before the first initialisation.
+	// System is the ID of the database system; "" until its data were initialised and have a leader.
 	System string `json:"system,omitempty"`
-	// Term counts claims. Seq counts records: each written one has a higher one, whatever its term.
+	// Term counts claims. Seq counts records: each one that is written has a higher Seq than all
+	// before, whatever its term.
 	Term uint64 `json:"term"`
 	Seq  uint64 `json:"seq"`
-	// Holder is the pod that claimed the term; the zero value when it is released.
+	// Holder is the pod that claimed the term; the zero value once it was released.
 	Holder Holder `json:"holder"`
 	// Open is true once the first write of the term was committed.
 	Open bool `json:"open"`
-	// Rules are all rules under which writes may have been acknowledged, or will be next. A
-	// candidate must cover every one.
+	// Rules are all rules under which writes may have been acknowledged, or will be next; the newest
+	// is last. A candidate must cover every one of them.
 	Rules []Rule `json:"rules,omitempty"`
 	// Timeline is the highest timeline that was ever claimed for a promotion.
 	Timeline uint32 `json:"timeline"`
 	// Handover is set by a leader that stopped cleanly for a successor.
 	Handover *Handover `json:"handover,omitempty"`
-	// Initialise is the instance that may make new data. The manager writes it, into a new Lease
-	// and only if all volumes are new; it counts only while System is "".
+	// Initialise is the name of the instance that may make new data. The manager writes it, to a new
+	// Lease and only if all volumes are new; instances with ephemeral data write it to begin anew. It
+	// has no effect unless System is "".
 	Initialise string `json:"initialise,omitempty"`
 }
 
-// Holder is the pod that claimed a term, and its data. The zero value is none.
+// Holder is the pod that claimed a term, and its member. The zero value means none.
 type Holder struct {
 	Member Member `json:"member"`
 	PodUID string `json:"podUID,omitempty"`
 }
 
-// Handover names the successor of a leader that stopped cleanly, and the leader's final position,
-// which the successor has confirmed to have. From is the leader: Position is its answer.
+// Handover names the successor, To, of a leader that stopped cleanly, From, and the leader's final
+// position. To has confirmed that it has everything up to there. From needs not be asked any more:
+// it has answered with Position.
 type Handover struct {
 	From     Member   `json:"from"`
 	To       Member   `json:"to"`
@@ -63,7 +67,7 @@ type Handover struct {
 func (r Record) Released() bool { return r.Holder == Holder{} }
 
 // Pods returns the names of the instances that may have acknowledged writes which others lack:
-// those of all rules.
+// those in all rules. Names may occur more than once.
 func (r Record) Pods() []string {
 	var names []string
 	for _, rule := range r.Rules {
@@ -74,7 +78,7 @@ func (r Record) Pods() []string {
 	return names
 }
 
-// newest returns the rule under which the leader acknowledges, or will next.
+// newest returns the rule under which the leader acknowledges writes, or will next.
 func (r Record) newest() Rule {
 	if len(r.Rules) == 0 {
 		return Rule{}
@@ -82,8 +86,8 @@ func (r Record) newest() Rule {
 	return r.Rules[len(r.Rules)-1]
 }
 
-// Quorum returns what a commit waits for: at least so many members of a set of that size. Of
-// several rules, the weakest counts: writes may be acknowledged under each. It is 0 of 0 if commits
+// Quorum returns what a commit waits for: at least acks members of a set of the size of. Of several
+// rules it is the weakest, because writes may be acknowledged under any. It is 0 of 0 if commits
 // wait for no other member.
 func (r Record) Quorum() (acks, of int) {
 	for i, rule := range r.Rules {
@@ -97,12 +101,14 @@ func (r Record) Quorum() (acks, of int) {
 	return acks, of
 }
 
-// olderThan reports whether the record is older than what was seen before.
+// olderThan reports whether the record has a lower term, or in the same term a lower Seq, than was
+// seen before.
 func (r Record) olderThan(seen Seen) bool {
 	return r.Term < seen.Term || r.Term == seen.Term && r.Seq < seen.Seq
 }
 
-// Encode returns the text of the annotation: the checksum, a space, and JSON.
+// Encode returns the text of the annotation: a checksum, a space, and JSON. It fails for a record
+// that Decode refuses.
 func (r Record) Encode() (string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -120,7 +126,7 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Decode reads the text of the annotation. Its errors say what was found.
+// Decode decodes and checks the text of the annotation. Its errors say what was found.
 func Decode(text string) (Record, error) {
 	if len(text) > maxRecordBytes {
 		return Record{}, fmt.Errorf("the record has %d bytes, at most %d are accepted", len(text), maxRecordBytes)

@@ -77,7 +77,7 @@ func TestRecordsThatNoInstanceWrites(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever stands in the Lease is read or refused, and what is read is within its
+// FuzzRecord: any text in the Lease is decoded or refused, and what is decoded is within the
 // limits.
 func FuzzRecord(f *testing.F) {
 	good, err := sampleRecord().Encode()
@@ -106,7 +106,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestQuorum: of several rules, the weakest says what a commit waits for.
+// TestQuorum: of several rules, the weakest determines what a commit waits for.
 func TestQuorum(t *testing.T) {
 	one, two := Rule{a, []Member{b, c}, 1, false}, Rule{a, []Member{b, c}, 2, false}
 	for want, rules := range map[string][]Rule{

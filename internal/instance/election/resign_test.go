@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// refused is a leader that was asked to end, whose server has stopped, and that may no longer read
-// or write the Lease.
+// refused returns a leader that was asked to end, whose server has stopped, and that may no longer
+// read or write the Lease.
 func refused() *Observed {
 	o := leading()
 	o.Intent.Stop = true
@@ -18,8 +18,8 @@ func refused() *Observed {
 	return o
 }
 
-// TestResigns: a leader that has stopped for good and can't release the record tells the others, at
-// once and again, and says nothing else in that term.
+// TestResigns: a leader that has stopped for good and can't release the record resigns in its
+// pings, at once and repeatedly, and sends no other pings in that term.
 func TestResigns(t *testing.T) {
 	o := refused()
 	for _, pause := range []time.Duration{0, pingEvery} {
@@ -37,8 +37,9 @@ func TestResigns(t *testing.T) {
 	}
 }
 
-// TestEndsWithoutRelease: a leader that was asked to end and has resigned ends after some attempts
-// to release the record, and not before; one that was asked to hand over goes on.
+// TestEndsWithoutRelease: a leader that was asked to end and has resigned ends after several
+// attempts to release the record, and not before. A leader that was asked to hand over does not
+// end.
 func TestEndsWithoutRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observed)
@@ -62,8 +63,8 @@ func TestEndsWithoutRelease(t *testing.T) {
 	}
 }
 
-// TestStandsForWhoIsGone: a leader whose port refuses is not waited for, however new its record is;
-// with Asynchronous, that proves nothing.
+// TestStandsForWhoIsGone: no member waits for a leader whose port refuses connections, however new
+// its record is. With Asynchronous, a refusing port proves nothing.
 func TestStandsForWhoIsGone(t *testing.T) {
 	for durability, stands := range map[Durability]bool{Required: true, Preferred: true, Asynchronous: false} {
 		o := following()
@@ -80,7 +81,7 @@ func TestStandsForWhoIsGone(t *testing.T) {
 }
 
 // TestStandsAfterAResignation: no member waits for a leader that has resigned, whatever the record
-// says, and only for that term of that member.
+// says. The resignation counts only for that member in that term.
 func TestStandsAfterAResignation(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Ping)

@@ -3,8 +3,8 @@ package election
 import "slices"
 
 // changeRule changes what commits wait for, one step at a time (R7): the new rule is appended to
-// the record, then set in the server, and when it is settled there, the older ones are dropped.
-// Until then, a candidate must cover both.
+// those in the record, then set in the server, and once it is settled there, the older rules are
+// dropped. Until then, a candidate must cover all of them.
 func changeRule(o *Observed) Action {
 	record := o.Held.Record
 	newest := record.newest()
@@ -36,12 +36,12 @@ func changeRule(o *Observed) Action {
 	return o.write(record, "the rule changes")
 }
 
-// appended returns the rules with one moved or added to their end.
+// appended returns the rules with rule at their end: added, or moved there.
 func appended(rules []Rule, rule Rule) []Rule {
 	return append(slices.DeleteFunc(slices.Clone(rules), rule.Equal), rule)
 }
 
-// distinct returns the rules, each once.
+// distinct returns the rules without duplicates.
 func distinct(rules []Rule) []Rule {
 	var kept []Rule
 	for _, rule := range rules {
@@ -52,13 +52,13 @@ func distinct(rules []Rule) []Rule {
 	return kept
 }
 
-// blocked reports whether the first write of a term waits for too few members, while others have
-// diverged and may not rebuild their data, because an older rule names them. All that was
-// acknowledged is on us, which is why we could promote, so a rule that names no other member may
-// replace every older one. It does not while our own disk is slow, because the others may have to
-// go on without us.
+// blocked reports whether the first write of a term can't get enough acknowledgements, because
+// members have diverged and may not rebuild their data as long as an older rule names them. We have
+// everything that was acknowledged, or we could not have been promoted, so a rule that names no
+// other member may then replace all older ones. It returns false while our own disk is slow,
+// because the others may have to go on without us.
 func (o *Observed) blocked(newest Rule) bool {
-	if since := o.Server.UnflushedSince; since != 0 && o.Now-since >= silent {
+	if since := o.Server.UnflushedSince; since != 0 && o.Now-since >= silentAfter {
 		return false
 	}
 	named := func(member Member) bool {
@@ -74,11 +74,12 @@ func (o *Observed) blocked(newest Rule) bool {
 	return diverged && o.missing(able, max(newest.Acks, o.Config.acks(len(newest.Set))))
 }
 
-// serverAnswers reports whether our own server says who receives from it. While it hangs, no write
-// goes on, whatever that waits for, and a rule that names no other member lets none of them lead.
-func (o *Observed) serverAnswers() bool { return o.Now-o.Server.ReceiversAt < silent }
+// serverAnswers reports whether our own server has recently said which members receive from it.
+// While it hangs, the rule is not reduced to one that names no other member: that would let no
+// write proceed, and would keep the other members from leading.
+func (o *Observed) serverAnswers() bool { return o.Now-o.Server.ReceiversAt < silentAfter }
 
-// wantedRule returns the rule for the members that answer and receive now.
+// wantedRule returns the rule that fits the members which answer and receive at present.
 func (o *Observed) wantedRule(newest Rule) Rule {
 	if o.Config.Instances <= 1 {
 		return Rule{Leader: o.Me}
@@ -96,20 +97,20 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	return Rule{Leader: o.Me, Set: set, Acks: needed, Async: o.Config.Durability == Asynchronous}
 }
 
-// joined returns the set with the members that follow us and have nearly all data.
+// joined returns the set, with the members added that follow us, receive, and are near.
 func (o *Observed) joined(set []Member) []Member {
 	joined := slices.Clone(set)
-	for _, member := range o.answered(pingEvery + silent) {
+	for _, member := range o.answered(pingEvery + silentAfter) {
 		peer := o.peer(member.Name)
-		if peer.Near && o.Now-peer.StreamedAt < silent && !slices.Contains(joined, member) && member.HasData() {
+		if peer.Near && o.Now-peer.StreamedAt < silentAfter && !slices.Contains(joined, member) && member.HasData() {
 			joined = append(joined, member)
 		}
 	}
 	return sorted(joined)
 }
 
-// withoutGone returns the set without the members that will not acknowledge soon: silent for long,
-// diverged, or replaced by another member. At least as many stay as a commit needs.
+// withoutGone returns the set without the members that will not acknowledge soon: see isGone. At
+// least needed members stay.
 func (o *Observed) withoutGone(set []Member, needed int) []Member {
 	var kept []Member
 	for i, member := range set {
@@ -122,6 +123,8 @@ func (o *Observed) withoutGone(set []Member, needed int) []Member {
 	return kept
 }
 
+// isGone reports whether the member has been silent for leaveAfter, has diverged, or was replaced
+// by another member of its pod.
 func (o *Observed) isGone(member Member) bool {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member.HasData() && peer.Member != member {
@@ -130,7 +133,8 @@ func (o *Observed) isGone(member Member) bool {
 	return o.silence(member) >= leaveAfter || o.isDiverged(member)
 }
 
-// missing reports whether too few of the set have answered recently, so that commits wait.
+// missing reports whether fewer than needed members of the set have answered within degradeAfter,
+// so that commits wait.
 func (o *Observed) missing(set []Member, needed int) bool {
 	there := 0
 	for _, member := range set {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// elect collects promises for the term that we have claimed, and promotes when they cover every
-// rule (R10, R11).
+// elect collects promises for the term that we have claimed, and promotes our server when they
+// cover every rule (R10, R11).
 func elect(o *Observed) Action {
 	if !o.holds() || !o.believed() {
 		return nil
 	}
 	record := o.Record.Record
-	if waited := o.Now - o.Held.Claimed; waited >= electing || waited >= silent && o.memberAhead() != "" {
-		// We never promoted, so nothing was acknowledged under the rule that the claim added. The
-		// same rule may stand there from an earlier term of ours: that stays.
+	if waited := o.Now - o.Held.Claimed; waited >= electionTime || waited >= silentAfter && o.memberAhead() != "" {
+		// We have not promoted, so nothing was acknowledged under the rule that the claim added, and it
+		// is removed. The same rule may also be there from an earlier term of ours: that one stays.
 		if len(record.Rules) > 1 { // The only rule is that of new data, which no other member has.
 			record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
 		}
@@ -36,7 +36,7 @@ func elect(o *Observed) Action {
 		if !o.Server.Rule.Equal(record.newest()) {
 			return SetRule{Rule: record.newest()}
 		}
-		if !o.mayWrite(o.Config.hold()) {
+		if !o.mayWrite(o.Config.writeTime()) {
 			return o.wait("the record to be renewed, before the server leads", o.Now+pingEvery)
 		}
 		return Promote{Term: o.Held.Term, Timeline: record.Timeline}
@@ -46,11 +46,11 @@ func elect(o *Observed) Action {
 			System: o.System, Term: o.Held.Term, Candidate: o.Me, Seen: o.Saved.Seen, Vacant: o.Held.Vacant,
 		}}
 	}
-	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+electing))
+	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+electionTime))
 }
 
-// promisedAndNotAhead returns the members whose promise counts: ours, those of members that have
-// nothing that we lack, and that of a leader that has handed over to us.
+// promisedAndNotAhead returns the members that count towards our promotion: ourselves, those that
+// have promised and have nothing that we lack, and a leader that has handed over to us.
 func (o *Observed) promisedAndNotAhead() []Member {
 	members := []Member{o.Me}
 	for i := range o.Peers {
@@ -62,8 +62,8 @@ func (o *Observed) promisedAndNotAhead() []Member {
 	return append(members, o.handedOver()...)
 }
 
-// handedOver returns the leader that stopped cleanly for us, if we have all that it had: its final
-// position is its answer.
+// handedOver returns the leader that stopped cleanly for us, if we have everything up to its final
+// position, which is in the record. It counts as having answered.
 func (o *Observed) handedOver() []Member {
 	handover := o.Record.Record.Handover
 	if handover == nil || handover.To != o.Me || o.isAhead(handover.Position) {
@@ -72,14 +72,14 @@ func (o *Observed) handedOver() []Member {
 	return []Member{handover.From}
 }
 
-// isAhead reports whether the position may contain something that we lack.
+// isAhead reports whether data up to the position may contain something that we lack.
 func (o *Observed) isAhead(position Position) bool {
 	related := o.Config.Positions.Compare(position, o.Server.Position)
 	return related == Ahead || related == Incomparable
 }
 
-// memberAhead returns a member that has promised and has data that we lack; "" if there is none.
-// That member should be the candidate.
+// memberAhead returns "NAME is ahead" for a member that has promised and may have data that we
+// lack; "" if there is none. That member should be the candidate.
 func (o *Observed) memberAhead() string {
 	for i := range o.Peers {
 		if reply := &o.Peers[i].PromiseReply; reply.Term == o.Held.Term && reply.Given && o.isAhead(reply.Position) {
@@ -89,9 +89,10 @@ func (o *Observed) memberAhead() string {
 	return ""
 }
 
-// restart decides for a program that finds its own pod as the holder of an open term: an earlier
-// process ended without releasing it (R15). Other members take over if they can, because crash
-// recovery has no time limit.
+// restart decides for a program that finds its own pod as the holder of an open term, because an
+// earlier process of the pod ended without releasing it (R15). It releases the record if other
+// members can take over, because crash recovery may take any time. Otherwise it goes on as the
+// leader.
 func restart(o *Observed) Action {
 	record := o.Record.Record
 	switch {
@@ -115,15 +116,15 @@ func restart(o *Observed) Action {
 		return SendAsk{Ask: o.ask(record.Term + 1)}
 	case cover(record.Rules, answers):
 		return o.release(record, "the server is down, and another member can lead")
-	case !all && o.Now-o.AskedAt < silent:
-		return o.wait("the answers of the other members", o.AskedAt+silent)
+	case !all && o.Now-o.AskedAt < silentAfter:
+		return o.wait("the answers of the other members", o.AskedAt+silentAfter)
 	}
 	record.Seq++
 	return o.write(record, "continuing to lead after a restart")
 }
 
-// askedAnswers returns the members that have answered the last Ask and have promised no later term
-// than the record's, and whether all have.
+// askedAnswers returns the members that have answered the last Ask and have made no promise in a
+// higher term than the record's, and whether all peers have answered.
 func (o *Observed) askedAnswers() (members []Member, all bool) {
 	all = true
 	for i := range o.Peers {
@@ -145,9 +146,9 @@ func (o *Observed) ask(term uint64) Ask {
 	}
 }
 
-// stand claims the record if no leader is alive and the members that would promise cover every rule
-// (R8, R9). A member that waits for its own volume does not stand, because it could not store its
-// own promise.
+// stand claims the record if no leader is alive, and the members that would promise cover every
+// rule (R8, R9). A member whose volume is busy or has failed does not stand, because it could not
+// store its own promise.
 func stand(o *Observed) Action {
 	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() || o.isOutOfDate() {
 		return nil
@@ -165,7 +166,8 @@ func stand(o *Observed) Action {
 	return o.askThenClaim()
 }
 
-// readWhileQuiet reads the record, or continues with other actions until then.
+// readWhileQuiet returns a ReadRecord if a read is due; otherwise nil, so that the member goes on
+// with other actions.
 func (o *Observed) readWhileQuiet() Action {
 	if action, isRead := o.read().(ReadRecord); isRead {
 		return action
@@ -173,15 +175,15 @@ func (o *Observed) readWhileQuiet() Action {
 	return nil
 }
 
-// leaderIsQuiet reports whether there is a reason to read the record: no ping of a leader arrived
-// recently.
+// leaderIsQuiet reports whether no ping of a leader arrived within silentAfter, which is a reason
+// to read the record.
 func (o *Observed) leaderIsQuiet() bool {
 	leader := o.livingLeader()
-	return leader == nil || o.Now-leader.PingAt > silent
+	return leader == nil || o.Now-leader.PingAt > silentAfter
 }
 
-// mayStandAt returns when we may stand: when the record allows an election, and members whose
-// server has not just failed have had their turn.
+// mayStandAt returns when we may stand: when the record allows an election, and, if our own server
+// has just failed as a leader, other members have had time to stand.
 func (o *Observed) mayStandAt() time.Duration {
 	view := &o.Record
 	record := &view.Record
@@ -199,20 +201,21 @@ func (o *Observed) mayStandAt() time.Duration {
 	case record.Term == 0:
 		return 0
 	case !record.Open:
-		return view.Since + electing
+		return view.Since + electionTime
 	}
 	return view.Since + o.Config.After
 }
 
-// firstTerm returns the record of a database that never had a leader, if we are the instance that
-// initialised its data.
+// firstTerm returns the record; true if its database has never had a leader and we are the instance
+// that has initialised the data.
 func (o *Observed) firstTerm() (Record, bool) {
 	record := o.Record.Record
 	return record, o.believed() && record.System == "" && record.Initialise == o.Me.Name && o.isNew()
 }
 
 // base returns the record on which a claim is based: the one that was read, or, if that is not
-// believed, one that says that the writes may be anywhere, so that every member must answer (R16).
+// believed, one which says that the writes may be anywhere, so that every member must answer (R16).
+// It returns false if the answer of one is missing.
 func (o *Observed) base() (Record, bool) {
 	if o.believed() {
 		return o.Record.Record, true
@@ -229,13 +232,13 @@ func (o *Observed) base() (Record, bool) {
 	return record, len(everybody) == max(o.Config.Instances, 1+len(o.Peers))
 }
 
-// askThenClaim asks all members, and claims if enough would promise. A member that is ahead of us
-// gets time to go first.
+// askThenClaim asks all members whether they would promise, and claims the record if enough would.
+// If a member is ahead of us, it waits longer, so that the member can stand first.
 func (o *Observed) askThenClaim() Action {
 	record, complete := o.base()
 	term := max(o.Asked, 1+max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term))
 	if o.AskedAt == 0 || o.Asked < term || o.AskedAt < o.Record.Since {
-		// Answers from before this record was seen may be older than what it replaced.
+		// Answers that we got before this record may be older than the record that it replaced.
 		return SendAsk{Ask: o.ask(term)}
 	}
 	willing, someAhead, all := o.poll()
@@ -264,8 +267,8 @@ func (o *Observed) askThenClaim() Action {
 	}
 }
 
-// poll returns the members that would promise and are not ahead of us, whether a member is ahead,
-// and whether all have answered.
+// poll evaluates the answers to the last Ask. It returns the members that would promise and are not
+// ahead of us, whether one that would promise is ahead of us, and whether all have answered.
 func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 	before := o.handedOver()
 	willing, all = append([]Member{o.Me}, before...), true
@@ -273,7 +276,7 @@ func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 		reply := &o.Peers[i].AskReply
 		switch {
 		case slices.Contains(before, o.Peers[i].Member):
-			// It has answered in the record, and may have ended.
+			// Its answer is in the record, and it may have ended.
 		case reply.Term != o.Asked:
 			all = false
 		case o.isAhead(reply.Position):
@@ -285,10 +288,10 @@ func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 	return willing, someAhead, all
 }
 
-// Lacking returns why a member does not lead although it would: the members without whose answer
-// acknowledged writes could be lost. It is "" if none is missing, or if it has not asked.
+// Lacking returns why this candidate does not lead: the members without whose answers acknowledged
+// writes could be lost. It returns "" if none is missing, or if it has not sent an Ask recently.
 func (o *Observed) Lacking() string {
-	if o.leads() || o.AskedAt == 0 || o.Now-o.AskedAt > silent {
+	if o.leads() || o.AskedAt == 0 || o.Now-o.AskedAt > silentAfter {
 		return ""
 	}
 	record, complete := o.base()
@@ -305,8 +308,8 @@ func (o *Observed) Lacking() string {
 	return ""
 }
 
-// claim takes the record for a new term, on a new timeline, with our own rule beside all others
-// (R10).
+// claim returns the write that claims the record: for a new term, on a new timeline, with our own
+// rule after all others (R10).
 func (o *Observed) claim(base Record, forced bool) Action {
 	seen := o.Local.Seen
 	record := base
@@ -326,7 +329,7 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	}
 }
 
-// firstRule returns the rule under which the first writes of our term wait.
+// firstRule returns our own rule, under which the first writes of our term wait.
 func (o *Observed) firstRule(base Record) Rule {
 	var set []Member
 	if o.Config.Durability == Required {

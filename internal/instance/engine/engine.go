@@ -1,6 +1,7 @@
-// Package engine is what the instance manager needs of a database server, so that PostgreSQL, MySQL
-// and Valkey are led, fenced and cloned alike. The decisions are those of election; an engine only
-// carries them out on one server and one volume, and says truthfully what it found.
+// Package engine is the interface between the instance manager and a database server, so that
+// PostgreSQL, Valkey and others are led, fenced and cloned alike. Package election decides; an
+// engine only carries the decisions out on one server and one volume, and reports exactly what it
+// found.
 package engine
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// Upstream is a leader to receive from.
+// Upstream is a leader from which a standby receives.
 type Upstream struct {
 	Leader election.Member
 	Term   uint64
@@ -19,129 +20,137 @@ type Upstream struct {
 	Host string
 }
 
-// ErrDamaged is returned for data that no server can have written: they can only be rebuilt. It is
-// never returned for data that could not be read, or that another server wrote.
+// ErrDamaged is returned for data that no server can have written, so that they can only be
+// rebuilt. It is never returned for data that could not be read, or that a server of another
+// version wrote.
 var ErrDamaged = errors.New("the data are damaged")
 
-// ForeignError is returned for data that the server must not touch: of another version than its
-// own.
+// ForeignError is returned for data that the server must not use, because a server of another
+// version wrote them.
 type ForeignError struct {
-	// Found is what is there, and Needed what the server could use.
+	// Found is what the volume has, and Needed is what the server could use, such as "the data of
+	// PostgreSQL 16" and "those of PostgreSQL 17".
 	Found, Needed string
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string { return "the volume " + e.Describe() + "; nothing was changed" }
 
-// Describe says what is there and what is needed, of something named before: "has ..., and needs
-// ...".
+// Describe returns the predicate of a sentence about the volume: "has ..., and needs ...".
 func (e *ForeignError) Describe() string { return "has " + e.Found + ", and needs " + e.Needed }
 
-// Progress says how far a long operation is, in bytes. Total is 0 while it is not known.
+// Progress is called with how far a long operation is, in bytes. total is 0 while it is unknown.
 type Progress func(done, total int64)
 
-// Engine runs one server on the data of one directory. All operations but Kill, SetParameters,
-// Observe and Changed are called one at a time, and each returns when it is done, or with an error
-// that names the remedy. After an error, except of Reload, the server is killed and restarted, and
-// never used as it is. An operation whose context ends has failed.
+// Engine runs one server on the data of one directory. All methods except Kill, SetParameters,
+// Observe and Changed are operations. They are called one at a time, and each returns when it is
+// done, or with an error that names the remedy. After an error of any operation except Reload, the
+// caller kills the server, because its state is unknown, and starts it again. An operation whose
+// context ends has failed.
 type Engine interface {
 	election.Positions
 
-	// Inspect reads what the data directory holds while no server runs, without changing anything.
-	// An error says what was found and what to do: data of another major version (ForeignError), half
-	// made, damaged (ErrDamaged), or with a foreign owner.
+	// Inspect reads what the data directory holds while no server runs, without changing anything. An
+	// error says what was found and what to do: data of another major version (ForeignError),
+	// incomplete data, damaged data (ErrDamaged), or data that belong to another operating system
+	// user.
 	Inspect() (Data, error)
 	// Initialise makes the data of a new database in an empty directory.
 	Initialise(ctx context.Context, directory string) error
-	// Clone makes the data in an empty directory from a leader's, without stopping it.
+	// Clone copies a leader's data to an empty directory, while the leader runs.
 	Clone(ctx context.Context, directory string, from Upstream, progress Progress) error
 
-	// Start starts the server as a standby without a source, and returns when it answers. Whatever
-	// an earlier process left of a source or an incomplete promotion is removed first.
+	// Start starts the server as a standby without a source, and returns when it answers. It first
+	// removes what an earlier process has left of a source or of an incomplete promotion.
 	Start(ctx context.Context) error
-	// Resume starts the server as the leader that it was, on its own timeline, under the rule.
+	// Resume starts the server as the leader that it was before, on the same timeline, under the rule.
 	Resume(ctx context.Context, rule election.Rule) error
-	// Follow lets a standby receive. It returns when the server knows its source, which may not
-	// answer yet.
+	// Follow makes a standby receive from a leader. It returns when the server knows its source, even
+	// if that does not answer yet.
 	Follow(ctx context.Context, from Upstream) error
-	// Unfollow takes every source away. It returns when nothing that receives is left and all that
-	// was received is replayed: from then on the position is final.
+	// Unfollow removes every source. It returns when no process receives any more, and all that was
+	// received is replayed: from then on the position is final.
 	Unfollow(ctx context.Context) error
-	// SetRule sets what the server's commits wait for; of a standby, for when it leads. It returns
-	// when the server has the rule. Observation.Settled is true when it is in effect.
+	// SetRule sets what the server's commits wait for; on a standby, what they will wait for when it
+	// leads. It returns when the server has the rule. Observation.Server.Settled becomes true once the
+	// rule is in effect.
 	SetRule(ctx context.Context, rule election.Rule) error
-	// SetParameters notes the user's parameters of the server, at once: they count from the next
-	// Reload on, or from the next start where the server wants that. What it does not accept is left
-	// out, and is Observation.Problem. It may be called at any time.
+	// SetParameters notes the user's parameters of the server, and returns at once. They take effect
+	// at the next Reload, or at the next start if the server requires that. A parameter that the
+	// server does not accept is left out, and reported in Observation.Problem. It may be called at any
+	// time.
 	SetParameters(parameters map[string]string)
-	// Reload lets the server use the certificates that its directory has now, for connections from
-	// now on, and the parameters that were set last. After an error it may be called again: what the
-	// data's safety rests on is as it was.
+	// Reload makes the server use the certificates that are in its directory now, for new connections,
+	// and the parameters that were set last. After an error the server may still be used, and Reload
+	// be called again: nothing on which the safety of the data depends has changed.
 	Reload(ctx context.Context) error
-	// Promote lets a standby without source lead, on that timeline. It fails, with the server
-	// killed, if it came up on another.
+	// Promote makes a standby without a source the leader, on that timeline. If the server came up on
+	// another one, Promote kills it and fails.
 	Promote(ctx context.Context, timeline uint32) error
-	// StopCleanly accepts no more writes, sends what was written to all that receive, and stops.
+	// StopCleanly makes a leader accept no more writes, send all that it has written to the members
+	// that receive, and stop.
 	StopCleanly(ctx context.Context) error
-	// Kill kills every process of the server, of an operation that is under way too, and returns
-	// without waiting for a process that can't be killed: that one runs no more code. From its
+	// Kill kills every process of the server, and those of an operation that is in progress. It does
+	// not wait for a process that the kernel can't end: that runs no more code of its own. From its
 	// return on, nothing is written or acknowledged. It may be called at any time.
 	Kill()
 
-	// Observe says what the server does now. It answers at once, from what was measured last.
+	// Observe returns the state of the server, as last measured. It returns at once.
 	Observe() Observation
-	// Changed is sent to, without blocking, when Observe may say something else.
+	// Changed returns a channel that receives a value when the result of Observe may have changed.
 	Changed() <-chan struct{}
 }
 
 // Data is what a data directory holds.
 type Data struct {
-	// Exists is false for a directory that is empty or not there.
+	// Exists is false for a directory that is empty or does not exist.
 	Exists bool
-	// Lost is true for data that were only in the memory of a server that has ended. Then nothing
-	// else is set: the instance has no data any more, and what is in the directory is of no use.
+	// Lost is true if the data were only in the memory of a server that has ended. Then no other field
+	// is set: the instance has no data any more, and the files in the directory are of no use.
 	Lost bool
-	// System is the id of the database system.
+	// System is the ID of the database system, which all members share.
 	System string
-	// Position is the end of the data, if the server was stopped cleanly; else "".
+	// Position is the end of the data, if the server was stopped cleanly; otherwise "".
 	Position election.Position
-	// Timeline is the highest that the data know of.
+	// Timeline is the highest timeline that is known from the data.
 	Timeline uint32
-	// Version is the major version of the server that the data need.
+	// Version is the major version of the server that the data require.
 	Version string
 }
 
-// Observation is what a server does.
+// Observation is the state of a server, as last measured.
 type Observation struct {
-	// Server is what the election needs. The caller fills Busy, UnflushedSince and ReceiversAt.
+	// Server is what the election needs. The caller sets its Busy, UnflushedSince and ReceiversAt.
 	Server election.Server
-	// UnflushedSince is since when the oldest heartbeat waits for the local disk; the zero time if
-	// none does.
+	// UnflushedSince is since when the oldest heartbeat (a small write) has been waiting for the local
+	// disk; the zero time if none is.
 	UnflushedSince time.Time
-	// Receivers are those that receive from this server under the name of a member, and ReceiversAt
-	// is when a server that leads last said so; the zero time if it has not. One that does not answer
-	// keeps both: whether a member still receives from it is unknown then.
+	// Receivers are the members that receive from this server, and ReceiversAt is when the server last
+	// said so as a leader; the zero time if it has not. Both stay as they are while the server does
+	// not answer: then it is unknown whether a member still receives from it.
 	Receivers   []Receiver
 	ReceiversAt time.Time
 	// Connected is true while a standby receives from its source.
 	Connected bool
-	// Lag is how far a standby's replay is behind, in time; 0 if it is not, or not known.
+	// Lag is by how much time a standby's replay is behind what it has received; 0 if it is not
+	// behind, or if that is unknown.
 	Lag time.Duration
-	// PendingRestart is true if a parameter that was set counts from the next start on only.
+	// PendingRestart is true if a parameter that was set takes effect only at the next start.
 	PendingRestart bool
-	// Unreplicated is how many bytes of what a server that leads has written no other member has, at
-	// most, as last measured: rounded up to a power of two, and at least 64 KiB. 0 is unknown.
+	// Unreplicated is, of a leader, at most how many bytes of its writes no other member has, as last
+	// measured: rounded up to a power of two, and to 64 KiB at least. 0 is unknown.
 	Unreplicated int64
-	// Refuses is why a server that leads accepts no writes at present; "" if it does.
+	// Refuses is why a leader accepts no writes at present; "" if it accepts them.
 	Refuses string
-	// Problem is why the server is not in the requested state, for people; "" if it is.
+	// Problem says, for people, why the server is not in the requested state; "" if it is.
 	Problem string
 }
 
 // Receiver is a member that receives from this server.
 type Receiver struct {
 	Member election.Member
-	// FlushedAt is when it was last seen to flush; Near is true if it is about to have all.
+	// FlushedAt is when the member was last seen to have flushed something. Near is true if it is
+	// about to have everything: each engine has its limit.
 	FlushedAt time.Time
 	Near      bool
 }

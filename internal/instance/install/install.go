@@ -1,6 +1,6 @@
-// Package install puts the program of an instance where a container of any database image can run
-// it. The image of Mainstay has no shell and no cp, and that of the database knows neither our
-// program nor the user that the cluster chose.
+// Package install copies the instance manager to a directory from which a container with any
+// database image can run it. Mainstay's image has no shell and no cp. The database's image has
+// neither our program nor an entry in /etc/passwd for the user that the cluster has chosen.
 package install
 
 import (
@@ -12,15 +12,16 @@ import (
 	"strings"
 )
 
-// Program is the name of the program in the directory.
+// Program is the name of the copied program.
 const Program = "mainstay-instance"
 
-// User is what the user of the container is called, whatever its number: initdb and the server look
-// up the name of the user that runs them.
+// User is the name of the container's user, whatever its ID: initdb and the server look up the name
+// of the user that runs them.
 const User = "postgres"
 
-// Install copies a program to a directory, and writes a passwd and a group beside it, to be mounted
-// over those of the image. Each file is there whole or not at all, so that it may be repeated.
+// Install copies a program to a directory, and writes a passwd and a group file beside it, to be
+// mounted over those of the image. Each file is replaced atomically, so that Install may be
+// repeated after an interruption.
 func Install(program, directory string, uid, gid int) error {
 	source, err := os.Open(program)
 	if err != nil {
@@ -34,7 +35,8 @@ func Install(program, directory string, uid, gid int) error {
 	)
 }
 
-// passwd has root, because images expect it, and the user of the container (passwd(5)).
+// passwd returns a passwd(5) file with root, because images expect it, and the user of the
+// container.
 func passwd(uid, gid int) string {
 	lines := "root:x:0:0:root:/root:/sbin/nologin\n"
 	if uid != 0 {
@@ -51,7 +53,7 @@ func group(gid int) string {
 	return lines
 }
 
-// place writes a file beside its path and moves it there.
+// place writes a file beside its path, and renames it to the path.
 func place(path string, mode os.FileMode, content io.Reader) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

@@ -14,29 +14,30 @@ import (
 	"time"
 )
 
-// CertificatePrefix is before the pod's name in the common name of an instance's certificate, so
-// that no certificate of a client is taken for one.
+// CertificatePrefix precedes the pod's name in the common name of an instance's certificate, so
+// that no client's certificate is taken for an instance's.
 const CertificatePrefix = "mainstay:"
 
 // pollInterval is how often the files are checked for changes. A mounted Secret changes
 // within a minute or two.
 const pollInterval = 10 * time.Second
 
-// Certificates are the files tls.crt, tls.key and ca.crt of a directory. While [Certificates.Watch]
-// runs, they are as they are now: a rotation needs no restart.
+// Certificates are the contents of the files tls.crt, tls.key and ca.crt of a directory.
+// [Certificates.Watch] keeps them up to date, so that a rotation needs no restart.
 type Certificates struct {
 	directory string
 	content   atomic.Pointer[content]
 }
 
-// content is what the files say.
+// content is what was read from the files.
 type content struct {
 	files [3][]byte
 	own   tls.Certificate
 	roots *x509.CertPool
 }
 
-// LoadCertificates reads the files. It fails if one is missing or does not fit.
+// LoadCertificates reads the files. It fails if one is missing or invalid, or if the key is not
+// that of the certificate.
 func LoadCertificates(directory string) (*Certificates, error) {
 	c := &Certificates{directory: directory}
 	read, err := c.read()
@@ -47,13 +48,14 @@ func LoadCertificates(directory string) (*Certificates, error) {
 	return c, nil
 }
 
-// maxFileBytes is how long each file may be: an authority's certificate has some hundred bytes, and
-// there are two of them during a rotation.
+// maxFileBytes is how long each file may be. A CA's certificate has some hundred bytes, and ca.crt
+// has two during a rotation.
 const maxFileBytes = 256 << 10
 
-// files are their names.
+// files are the names of the files.
 var files = [3]string{"tls.crt", "tls.key", "ca.crt"}
 
+// read reads and checks the files.
 func (c *Certificates) read() (*content, error) {
 	var read content
 	for i, name := range files {
@@ -72,13 +74,14 @@ func (c *Certificates) read() (*content, error) {
 	}
 	read.roots = x509.NewCertPool()
 	if !read.roots.AppendCertsFromPEM(read.files[2]) {
-		return nil, errors.New("reading ca.crt: there is no certificate in it")
+		return nil, errors.New("reading ca.crt: it contains no certificate")
 	}
 	return &read, nil
 }
 
-// Watch reloads the files when they have changed, and then calls changed, until the context ends.
-// While they can't be read, the previous content stays in use; failed gets the error, once.
+// Watch reloads the files every pollInterval, and calls changed if their content has changed, until
+// the context ends. While they can't be read, the previous content stays in use, and failed is
+// called once with each new error.
 func (c *Certificates) Watch(ctx context.Context, changed func(), failed func(error)) {
 	c.watch(ctx, pollInterval, changed, failed)
 }
@@ -106,21 +109,21 @@ func (c *Certificates) watch(ctx context.Context, every time.Duration, changed f
 	}
 }
 
-// current returns our own certificate, and the authorities that are trusted.
+// current returns this instance's certificate, and the CAs that are trusted.
 func (c *Certificates) current() (tls.Certificate, *x509.CertPool) {
 	content := c.content.Load()
 	return content.own, content.roots
 }
 
-// Own returns our own certificate, as it is now.
+// Own returns this instance's certificate, as last read.
 func (c *Certificates) Own() *tls.Certificate {
 	own, _ := c.current()
 	return &own
 }
 
-// trusts reports whether a certificate that was valid when its connection began is still one of an
-// authority that is trusted. A certificate that has expired since does not end the connection: a
-// database must go on if the manager is away and can't renew it.
+// trusts reports whether the CA of a certificate, which was valid when its connection began, is
+// still trusted. A certificate that has expired since does not end the connection: a database must
+// go on while the manager is unavailable and can't renew it.
 func (c *Certificates) trusts(certificate *x509.Certificate) bool {
 	_, roots := c.current()
 	_, err := certificate.Verify(x509.VerifyOptions{
@@ -129,7 +132,7 @@ func (c *Certificates) trusts(certificate *x509.Certificate) bool {
 	return err == nil
 }
 
-// server returns the configuration of a server for one connection.
+// server returns a server's TLS configuration for one connection.
 func (c *Certificates) server() *tls.Config {
 	own, roots := c.current()
 	return &tls.Config{
@@ -138,8 +141,8 @@ func (c *Certificates) server() *tls.Config {
 	}
 }
 
-// client returns the configuration of a connection to a pod: its certificate has its name, whatever
-// the address is.
+// client returns the TLS configuration for connections to a pod. The pod's certificate must have
+// its name, whatever the address is.
 func (c *Certificates) client(pod string) *tls.Config {
 	own, roots := c.current()
 	return &tls.Config{

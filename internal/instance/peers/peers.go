@@ -1,5 +1,6 @@
-// Package peers lets the instances of a database talk to each other: mutual TLS 1.3, HTTP/2, and
-// JSON of limited size. It carries what the election says, and decides nothing.
+// Package peers transports the messages between the instances of a database, by mutual TLS 1.3,
+// HTTP/2, and JSON of limited size. The messages are those of package election, which decides what
+// they mean.
 package peers
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// maxMessageBytes is how long a message may be: a history of timelines is the longest part.
+// maxMessageBytes is how long a message may be. Its longest part is a history of timelines.
 const maxMessageBytes = 512 << 10
 
 // The paths of the messages.
@@ -31,10 +32,10 @@ const (
 	promisePath = "/v1/promise"
 )
 
-// Client sends messages to other instances. It keeps a connection to each.
+// Client sends messages to other instances. It keeps a connection to each of them.
 type Client struct {
 	certificates *Certificates
-	// addresses returns hosts and ports of a pod, the best first; at least one.
+	// addresses returns the addresses of a pod as host:port, the best one first; at least one.
 	addresses func(pod string) []string
 
 	mu    sync.Mutex
@@ -43,16 +44,18 @@ type Client struct {
 
 var _ instance.Peers = (*Client)(nil)
 
-// NewClient returns a client that connects to nothing yet.
+// NewClient returns a client. It connects when the first message is sent. addresses returns the
+// addresses of a pod as host:port, the best one first; at least one.
 func NewClient(certificates *Certificates, addresses func(pod string) []string) *Client {
 	return &Client{certificates: certificates, addresses: addresses, peers: map[string]*http.Client{}}
 }
 
-// deadAfter is the time without a byte after which a connection is checked, and after the same time
-// without an answer closed, so that no instance waits for a peer that vanished.
+// deadAfter is the time without a received byte after which a connection is checked by an HTTP/2
+// ping. If that is not answered within the same time, the connection is closed, so that no instance
+// waits for a peer that has vanished.
 const deadAfter = 2 * time.Second
 
-// to returns the client for a pod.
+// to returns the HTTP client for a pod.
 func (c *Client) to(pod string) *http.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,10 +70,10 @@ func (c *Client) to(pod string) *http.Client {
 	return made
 }
 
-// transport returns what connects to a pod.
+// transport returns an HTTP transport that connects to a pod.
 func (c *Client) transport(pod string) *http.Transport {
 	return &http.Transport{
-		// Without a limit of connections: while one is broken, a request must not wait for its end.
+		// No limit of connections: while one is broken, a request must not wait until it is closed.
 		ForceAttemptHTTP2: true,
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
 		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -80,9 +83,9 @@ func (c *Client) transport(pod string) *http.Transport {
 	}
 }
 
-// dialFirst connects to all addresses at once, and returns the first connection: one that was right
-// may be another pod's now, which TLS finds out, and DNS may be away. Its error is that of the best
-// address.
+// dialFirst connects to all addresses at once, and returns the first connection. An IP address that
+// was known may be another pod's by now, which the TLS handshake finds out, and a DNS name may not
+// resolve at present. If all fail, it returns the error of the first address.
 func dialFirst(
 	ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), network string, addresses []string,
 ) (net.Conn, error) {
@@ -92,7 +95,7 @@ func dialFirst(
 		err        error
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // It ends the attempts that are left, and no connection.
+	defer cancel() // It ends the attempts that are left; connections that were made are unaffected.
 	results := make(chan result, len(addresses))
 	for i, address := range addresses {
 		go func() {
@@ -120,7 +123,7 @@ func dialFirst(
 	return nil, failed
 }
 
-// Renew uses a new connection for what is sent from now on, as it must when the certificates have
+// Renew makes the client use new connections from now on. It is called when the certificates have
 // changed.
 func (c *Client) Renew() {
 	c.mu.Lock()
@@ -132,7 +135,7 @@ func (c *Client) Renew() {
 	}
 }
 
-// Close ends all connections.
+// Close closes all idle connections, and the others once they are idle.
 func (c *Client) Close() { c.Renew() }
 
 // Ping implements [instance.Peers].
@@ -162,7 +165,8 @@ func (c *Client) Promise(ctx context.Context, to string, request election.Promis
 	return reply, fromPeer(to, reply.Member, reply.Check())
 }
 
-// fromPeer returns an error if an answer is not one of the peer, or the error of its check.
+// fromPeer returns an error if an answer is not from the peer, or else check, the result of
+// checking the answer.
 func fromPeer(peer string, member election.Member, check error) error {
 	if member.Name != peer {
 		return fmt.Errorf("%s answers as %.100q", peer, member.Name)
@@ -170,7 +174,7 @@ func fromPeer(peer string, member election.Member, check error) error {
 	return check
 }
 
-// send sends a message and reads the answer.
+// send sends a message as JSON, and decodes the answer into answer.
 func (c *Client) send(ctx context.Context, to, path string, message, answer any) error {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -196,7 +200,7 @@ func (c *Client) send(ctx context.Context, to, path string, message, answer any)
 	return decode(text, answer)
 }
 
-// decode reads a message. What it does not know is ignored: a newer peer may say more.
+// decode decodes a message. It ignores unknown fields, which a newer peer may send.
 func decode(text []byte, into any) error {
 	if len(text) > maxMessageBytes {
 		return fmt.Errorf("the message has more than %d bytes", maxMessageBytes)
@@ -207,10 +211,11 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// pauseBetween is the time between two attempts to connect to a port that may refuse.
+// pauseBetween is the pause before the second attempt to connect to a port that has refused the
+// first.
 const pauseBetween = 300 * time.Millisecond
 
-// Refused implements [instance.Peers].
+// Refused implements [instance.Peers]. It returns true only if two attempts are refused.
 func (c *Client) Refused(ctx context.Context, name string) bool {
 	if !c.refuses(ctx, name) {
 		return false

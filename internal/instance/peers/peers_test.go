@@ -53,7 +53,8 @@ func (a *authority) issue(t *testing.T, commonName, pod string, expires time.Tim
 	return certificates
 }
 
-// write writes the files of a pod's certificate. Those of others are trusted beside the authority.
+// write writes the files of a pod's certificate. ca.crt has the certificates of the authority and
+// of others.
 func (a *authority) write(t *testing.T, directory, commonName, pod string, expires time.Time, trusted ...*authority) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -109,7 +110,7 @@ func (handler) HandlePromise(ctx context.Context, request election.PromiseReques
 	return election.PromiseReply{Term: request.Term, Member: me, Given: true}, ctx.Err()
 }
 
-// serve serves as db-1, and returns where.
+// serve serves as db-1, and returns the address.
 func serve(t *testing.T, certificates *Certificates) string {
 	t.Helper()
 	return serveWith(t, certificates, nil)
@@ -131,13 +132,13 @@ func serveWith(t *testing.T, certificates *Certificates, streams Streams) string
 
 func inAnHour() time.Time { return time.Now().Add(time.Hour) }
 
-// client returns a client of the pod that the certificate is for.
+// client returns a client with the certificates of its pod.
 func client(certificates *Certificates, addresses ...string) *Client {
 	return NewClient(certificates, func(string) []string { return addresses })
 }
 
-// inTime does again what had too little time. Both sides give up a handshake after seconds, for
-// which this process may stand still on a busy machine.
+// inTime repeats a call that has failed for lack of time. Both sides give up a handshake after some
+// seconds, for which this process may not run on a busy machine.
 func inTime[T any](do func() (T, error)) (got T, err error) {
 	for range 20 {
 		got, err = do()
@@ -155,8 +156,8 @@ func pings(t *testing.T, c *Client, ping election.Ping) (election.Pong, error) {
 	return inTime(func() (election.Pong, error) { return c.Ping(t.Context(), "db-1", ping) })
 }
 
-// TestSeveralAddresses: a peer is reached by any of its addresses, whatever the others do: refuse,
-// belong to another pod now, or have no answer of DNS.
+// TestSeveralAddresses: a peer is reached by any of its addresses, even if the others refuse
+// connections, belong to another pod by now, or can't be resolved.
 func TestSeveralAddresses(t *testing.T) {
 	a := newAuthority(t)
 	right := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
@@ -315,8 +316,8 @@ func (r *rotation) talk() error {
 	return err
 }
 
-// TestRotation: certificates and their authority are renewed without losing a message; an instance
-// that keeps old ones is refused, also on an open connection.
+// TestRotation: certificates and their CA are rotated without losing a message. An instance that
+// keeps old certificates is refused, even on an open connection.
 func TestRotation(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	r := newRotation(t, first)

@@ -19,27 +19,29 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// Handler answers the messages of other instances: an instance.Instance does.
+// Handler answers the messages of other instances. [instance.Instance] implements it.
 type Handler interface {
 	HandlePing(ctx context.Context, ping election.Ping) (election.Pong, bool)
 	HandleAsk(ctx context.Context, ask election.Ask) (election.AskReply, bool)
 	HandlePromise(ctx context.Context, request election.PromiseRequest) (election.PromiseReply, error)
 }
 
-// Limits of the server. A client without a certificate gets no further than the handshake.
+// Limits of the server. A client without a valid certificate gets no further than the TLS
+// handshake.
 const (
 	maxConnections = 128
-	// maxRequests is how many requests of one peer are answered at once.
+	// maxRequests is how many requests of one peer may be in progress at once.
 	maxRequests = 8
 	headerTime  = 3 * time.Second
 	idleTime    = 2 * time.Minute
 	headerBytes = 8 << 10
-	// promiseTime is how long a promise may take: a server has to stop receiving.
+	// promiseTime is how long the answer to a request for a promise may take: the server has to stop
+	// receiving first.
 	promiseTime = 10 * time.Second
 )
 
-// Serve answers messages on a listener until the context ends. streams may be nil: then none are
-// served.
+// Serve answers messages on a listener until the context ends. streams may be nil: then streams are
+// refused.
 func Serve(ctx context.Context, listener net.Listener, certificates *Certificates, handler Handler, streams Streams) error {
 	s := &server{handler: handler, streams: streams, certificates: certificates, busy: map[use]int{}}
 	mux := http.NewServeMux()
@@ -60,7 +62,7 @@ func Serve(ctx context.Context, listener net.Listener, certificates *Certificate
 			},
 			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // What strangers do to the port is not worth a line each.
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // Failed handshakes of strangers are not logged: there may be many.
 	}
 	stop := context.AfterFunc(ctx, func() { _ = served.Close() })
 	defer stop()
@@ -76,10 +78,11 @@ type server struct {
 	streams      Streams
 	certificates *Certificates
 	mu           sync.Mutex
-	busy         map[use]int
+	// busy is how many requests of each use are in progress.
+	busy map[use]int
 }
 
-// use is what a pod uses: messages, or streams.
+// use is a kind of requests of a pod: of is "" for messages, and streamPath for streams.
 type use struct{ pod, of string }
 
 func (s *server) ping(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +119,7 @@ func (s *server) promise(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// refusal is an answer that is not the one that was asked for.
+// refusal is an error with the HTTP status that the peer gets.
 type refusal struct {
 	code int
 	text string
@@ -124,6 +127,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+// ours returns the refusal of a message that the instance did not accept; nil if it did.
 func ours(ok bool) error {
 	if !ok {
 		return &refusal{http.StatusConflict, "this instance has no data of that database, or is ending"}
@@ -131,7 +135,8 @@ func ours(ok bool) error {
 	return nil
 }
 
-// from checks that a message is one of ours, and comes from the member that it names.
+// from checks that a message is well-formed, and that the sender's certificate is that of the
+// member which the message names as its sender.
 func from(r *http.Request, member election.Member, check func() error) error {
 	if err := check(); err != nil {
 		return &refusal{http.StatusBadRequest, err.Error()}
@@ -143,7 +148,7 @@ func from(r *http.Request, member election.Member, check func() error) error {
 	return nil
 }
 
-// podOf returns the pod whose certificate it is; "" if it is none of an instance.
+// podOf returns the pod to which a certificate belongs; "" if it is not an instance's.
 func podOf(certificate *x509.Certificate) string {
 	name := certificate.Subject.CommonName
 	if len(name) <= len(CertificatePrefix) || name[:len(CertificatePrefix)] != CertificatePrefix {
@@ -152,7 +157,7 @@ func podOf(certificate *x509.Certificate) string {
 	return name[len(CertificatePrefix):]
 }
 
-// serve reads a message and writes the answer.
+// serve decodes a request into message, calls answer, and writes its result.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answer func() (any, error)) {
 	pod, refused := s.admit(r)
 	if refused == nil && !s.enter(pod, "", maxRequests) {
@@ -178,10 +183,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, message any, answ
 	write(w, err, answered)
 }
 
-// errUntrusted refuses a certificate that was valid when the connection was made.
-var errUntrusted = &refusal{http.StatusForbidden, "the certificate is of an authority that is no longer trusted"}
+// errUntrusted refuses a certificate that was trusted when the connection was made, and no longer
+// is.
+var errUntrusted = &refusal{http.StatusForbidden, "the certificate is from a CA that is no longer trusted"}
 
-// admit returns the pod whose instance sends the request, or why it is refused.
+// admit returns the pod whose instance sends the request, or why the request is refused.
 func (s *server) admit(r *http.Request) (string, *refusal) {
 	certificate := r.TLS.PeerCertificates[0]
 	pod := podOf(certificate)
@@ -221,6 +227,6 @@ func write(w http.ResponseWriter, err error, answer any) {
 		http.Error(w, fmt.Sprintf("%.300s", err), http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // The peer has gone otherwise.
+		_ = json.NewEncoder(w).Encode(answer) // It fails if the peer has gone.
 	}
 }

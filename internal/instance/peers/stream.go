@@ -11,19 +11,21 @@ import (
 	"time"
 )
 
-// streamPath is that of a stream: bytes in both directions, which the engine understands.
+// streamPath is the path of streams: bytes in both directions, whose meaning is the engine's.
 const streamPath = "/v1/stream"
 
 // Streams serves the streams that other instances open, for engines whose replication has no
 // mutual TLS of its own.
 type Streams interface {
-	// HandleStream serves a stream of the instance of a pod, until either ends it or the context ends.
-	// It returns when it no longer writes. Close lets reads and writes that wait fail.
+	// HandleStream serves a stream that the instance of a pod has opened, until either side or the
+	// context ends it. When it returns, it no longer writes to the stream. Closing the stream makes
+	// blocked reads and writes fail.
 	HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser)
 }
 
-// Limits of streams: of one peer at once, how long the answer to a request may take, and how many
-// bytes may wait to be read: 256 MB in a second, where the way takes a millisecond.
+// Limits of streams: how many one peer may have open, how long the answer to the request for one
+// may take, and how many bytes are buffered for the reader. With 256 KiB, a stream carries some 256
+// MB/s if the round trip takes a millisecond.
 const (
 	maxStreams   = 4
 	streamTime   = 5 * time.Second
@@ -31,7 +33,7 @@ const (
 )
 
 // Stream opens a stream to another instance, on a connection of its own, so that messages never
-// wait for what it carries. It ends with the context, or when it is closed.
+// wait for its data. It ends when the context ends or when it is closed.
 func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, error) {
 	transport := c.transport(to)
 	transport.HTTP2.MaxReceiveBufferPerStream, transport.HTTP2.MaxReceiveBufferPerConnection = streamBuffer, 2*streamBuffer
@@ -61,15 +63,15 @@ func (c *Client) Stream(ctx context.Context, to string) (io.ReadWriteCloser, err
 	}
 	s.body = response.Body
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, headerBytes)) // What it says is only for people.
+		text, _ := io.ReadAll(io.LimitReader(response.Body, headerBytes)) // It is only part of the error's text.
 		_ = s.Close()
 		return nil, fmt.Errorf("%s answers %s: %.300s", to, response.Status, strings.TrimSpace(string(text)))
 	}
 	return s, nil
 }
 
-// connections are those that a stream has opened, which end with it: left to its transport, one
-// that is not idle yet would stay until the server ends it.
+// connections are those that a stream's transport has opened. They are closed with the stream: the
+// transport itself would leave one that is not idle open until the server closes it.
 type connections struct {
 	mu     sync.Mutex
 	open   []net.Conn
@@ -96,7 +98,7 @@ func (c *connections) close() {
 	c.open = nil
 }
 
-// stream is the client's end.
+// stream is the client's end of a stream.
 type stream struct {
 	body   io.ReadCloser
 	writer *io.PipeWriter
@@ -106,21 +108,21 @@ type stream struct {
 func (s *stream) Read(into []byte) (int, error)  { return s.body.Read(into) }
 func (s *stream) Write(from []byte) (int, error) { return s.writer.Write(from) }
 
-// Close ends the stream, so that reads and writes that wait fail.
+// Close ends the stream, so that blocked reads and writes fail.
 func (s *stream) Close() error {
 	_ = s.writer.Close()
 	s.end()
 	return s.body.Close()
 }
 
-// served is the server's end.
+// served is the server's end of a stream.
 type served struct {
 	io.Reader
 	to      io.Writer
 	control *http.ResponseController
 }
 
-// Close lets reads and writes that wait fail.
+// Close makes blocked reads and writes fail.
 func (s *served) Close() error { return s.control.SetWriteDeadline(time.Now()) }
 
 func (s *served) Write(from []byte) (int, error) {
@@ -131,7 +133,7 @@ func (s *served) Write(from []byte) (int, error) {
 	return count, err
 }
 
-// stream serves a stream. The time limits of messages do not count for it.
+// stream serves a stream. The timeouts for messages do not apply to it.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	pod, refused := s.admit(r)
 	if refused == nil && s.streams == nil {

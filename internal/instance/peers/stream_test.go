@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// echo sends what it gets, in capitals, after the name of the pod.
+// echo sends back what it receives, in upper case, after the pod's name.
 type echo struct{ ended chan struct{} }
 
 func (e echo) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
@@ -40,7 +40,7 @@ func streams(t *testing.T, c *Client) (io.ReadWriteCloser, error) {
 	return inTime(func() (io.ReadWriteCloser, error) { return c.Stream(t.Context(), "db-1") })
 }
 
-// TestStream: bytes go in both directions, and the end of one side is that of the other.
+// TestStream: bytes go in both directions, and when one side ends, the other does.
 func TestStream(t *testing.T) {
 	a := newAuthority(t)
 	served := echo{make(chan struct{}, 1)}
@@ -68,7 +68,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamIsRefused: an engine without streams has none, and a stranger gets none.
+// TestStreamIsRefused: streams are refused if the engine has none, and to clients that are no
+// instances.
 func TestStreamIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))
@@ -86,7 +87,7 @@ func TestStreamIsRefused(t *testing.T) {
 	}
 }
 
-// counted says when a connection that it has accepted is closed.
+// counted is a listener that tells when a connection that it has accepted is closed.
 type counted struct {
 	net.Listener
 	closed chan struct{}
@@ -137,7 +138,7 @@ func TestStreamEndsItsConnection(t *testing.T) {
 	}
 }
 
-// silent waits for what never comes.
+// silent is an engine that reads from a stream on which nothing arrives.
 type silent struct{ ended chan error }
 
 func (s silent) HandleStream(_ context.Context, _ string, stream io.ReadWriteCloser) {
@@ -147,7 +148,7 @@ func (s silent) HandleStream(_ context.Context, _ string, stream io.ReadWriteClo
 	s.ended <- err
 }
 
-// TestCloseEndsRead: an engine that waits for a peer can give up.
+// TestCloseEndsRead: an engine that waits for data of a peer can give up by closing the stream.
 func TestCloseEndsRead(t *testing.T) {
 	a := newAuthority(t)
 	served := silent{make(chan error, 20)}

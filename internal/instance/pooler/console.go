@@ -11,23 +11,25 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
 )
 
-// connects is how long the console may take to take a connection: it is on this machine.
-const connects = 2 * time.Second
+// consoleTimeout is how long it may take to connect to the console, a socket on this machine, and
+// to close the connection.
+const consoleTimeout = 2 * time.Second
 
 // console sends commands to PgBouncer (https://www.pgbouncer.org/usage.html#admin-console).
 type console struct {
-	// run is the directory of the socket, and port is in its name.
+	// run is the directory of the socket; port is part of the socket's name.
 	run  string
 	port int
 }
 
-// send sends one command, in a connection of its own, and returns when it is carried out.
+// send sends one command over a connection of its own, and returns once PgBouncer has carried it
+// out.
 func (c console) send(ctx context.Context, command string) error {
 	_, err := c.ask(ctx, command)
 	return err
 }
 
-// clients returns how many clients are connected, but those of the console.
+// clients returns how many clients are connected, without those of the console.
 func (c console) clients(ctx context.Context) (int, error) {
 	results, err := c.ask(ctx, "SHOW CLIENTS")
 	if err != nil {
@@ -45,19 +47,20 @@ func (c console) clients(ctx context.Context) (int, error) {
 	return count, nil
 }
 
+// ask sends one command over a connection of its own, and returns its results.
 func (c console) ask(ctx context.Context, command string) ([]*pgconn.Result, error) {
 	config, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
 		return nil, fmt.Errorf("describing the console: %w", err)
 	}
 	config.Host, config.Port, config.User, config.Database = c.run, uint16(c.port), pgbouncer.Admin, pgbouncer.Admin //nolint:gosec // a port
-	config.Fallbacks, config.ConnectTimeout, config.RuntimeParams = nil, connects, map[string]string{}
+	config.Fallbacks, config.ConnectTimeout, config.RuntimeParams = nil, consoleTimeout, map[string]string{}
 	session, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the console: %w", err)
 	}
 	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), connects)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), consoleTimeout)
 		defer cancel()
 		_ = session.Close(ending)
 	}()

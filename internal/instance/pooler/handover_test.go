@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// scripted is a session whose answers are given beforehand: announced, silent, or gone.
+// scripted is a session whose answers the test sets: "announced", "gone", or none.
 type scripted struct {
 	answers chan string
 	closed  bool
@@ -29,7 +29,7 @@ func (s *scripted) wait(ctx context.Context) (bool, error) {
 			return false, errors.New("the session has ended")
 		}
 		return answer == "announced", nil
-	case <-time.After(answers):
+	case <-time.After(replyTimeout):
 		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -40,24 +40,27 @@ func (s *scripted) close() { s.closed = true }
 
 // listenerCase is what happens to a listener, and what it tells PgBouncer, and when.
 type listenerCase struct {
-	// answers are those of the first session, and away is how long it takes until the next one.
+	// answers are those of the first session, and away is how long after it began the next primary
+	// answers.
 	answers []string
 	away    time.Duration
 	want    string
-	// login is how long a primary takes to let it in, and isFull: it refuses all but the first of
-	// several at once. isDead: while it is away, it says nothing.
+	// login is how long a login takes. If isFull is true, the primary refuses all but the first of
+	// several logins at once. If isDead is true, the primary does not answer while it is away.
 	login          time.Duration
 	isFull, isDead bool
-	// refusal is the error of the server while it is away, and fails how many commands fail first.
+	// refusal is the SQLSTATE with which the server refuses sessions while it is away, and fails is
+	// how many commands fail first.
 	refusal string
 	fails   int
 	isIdle  bool
-	// logs is how often the log says why there is no session.
+	// logs is how often the test expects a log line about the missing session.
 	logs int
 }
 
-// TestListener: statements are held back from an announcement, or the loss of the primary, until a
-// primary answers, or too long; and a handover that is called off ends the wait.
+// TestListener: statements are held back from an announcement, or from the loss of the primary,
+// until a primary answers, until it has refused us for too long, or until a handover counts as
+// cancelled.
 func TestListener(t *testing.T) {
 	const slow = 4950 * time.Millisecond // No attempt begins when one ends.
 	const long = 40 * time.Second
@@ -70,7 +73,7 @@ func TestListener(t *testing.T) {
 		"sessions are kept":              {answers: []string{"announced", "gone"}, away: time.Second, isIdle: true, want: "1s RECONNECT"},
 		"a handover":                     {answers: []string{"announced", "gone"}, away: 2 * time.Second, want: "0s PAUSE, 2s RECONNECT, 2s RESUME"},
 		"a failover":                     {answers: gone, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
-		"it is called off":               {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
+		"it is cancelled":                {answers: []string{"announced"}, want: "0s PAUSE, 6s RESUME"},
 		"no primary answers for long":    {answers: gone, away: long, want: "0s PAUSE, 40s RECONNECT, 40s RESUME", logs: 3},
 		"two announcements of the same":  {answers: []string{"announced", "announced", "gone"}, away: time.Second, want: "0s PAUSE, 1s RECONNECT, 1s RESUME"},
 		"logins take long":               {answers: gone, login: 5 * time.Second, want: "5s PAUSE, 10s RECONNECT, 10s RESUME"},
@@ -84,8 +87,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// dials is what the attempts to connect meet: the first primary at once, and the next one when the
-// first has been away.
+// dials answers attempts to connect: with a first primary at once, and with the next one after
+// away.
 type dials struct {
 	listenerCase
 	began    time.Time

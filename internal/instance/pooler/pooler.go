@@ -1,6 +1,6 @@
 // Package pooler runs PgBouncer in front of a database: it writes the configuration, starts the
-// process, lets it follow new certificates, holds statements back during a planned handover, and
-// lets clients end before the pod does.
+// process, makes it reload renewed certificates, holds statements back while there is no primary,
+// and waits for clients to disconnect before it ends.
 package pooler
 
 import (
@@ -29,15 +29,17 @@ import (
 
 // Options say how a pooler runs.
 type Options struct {
-	// Settings are those of PgBouncer. Listen, Run and Certificates count for this package too.
+	// Settings are those of PgBouncer. This package itself uses the directories Run and Certificates,
+	// the port and the mode.
 	Settings pgbouncer.Settings
-	// Program is the path of PgBouncer, and Environment what it gets.
+	// Program is the path of PgBouncer, and Environment that of its process, as "name=value".
 	Program     string
 	Environment []string
-	// EndsWithin is how long clients may take to disconnect once the context of Run has ended; then
-	// their connections are closed as soon as their transactions are over, or 15 s later.
+	// EndsWithin is how long Run waits for clients to disconnect after its context has ended. Then it
+	// closes each connection at the end of its transaction, and after another 15 s all that are left.
+	// 0 does not wait.
 	EndsWithin time.Duration
-	// Output gets what PgBouncer prints.
+	// Output is where PgBouncer's output is written.
 	Output io.Writer
 	Clock  clock.Clock
 	Log    logr.Logger
@@ -47,9 +49,9 @@ type Options struct {
 type Pooler struct {
 	Options
 	console console
-	// answered is when the console has answered last, in nanoseconds since 1970; 0 is never.
+	// answered is when PgBouncer's console last answered, in nanoseconds since 1970; 0 is never.
 	answered atomic.Int64
-	// hasMet is true once a primary has let this pooler look users up.
+	// hasMet is true once a primary has let this pooler look up users.
 	hasMet atomic.Bool
 }
 
@@ -58,16 +60,17 @@ func New(o Options) *Pooler {
 	return &Pooler{Options: o, console: console{run: o.Settings.Run, port: o.Settings.ListenPort}}
 }
 
-// finally is how long PgBouncer may take to end once nothing but transactions is waited for, and
-// looks how often it is asked for its clients before.
 const (
-	finally = 15 * time.Second
-	looks   = time.Second
+	// transactionsTimeout is how long PgBouncer may take to end once it only waits for transactions.
+	transactionsTimeout = 15 * time.Second
+	// clientsInterval is how often PgBouncer is asked for the number of its clients before that, and
+	// how long it may take to answer.
+	clientsInterval = time.Second
 )
 
-// Run runs PgBouncer until asked ends, and clients have disconnected. It returns an error if
-// PgBouncer can't be started, or ends by itself.
-func (p *Pooler) Run(asked context.Context) error {
+// Run runs PgBouncer until the context stop ends, and clients have disconnected: see EndsWithin. It
+// returns an error if PgBouncer can't be started, or ends by itself.
+func (p *Pooler) Run(stop context.Context) error {
 	certificates, err := peers.LoadCertificates(p.Settings.Certificates)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it was doing
@@ -89,36 +92,37 @@ func (p *Pooler) Run(asked context.Context) error {
 	if err := supervisor.Start(command, supervisor.Kills()); err != nil {
 		return err //nolint:wrapcheck // it names the program
 	}
-	group, ctx := errgroup.WithContext(context.WithoutCancel(asked))
+	group, ctx := errgroup.WithContext(context.WithoutCancel(stop))
 	ctx, end := context.WithCancel(ctx)
-	listening, silence := context.WithCancel(ctx)
-	silent := make(chan struct{})
+	listening, stopListening := context.WithCancel(ctx)
+	listenerDone := make(chan struct{})
 	group.Go(func() error {
 		defer end()
-		if err := supervisor.Wait(command); asked.Err() == nil {
+		if err := supervisor.Wait(command); stop.Err() == nil {
 			return fmt.Errorf("PgBouncer has ended by itself: %w", errors.Join(err, errEnded))
 		}
 		return nil
 	})
 	group.Go(func() error { p.watch(ctx, certificates); return nil })
-	group.Go(func() error { p.answers(ctx); return nil })
+	group.Go(func() error { p.pollConsole(ctx); return nil })
 	group.Go(func() error {
-		defer close(silent)
+		defer close(listenerDone)
 		p.listener().run(listening)
 		return nil
 	})
-	defer silence()
-	defer context.AfterFunc(asked, func() {
-		// From now on nothing is held back: it would never be let go.
-		silence()
-		<-silent
+	defer stopListening()
+	defer context.AfterFunc(stop, func() {
+		// From now on no statements are held back: nothing would let them go on.
+		stopListening()
+		<-listenerDone
 		p.end(ctx, command.Process)
 	})()
 	return group.Wait() //nolint:wrapcheck // it is the first of them
 }
 
-// raiseOpenFiles lets PgBouncer open as many files as the container may: each connection is one.
-// Where that fails, it says itself how many clients it can take.
+// raiseOpenFiles raises the limit of open files for PgBouncer to the most that the container
+// allows: each connection is one. If that fails, PgBouncer itself logs how many clients it can
+// take.
 func raiseOpenFiles() {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -128,10 +132,10 @@ func raiseOpenFiles() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-// errEnded is why a pooler ends whose PgBouncer has, with whatever status.
+// errEnded is the reason for which Run fails if PgBouncer ends by itself, even with exit status 0.
 var errEnded = errors.New("see its last lines in the log")
 
-// configure writes PgBouncer's files, for no other user to read.
+// configure writes PgBouncer's files, readable by its own user only.
 func (p *Pooler) configure() error {
 	const length = 32
 	secret := make([]byte, length)
@@ -147,7 +151,7 @@ func (p *Pooler) configure() error {
 	return nil
 }
 
-// watch lets PgBouncer use new certificates for connections from then on.
+// watch makes PgBouncer use renewed certificates for new connections.
 func (p *Pooler) watch(ctx context.Context, certificates *peers.Certificates) {
 	certificates.Watch(ctx, func() {
 		p.Log.Info("the certificates have changed")
@@ -157,17 +161,18 @@ func (p *Pooler) watch(ctx context.Context, certificates *peers.Certificates) {
 	}, func(err error) { p.Log.Error(err, "the certificates can't be read; the previous ones stay in use") })
 }
 
-// asks is how often the console is asked whether PgBouncer answers, and silent for how long it may
-// not have answered.
 const (
-	asks   = time.Second
-	silent = 5 * asks
+	// pollInterval is the pause between two polls of PgBouncer's console.
+	pollInterval = time.Second
+	// answerTimeout is how long a poll may take. A pooler whose console last answered longer ago is
+	// not ready.
+	answerTimeout = 5 * pollInterval
 )
 
-// answers notes when PgBouncer answers.
-func (p *Pooler) answers(ctx context.Context) {
+// pollConsole asks PgBouncer's console every pollInterval, and records when it last answered.
+func (p *Pooler) pollConsole(ctx context.Context) {
 	for {
-		asking, cancel := context.WithTimeout(ctx, silent)
+		asking, cancel := context.WithTimeout(ctx, answerTimeout)
 		if err := p.console.send(asking, "SHOW VERSION"); err == nil {
 			p.answered.Store(p.Clock.Now().UnixNano())
 		}
@@ -175,19 +180,19 @@ func (p *Pooler) answers(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.Clock.After(asks):
+		case <-p.Clock.After(pollInterval):
 		}
 	}
 }
 
-// IsReady reports whether clients can log in: PgBouncer answers, and a primary has let this pooler
-// look users up. It needs none afterwards: clients wait for the next one.
+// IsReady reports whether clients can log in: PgBouncer has answered recently, and a primary has
+// once let this pooler look up users. Later there may be no primary: clients wait for the next one.
 func (p *Pooler) IsReady() bool {
-	return p.hasMet.Load() && p.Clock.Since(time.Unix(0, p.answered.Load())) < silent
+	return p.hasMet.Load() && p.Clock.Since(time.Unix(0, p.answered.Load())) < answerTimeout
 }
 
-// Probes answers the kubelet: /readyz fails while PgBouncer does not answer. It is live as long as
-// this program is, which ends with PgBouncer.
+// Probes returns the handler of the kubelet's probes: /readyz fails while IsReady is false. /livez
+// never fails: this program ends when PgBouncer does.
 func (p *Pooler) Probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
@@ -209,31 +214,31 @@ func (p *Pooler) listener() *listener {
 	}
 }
 
-// end waits until clients have disconnected, or too long; then PgBouncer closes connections
-// between two transactions and ends. New clients are let in all the time: proxies have been told
-// to send them elsewhere, and not all have heard it.
+// end waits until clients have disconnected, at most for EndsWithin. Then PgBouncer closes each
+// connection at the end of its transaction, and ends. New clients are accepted until then, because
+// not all proxies may know yet that they should send them elsewhere.
 func (p *Pooler) end(ctx context.Context, process *os.Process) {
 	p.Log.Info("waiting for clients to disconnect", "within", p.EndsWithin.String())
 	for until := p.Clock.Now().Add(p.EndsWithin); p.Clock.Now().Before(until) && p.hasClients(ctx); {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.Clock.After(looks):
+		case <-p.Clock.After(clientsInterval):
 		}
 	}
 	// SIGINT waits for transactions (https://www.pgbouncer.org/usage.html#signals).
 	_ = process.Signal(syscall.SIGINT)
 	select {
 	case <-ctx.Done():
-	case <-p.Clock.After(finally):
+	case <-p.Clock.After(transactionsTimeout):
 		_ = process.Signal(syscall.SIGQUIT)
 	}
 }
 
-// hasClients reports whether there are clients beside this program; true if that can't be found
-// out.
+// hasClients reports whether clients other than this program are connected; true if that can't be
+// found out.
 func (p *Pooler) hasClients(ctx context.Context) bool {
-	asking, cancel := context.WithTimeout(ctx, looks)
+	asking, cancel := context.WithTimeout(ctx, clientsInterval)
 	defer cancel()
 	count, err := p.console.clients(asking)
 	return err != nil || count > 0

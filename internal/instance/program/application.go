@@ -16,46 +16,50 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// provider is what an application, as the engine describes it, needs of the server.
+// provider is a server in which an application gets what it needs. A is the engine's description of
+// an application.
 type provider[A comparable] interface {
 	Provide(ctx context.Context, application A) error
 	Complain(problem string)
 }
 
-// Times of an application: how often it is looked whether this instance has become the primary, or
-// the Secret another, after how long it is tried again, and how long one try may take, but for
-// what depends on the application.
 const (
+	// provideEvery is how often it is checked whether this instance has become the primary, or the
+	// Secret has changed.
 	provideEvery = 500 * time.Millisecond
-	provideAgain = 10 * time.Second
-	provideTime  = 2 * time.Minute
+	// provideRetryAfter is the pause after a failed attempt.
+	provideRetryAfter = 10 * time.Second
+	// provideTimeout is how long one attempt may take, without application.more.
+	provideTimeout = 2 * time.Minute
 )
 
-// application keeps what an application needs in the server as the files of a directory say: those
-// of a mounted Secret.
+// application creates and updates in the server what an application needs: its user and, in a
+// PostgreSQL, its database. It follows the files in a directory, those of a mounted Secret.
 type application[A comparable] struct {
 	directory string
 	of        observed
 	server    provider[A]
-	// read reads the directory; the zero value is nothing.
+	// read reads the application from the directory. It returns the zero value if there is none.
 	read func(directory string) (A, error)
-	// everywhere is true if each instance has to provide it, because it is not replicated; otherwise
-	// the primary does.
+	// everywhere is true if each instance must do so, because users are not replicated; otherwise the
+	// primary does.
 	everywhere bool
-	// provided is called when everything exists; may be nil.
+	// provided is called each time that everything was created or updated; may be nil.
 	provided func(ctx context.Context)
-	// more provides in that term what depends on the application, each time that it exists; may be
-	// nil. It bounds the time that it takes itself.
+	// more is called every provideEvery while the application has what it needs, with the term of the
+	// primary, for what depends on the application; may be nil. It limits its own duration.
 	more func(ctx context.Context, done A, term uint64) error
 	log  logr.Logger
 
-	// done is what was provided in the term, and said what was logged last.
+	// done is the application for which everything was provided, in the term; said is the problem that
+	// was logged last.
 	done A
 	term uint64
 	said string
 }
 
-// run does so until the context ends. Nothing waits for it.
+// run does so until the context ends, and returns its error. Problems are logged and reported, and
+// retried.
 func (a *application[A]) run(ctx context.Context) error {
 	for pause := time.Duration(0); ; {
 		select {
@@ -65,7 +69,7 @@ func (a *application[A]) run(ctx context.Context) error {
 		}
 		pause = provideEvery
 		if err := a.once(ctx); err != nil && ctx.Err() == nil {
-			pause = provideAgain
+			pause = provideRetryAfter
 			a.complain(err.Error())
 			continue
 		}
@@ -73,8 +77,9 @@ func (a *application[A]) run(ctx context.Context) error {
 	}
 }
 
-// once provides what is missing, if this is the primary. The term says whether it was another one
-// since: what a former primary made without any other member receiving it is lost.
+// once provides what is missing, if this instance is the primary, or with everywhere at each
+// instance. In a new term everything is provided again: what a former primary created may be lost,
+// if no other member had received it.
 func (a *application[A]) once(ctx context.Context) error {
 	report := a.of.Status().Report
 	if report.Role != contract.Primary && !a.everywhere {
@@ -101,9 +106,9 @@ func (a *application[A]) once(ctx context.Context) error {
 	return a.more(ctx, wanted, report.Term)
 }
 
-// provide makes what is missing, and tells who waits for it.
+// provide creates what is missing, and then calls provided.
 func (a *application[A]) provide(ctx context.Context, wanted A) error {
-	ctx, cancel := context.WithTimeout(ctx, provideTime)
+	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
 	defer cancel()
 	if err := a.server.Provide(ctx, wanted); err != nil {
 		return err
@@ -123,10 +128,11 @@ func (a *application[A]) complain(problem string) {
 	a.said = problem
 }
 
-// maxApplicationBytes is how long each file may be: more than each value may.
+// maxApplicationBytes is how long each file may be, which is more than any value may have.
 const maxApplicationBytes = 1 << 10
 
-// readApplication reads what a Secret says; nothing if it is not there, or not mounted.
+// readApplication reads the application of a PostgreSQL from a mounted Secret; the zero value if
+// there is none.
 func readApplication(directory string) (postgres.Application, error) {
 	var read postgres.Application
 	into := map[string]*string{"username": &read.User, "password": &read.Password, "dbname": &read.Database}
@@ -136,7 +142,7 @@ func readApplication(directory string) (postgres.Application, error) {
 	return read, read.Check()
 }
 
-// readUser reads the user of a Valkey as a Secret says; nothing if it is not there, or not mounted.
+// readUser reads the user of a Valkey from a mounted Secret; the zero value if there is none.
 func readUser(directory string) (valkey.Application, error) {
 	var read valkey.Application
 	into := map[string]*string{"username": &read.User, "password": &read.Password}
@@ -146,8 +152,9 @@ func readUser(directory string) (valkey.Application, error) {
 	return read, read.Check()
 }
 
-// readFiles reads files, all of which must be there, or none, and others that may be missing. All
-// are read from one state of the Secret, which the kubelet exchanges with the link ..data.
+// readFiles reads the files of into and of optional. It returns false if a file of into is missing,
+// which is an error if another one has content. All are read from one version of the Secret, which
+// the kubelet replaces by changing the link ..data.
 func readFiles(directory string, into map[string]*string, optional ...map[string]*string) (there bool, err error) {
 	if state, err := filepath.EvalSymlinks(filepath.Join(directory, "..data")); err == nil {
 		directory = state

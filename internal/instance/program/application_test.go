@@ -18,8 +18,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// serverOf is an instance and its server: what it is, what it was asked to provide, and what is
-// complained of.
+// serverOf is an instance and its server: its report, the applications that it was asked to
+// provide, and the reported problem.
 type serverOf struct {
 	sync.Mutex
 	report    contract.Report
@@ -71,8 +71,8 @@ func write(t *testing.T, directory string, files map[string]string) {
 	}
 }
 
-// TestApplication: a primary provides what the Secret says, once in each term and after each
-// change; a failure is reported and retried; a replica does nothing.
+// TestApplication: a primary provides the application of the Secret once in each term and after
+// each change. A failure is reported and retried. A replica does nothing.
 func TestApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -123,8 +123,8 @@ func TestApplication(t *testing.T) {
 	})
 }
 
-// TestDeclared: a primary makes the databases and users of the revision that the settings say, once
-// in each term; a Secret of another revision is waited for.
+// TestDeclared: a primary makes the databases and users of the revision in the settings, once in
+// each term, and waits while the Secret has another revision.
 func TestDeclared(t *testing.T) {
 	directory := t.TempDir()
 	write(t, directory, map[string]string{"username": "app", "password": "one", "dbname": "db"})
@@ -168,8 +168,8 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestReadApplication: all is read from one state of a mounted Secret, and what is too long or half
-// there is refused.
+// TestReadApplication: all files are read from one version of a mounted Secret, and files that are
+// too long or missing are refused.
 func TestReadApplication(t *testing.T) {
 	all := map[string]string{"username": "app", "password": "one", "dbname": "db"}
 	for _, test := range []struct {

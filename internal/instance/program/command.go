@@ -1,5 +1,5 @@
-// Package program is the command line of the program in a database pod, and what it connects: the
-// server, the volume, the other instances and the API server.
+// Package program is the command line of the program in a database pod. It connects the parts of an
+// instance: the server, the volume, the other instances and the API server.
 package program
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// Command returns the program mainstay-instance with its subcommands. environment is that of the
-// process, as "name=value".
+// Command returns the command mainstay-instance with its subcommands. It logs to logs. environment
+// is that of the process, as "name=value".
 func Command(logs io.Writer, environment []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mainstay-instance",
@@ -32,7 +32,7 @@ func Command(logs io.Writer, environment []string) *cobra.Command {
 func installCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIRECTORY",
-		Short: "Copy this program to a directory, with a passwd and a group for the user that runs it",
+		Short: "Copy this program to a directory, with a passwd and a group file for the user that runs it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			itself, err := os.Executable()
@@ -44,26 +44,28 @@ func installCommand() *cobra.Command {
 	}
 }
 
-// options are the flags of run. What may change while it runs is in the ConfigMap.
+// options are the flags of the subcommand run. Settings that may change while it runs are in the
+// ConfigMap.
 type options struct {
 	logging logging.Options
 	// database, namespace, pod and podUID say which instance this is.
 	database, namespace, pod, podUID string
 	engine                           string
-	// walVolume is "" if the data have their log with them.
+	// walVolume is "" if the log is in the data directory.
 	volume, walVolume, run, certificates string
 	application                          string
-	// listen is the address of the server and of the peers, advertise the one that is published.
+	// listen is the address on which the server and the port for peers listen, and advertise is the
+	// one that is published.
 	listen, advertise string
 	port, peerPort    int
-	// plainPort is that of the server without TLS, beside the other; 0 is none.
+	// plainPort is the server's second port, without TLS; 0 means none.
 	plainPort int
-	// probes and metrics are addresses; metrics may be "": then nothing serves them.
+	// probes and metrics are the addresses on which they are served; with "", metrics are not.
 	probes, metrics    string
 	metricsCredentials string
 	hosts              map[string]string
 	kubeconfig         string
-	// environment is that of the process, which the server gets.
+	// environment is that of the process, which the server inherits.
 	environment []string
 }
 
@@ -72,8 +74,8 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run the server, and let it lead, follow or stop as the election decides",
-		Long: "Run the server, and let it lead, follow or stop as the election decides. SIGTERM hands over, if this " +
-			"instance leads, and ends. Everything except these flags is read from the ConfigMap DATABASE-config.",
+		Long: "Run the server, and let it lead, follow or stop as the election decides. At SIGTERM, an instance that " +
+			"leads hands over, and the program ends. All other settings are read from the ConfigMap DATABASE-config.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := o.logging.Logger(logs)
@@ -88,30 +90,30 @@ func runCommand(logs io.Writer, environment []string) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.logging.AddFlags(flags)
-	flags.StringVar(&o.database, "database", "", "name of the database: the Lease has it, and the EndpointSlice and the ConfigMap begin with it")
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of all of them")
+	flags.StringVar(&o.database, "database", "", "name of the database: that of the Lease, and the prefix of the EndpointSlice and the ConfigMap")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the database's objects")
 	flags.StringVar(&o.pod, "pod", "", "name of this pod")
 	flags.StringVar(&o.podUID, "pod-uid", "", "uid of this pod")
 	flags.StringVar(&o.engine, "engine", PostgreSQL, "the database: "+PostgreSQL+" or "+Valkey)
 	flags.StringVar(&o.volume, "volume", "/var/lib/mainstay", "directory of the volume")
-	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a volume of its own for the server's log; with the data if empty")
-	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory and of this container alone")
+	flags.StringVar(&o.walVolume, "wal-volume", "", "directory of a separate volume for the server's log; if empty, the log is in the data directory")
+	flags.StringVar(&o.run, "run", "/run/mainstay", "directory for the socket and for keys, in memory, used by this container only")
 	flags.StringVar(&o.certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt of this pod")
 	flags.StringVar(&o.application, "application", "/etc/mainstay/application",
-		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL makes, or username, "+
-			"password and perhaps password.previous of the user of a Valkey; none if it is missing")
-	flags.StringVar(&o.listen, "listen", "", "address on which the server and the peers' port listen; all if empty")
-	flags.StringVar(&o.advertise, "advertise", "", "address that is published when this instance leads: that of the pod")
+		"directory with username, password and dbname of the role and the database that the primary of a PostgreSQL creates, or with "+
+			"username, password and, optionally, password.previous of the user of a Valkey; it may be missing")
+	flags.StringVar(&o.listen, "listen", "", "address on which the server and the port for peers listen; all addresses if empty")
+	flags.StringVar(&o.advertise, "advertise", "", "address of this pod, which is published when this instance leads")
 	flags.IntVar(&o.port, "port", 5432, "port of the server")
-	flags.IntVar(&o.plainPort, "plain-port", 0, "port of a Valkey for clients without TLS, beside --port; none if 0")
+	flags.IntVar(&o.plainPort, "plain-port", 0, "second port of a Valkey, for clients without TLS; none if 0")
 	flags.IntVar(&o.peerPort, "peer-port", 8443, "port for the other instances")
-	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
-	flags.StringVar(&o.metrics, "metrics", "", "address for the metrics, by TLS; none if empty")
+	flags.StringVar(&o.probes, "probes", ":8080", "address on which the kubelet's probes are served")
+	flags.StringVar(&o.metrics, "metrics", "", "address on which the metrics are served, by TLS; not served if empty")
 	flags.StringVar(&o.metricsCredentials, "metrics-credentials", "/etc/mainstay/metrics",
-		"directory with the username and password that reading the metrics requires")
+		"directory with the username and password that clients of the metrics need")
 	flags.StringToStringVar(&o.hosts, "hosts", nil,
-		"addresses of other pods, as db-1=10.0.0.7; those that are not named are POD.DATABASE-pods.NAMESPACE.svc")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the API server and credentials; the pod's own if empty")
+		"addresses of other pods, such as db-1=10.0.0.7; the default is POD.DATABASE-pods.NAMESPACE.svc")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; the pod's service account if empty")
 	return command
 }
 
@@ -133,7 +135,7 @@ func (o options) check() error {
 	return nil
 }
 
-// host returns where another pod is reached, and whether a flag says that.
+// host returns the host by which another pod is reached, and whether it is set by --hosts.
 func (o options) host(pod string) (host string, isFixed bool) {
 	if host, named := o.hosts[pod]; named {
 		return host, true

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
-// counted counts what the election does to a server.
+// counted is an engine that counts promotions, and kills of a leading server.
 type counted struct {
 	engine.Engine
 	events *events

@@ -16,7 +16,7 @@ type Metric struct {
 // Label is one label of a metric.
 type Label struct{ Name, Meaning string }
 
-// Type is counter or gauge.
+// Type returns counter or gauge.
 func (m Metric) Type() string {
 	if isCounter(m.Name) {
 		return "counter"
@@ -33,7 +33,7 @@ var (
 )
 
 // Metrics returns all metrics of the instances of all engines, for documentation and checks. Each
-// has the label of the database's object.
+// has a label with the name of the object, such as the PostgreSQL, to which the instance belongs.
 func Metrics() []Metric {
 	all := instanceMetrics()
 	var objects []Label

@@ -12,19 +12,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres/server"
 )
 
-// declared keeps the databases and users of the spec in the primary, once there is an application:
-// databases without an owner belong to it.
+// declared creates and updates the databases and users of the spec in the primary. It needs an
+// application, to whose user databases without an owner belong.
 type declared struct {
 	server interface {
 		ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error
 	}
-	// revision returns what the settings say; "" if there are none.
+	// revision returns Settings.Provisions; "" if there are no databases and users.
 	revision func() string
 	// read reads the content of the Secret.
 	read func(ctx context.Context) ([]byte, error)
-	// made is called when all of a revision exist.
+	// made is called when all databases and users of a revision exist.
 	made func(ctx context.Context, revision string)
-	// rotates is called with when a password is to change or to end; the zero time is never.
+	// rotates is called with the time at which the next password is to change or to expire; the zero
+	// time is never.
 	rotates func(due time.Time)
 	log     logr.Logger
 
@@ -32,17 +33,18 @@ type declared struct {
 	done string
 	term uint64
 
-	// failed is the error of the user's first statements of the revision failedOf. They are executed
-	// again after a pause.
+	// failed is the error of the user's first statements (initSQL) of the revision failedOf. They are
+	// executed again at the time again, which is pause after the failure.
 	failed   error
 	failedOf string
 	again    time.Time
 	pause    time.Duration
 }
 
-// provide makes them, if they have changed, or another instance led since: what a former primary
-// made without any other member receiving it is lost. The Secret is written before the settings:
-// one that is not of their revision is newer, and they follow.
+// provide creates and updates them if they have changed, or if the term is a new one: what a former
+// primary created may be lost, if no other member had received it. The manager writes the Secret
+// before the settings. A Secret of another revision than theirs is newer: provide waits for the
+// settings.
 func (d *declared) provide(ctx context.Context, application postgres.Application, term uint64) error {
 	wanted := d.revision()
 	if wanted == "" {
@@ -77,21 +79,22 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	return nil
 }
 
-// secret reads the content of the Secret, within a time.
+// secret reads the content of the Secret, within provideTimeout.
 func (d *declared) secret(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, provideTime)
+	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
 	defer cancel()
 	return d.read(ctx)
 }
 
-// The user's first statements are executed again after so long, and each time twice as long, until
-// the spec changes.
+// User's first statements that have failed are executed again after initRetryAfter, and then each
+// time after twice the pause, up to initLongest, until the spec changes.
 const (
-	initAgain   = provideAgain
-	initLongest = 5 * time.Minute
+	initRetryAfter = provideRetryAfter
+	initLongest    = 5 * time.Minute
 )
 
-// postpone lets the same statements of the user's that have failed wait, but nothing else.
+// postpone delays the next attempt if err is that of the user's first statements (an InitError).
+// Any other error has no such pause.
 func (d *declared) postpone(revision string, err error) {
 	if _, isInit := errors.AsType[*server.InitError](err); !isInit {
 		d.failed, d.pause = nil, 0
@@ -100,6 +103,6 @@ func (d *declared) postpone(revision string, err error) {
 	if d.failedOf != revision {
 		d.pause = 0
 	}
-	d.pause = min(max(2*d.pause, initAgain), initLongest)
+	d.pause = min(max(2*d.pause, initRetryAfter), initLongest)
 	d.failed, d.failedOf, d.again = err, revision, time.Now().Add(d.pause)
 }

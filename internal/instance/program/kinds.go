@@ -9,22 +9,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/peers"
 )
 
-// The engines that there are, as --engine names them.
+// The engines, as values of --engine.
 const (
 	PostgreSQL = "postgresql"
 	Valkey     = "valkey"
 )
 
-// kind is what the program knows of an engine.
+// kind is what the program knows about an engine.
 type kind struct {
-	// engine is the value of the flag, and title its name for people.
+	// engine is the value of --engine, and title is the engine's name for people.
 	engine, title string
-	// label is that of the database's object in metrics, and server declares those of the server.
+	// label is the label of metrics that has the name of the database's object, and server returns the
+	// declarations of the server's own metrics.
 	label  Label
 	server func() []Metric
-	// open returns a database of which nothing runs yet.
+	// open returns an engine with the parts that it needs. It starts nothing.
 	open func(o options, p *parts) database
-	// check refuses settings that the engine can't keep; nil refuses none.
+	// check returns an error for settings that the engine does not support; nil accepts all.
 	check func(settings contract.Settings) error
 }
 
@@ -44,16 +45,16 @@ func kindOf(engine string) (kind, bool) {
 type database struct {
 	engine.Engine
 	versioned
-	// streams serves the streams of other instances; nil if the engine has none.
+	// streams serves the streams that other instances open; nil if the engine has none.
 	streams peers.Streams
-	// metrics adds those of the server.
+	// metrics adds the server's own metrics.
 	metrics func(ctx context.Context, add adder) error
-	// provide keeps what an application needs in the server, until the context ends.
+	// provide creates and updates what an application needs in the server, until the context ends.
 	// readProvisions reads the Secret with the databases and users of the spec.
 	provide func(ctx context.Context, of notified, readProvisions func(context.Context) ([]byte, error)) error
 }
 
-// notified is an instance that is notified of what exists in its server.
+// notified is an instance that is told what exists in its server.
 type notified interface {
 	observed
 	Provided(ctx context.Context)

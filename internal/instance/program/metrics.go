@@ -12,17 +12,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// measured is what metrics are made of.
+// measured are the sources of an instance's metrics.
 type measured struct {
 	of observed
-	// receivers is how many replicas receive from this server, and needed how many have to.
+	// receivers returns how many replicas receive from this server, and needed how many must, so that
+	// commits need not wait.
 	receivers, needed func() int
-	// kind says which metrics the server has. server adds them, and usage asks the volume: each may
-	// take long.
+	// kind declares the server's own metrics, and server adds them. usage measures the volume. Both
+	// functions may take long, or not return.
 	kind   kind
 	server func(ctx context.Context, add adder) error
 	usage  func() (used, size uint64, err error)
-	// logUsage asks the volume of the log; it is 0 of 0 if there is none, and may be nil.
+	// logUsage measures the log's own volume, and returns zeros if there is none; it may be nil.
 	logUsage func() (used, size uint64, err error)
 	events   *events
 	// database is the name of the database's object.
@@ -30,20 +31,23 @@ type measured struct {
 	log      logr.Logger
 }
 
-// adder adds a metric with the values of its labels, except that of the database.
+// adder adds a metric with the values of its labels, except the label with the name of the
+// database's object.
 type adder func(name string, value float64, labels ...string)
 
 // events are counted since the program began.
 type events struct{ promotions, fences atomic.Uint64 }
 
-// collectTime is how long the metrics may take. Prometheus waits for 10 seconds by default.
+// collectTime is how long collecting the metrics may take. Prometheus waits for 10 seconds by
+// default.
 const collectTime = 8 * time.Second
 
-// collector makes the metrics of one instance when they are asked for.
+// collector collects the metrics of one instance at each scrape.
 type collector struct {
 	measured
 	descriptions map[string]*prometheus.Desc
-	// usageBusy is true while the volume does not answer: it is not asked again until then.
+	// usageBusy is true while a measurement of the volumes is in progress. No other one begins
+	// meanwhile.
 	usageBusy atomic.Bool
 }
 
@@ -66,7 +70,8 @@ func (c *collector) Describe(into chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. What does not answer in time is left out.
+// Collect implements [prometheus.Collector]. It leaves out what can't be measured within
+// collectTime.
 func (c *collector) Collect(into chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
@@ -106,8 +111,9 @@ type usage struct {
 	used, size uint64
 }
 
-// measureVolume asks the volumes, beside what else is collected. One that does not answer is not
-// asked again by each scrape; what can't be measured is left out.
+// measureVolume measures the volumes in another goroutine, because a file system may not answer.
+// While an earlier measurement is in progress, it begins no other, and nothing is sent on the
+// channel. It leaves out a volume that can't be measured.
 func (c *collector) measureVolume() <-chan []usage {
 	answer := make(chan []usage, 1)
 	if c.usageBusy.Swap(true) {

@@ -26,7 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// full is a leading server that says all that there is.
+// full returns the sources of a leading server that has a value for each metric.
 func full() measured {
 	return measured{
 		of:        fixed{Report: contract.Report{Role: contract.Primary, State: "Leading", Term: 7, Timeline: 3}},
@@ -46,7 +46,7 @@ func full() measured {
 	}
 }
 
-// text is what a collector answers to Prometheus.
+// text returns what Prometheus gets from a collector.
 func text(t *testing.T, m measured) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -64,7 +64,8 @@ func text(t *testing.T, m measured) string {
 	return all.String()
 }
 
-// TestRotationOverdue: the primary says for how long, once it knows when passwords change.
+// TestRotationOverdue: the primary reports for how long a rotation has been overdue, once it knows
+// when passwords change.
 func TestRotationOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(due time.Duration) *time.Time { return new(time.Now().Add(due)) }
@@ -89,8 +90,8 @@ func TestRotationOverdue(t *testing.T) {
 	})
 }
 
-// TestEveryMetric: each one that is declared is served, no other one, and all of them say whose
-// they are.
+// TestEveryMetric: all declared metrics are served, and no others, and each has the label with the
+// name of the object.
 func TestEveryMetric(t *testing.T) {
 	m := full()
 	m.events.promotions.Add(2)
@@ -130,7 +131,7 @@ mainstay_postgresql_replication_lag_bytes{member="db-1",postgresql="db"} 64
 	}
 }
 
-// TestEveryMetricOfACache is TestEveryMetric for a Cache, whose server says what a Valkey 8 does.
+// TestEveryMetricOfACache is TestEveryMetric for a Cache, with the answers of a Valkey 8.
 func TestEveryMetricOfACache(t *testing.T) {
 	m := full()
 	m.kind, m.server = cache, cacheMetrics(func(context.Context) (valkey.Statistics, bool, error) {
@@ -164,8 +165,8 @@ func TestEveryMetricOfACache(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotAnswer: a server and a volume that do not answer leave out what is theirs, in
-// time, and a volume that hangs is asked once.
+// TestWhatDoesNotAnswer: the metrics of a server and of a volume that do not answer are left out in
+// time, and a volume that hangs is measured only once.
 func TestWhatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, release, asked := full(), make(chan struct{}), 0
@@ -197,7 +198,7 @@ func TestWhatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// killed is a server in a state.
+// killed is an engine whose server is in a given state.
 type killed struct {
 	engine.Engine
 	state election.ServerState
@@ -213,7 +214,7 @@ func (k killed) Observe() engine.Observation {
 	return engine.Observation{Server: election.Server{State: k.state}}
 }
 
-// TestEvents: promotions that happened count, and the deaths of those that led.
+// TestEvents: successful promotions are counted, and kills of servers that led.
 func TestEvents(t *testing.T) {
 	seen := &events{}
 	for _, of := range []killed{{state: election.Leading}, {state: election.Standby, fails: errors.New("no")}, {state: election.Stopped}} {
@@ -308,7 +309,7 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestServeMetrics: by TLS only, with the certificate of now.
+// TestServeMetrics: metrics are served by TLS only, with the current certificate.
 func TestServeMetrics(t *testing.T) {
 	plain := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)

@@ -23,7 +23,7 @@ import (
 // modes are the values of --mode.
 var modes = []string{string(pgbouncer.Transaction), string(pgbouncer.Session)}
 
-// poolerOptions are the flags of pooler.
+// poolerOptions are the flags of the subcommand pooler.
 type poolerOptions struct {
 	logging  logging.Options
 	settings pgbouncer.Settings
@@ -38,8 +38,8 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pooler",
 		Short: "Run PgBouncer in front of a PostgreSQL",
-		Long: "Run PgBouncer in front of a PostgreSQL: its clients wait, and do not fail, while the primary hands over. SIGTERM waits " +
-			"until they have disconnected, or --ends-within is over, and ends.",
+		Long: "Run PgBouncer in front of a PostgreSQL: clients wait, and do not fail, while the primary hands over. At SIGTERM, the " +
+			"program waits until clients have disconnected, for at most --ends-within, and ends.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.run(command.Context(), logs, environment)
@@ -47,24 +47,25 @@ func poolerCommand(logs io.Writer, environment []string) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.logging.AddFlags(flags)
-	flags.StringVar(&o.settings.Host, "host", "", "name of the primary")
+	flags.StringVar(&o.settings.Host, "host", "", "host name of the primary")
 	flags.IntVar(&o.settings.Port, "port", 5432, "port of the primary")
-	flags.StringVar(&o.settings.Listen, "listen", "*", "address for clients; * for all")
+	flags.StringVar(&o.settings.Listen, "listen", "*", "address on which clients connect; * for all")
 	flags.IntVar(&o.settings.ListenPort, "listen-port", 5432, "port for clients")
-	flags.StringVar(&o.settings.Run, "run", "/run/mainstay", "directory for the socket and the configuration, in memory and of this container alone")
+	flags.StringVar(&o.settings.Run, "run", "/run/mainstay", "directory for the socket and the configuration, in memory, used by this container only")
 	flags.StringVar(&o.settings.Certificates, "certificates", "/etc/mainstay/certificates", "directory with tls.crt, tls.key and ca.crt")
-	flags.StringVar(&o.mode, "mode", modes[0], "when a client gives its connection to the server back: after each transaction, or when it disconnects (session)")
-	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "connections to the server for each user and database")
-	flags.IntVar(&o.settings.MaxConnections, "max-connections", 50, "connections to the server for each database, of all users")
-	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "clients that may be connected")
-	flags.StringSliceVar(&o.settings.Ignored, "ignore", nil, "parameters of clients that have no effect, beside extra_float_digits")
-	flags.StringVar(&o.program, "program", "pgbouncer", "PgBouncer: its path, or its name on the PATH, or in /usr/sbin")
-	flags.StringVar(&o.probes, "probes", ":8080", "address for the probes of the kubelet")
+	flags.StringVar(&o.mode, "mode", modes[0], "when PgBouncer takes back a client's connection to the server: after each transaction, or when the client disconnects (session)")
+	flags.IntVar(&o.settings.PoolSize, "pool-size", 20, "most connections to the server for each pair of user and database")
+	flags.IntVar(&o.settings.MaxConnections, "max-connections", 50, "most connections to the server for each database, of all users")
+	flags.IntVar(&o.settings.MaxClients, "max-clients", 1000, "most clients that may be connected at once")
+	flags.StringSliceVar(&o.settings.Ignored, "ignore", nil, "startup parameters of clients to ignore, in addition to extra_float_digits")
+	flags.StringVar(&o.program, "program", "pgbouncer", "path of PgBouncer, or its name on the PATH or in /usr/sbin")
+	flags.StringVar(&o.probes, "probes", ":8080", "address on which the kubelet's probes are served")
 	flags.DurationVar(&o.within, "ends-within", time.Minute, "how long clients may take to disconnect after SIGTERM")
 	return command
 }
 
-// lookPath finds a program on the PATH, and where Debian has those of administrators.
+// lookPath finds a program on the PATH, or in /usr/sbin, where Debian has programs for
+// administrators.
 func lookPath(name string) (string, error) {
 	for _, candidate := range []string{name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(candidate); err == nil {

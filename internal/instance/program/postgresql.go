@@ -41,7 +41,8 @@ func openPostgreSQL(o options, p *parts) database {
 	}
 }
 
-// readWith returns what reads an application, and whether its database waits for first statements.
+// readWith returns a function that reads an application from a directory, and sets its Initialise
+// to that of the settings.
 func readWith(initialise *atomic.Bool) func(string) (postgres.Application, error) {
 	return func(directory string) (postgres.Application, error) {
 		read, err := readApplication(directory)
@@ -50,7 +51,7 @@ func readWith(initialise *atomic.Bool) func(string) (postgres.Application, error
 	}
 }
 
-// postgresqlMetrics returns what adds the metrics of a PostgreSQL.
+// postgresqlMetrics returns a function that adds the metrics of a PostgreSQL.
 func postgresqlMetrics(statistics func(context.Context) (postgres.Statistics, bool, error)) func(context.Context, adder) error {
 	return func(ctx context.Context, add adder) error {
 		s, answers, err := statistics(ctx)
@@ -84,8 +85,9 @@ func addPostgreSQL(add adder, s postgres.Statistics) {
 	}
 }
 
-// withRotation returns what adds, at the primary, for how long it has been time for a password to
-// change or to end, and then the other metrics. due returns nil while that is not known.
+// withRotation returns a function that adds, at the primary, for how long the rotation of a
+// password has been overdue, and then the other metrics. due returns when a password is next to
+// change or to expire: the zero time is never, and nil means that it is not known.
 func withRotation(
 	others func(context.Context, adder) error, leads func() bool, due func() *time.Time,
 ) func(context.Context, adder) error {

@@ -9,19 +9,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// stuck is for how long the loop of a live program may not have decided anything: it decides every
-// second at least, and never waits for anything else.
-const stuck = 30 * time.Second
+// stuckAfter is how long ago the loop of a live program may have made its last decision. It makes
+// one every second at least, and never waits for anything else.
+const stuckAfter = 30 * time.Second
 
-// observed is what the probes ask.
+// observed is an instance whose status is read.
 type observed interface{ Status() instance.Status }
 
-// probes answers the kubelet: /livez fails when the loop is stuck, /readyz when clients should not
-// connect to the server. The answers contain no details: the annotation of the Pod says why.
+// probes returns the handler of the kubelet's probes: /livez fails when the loop is stuck, and
+// /readyz when clients should not connect to the server. The answers contain no details: the report
+// in the Pod's annotation has them.
 func probes(of observed) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		if age := time.Since(of.Status().Turn); age > stuck {
+		if age := time.Since(of.Status().Turn); age > stuckAfter {
 			http.Error(w, "stuck", http.StatusInternalServerError)
 			return
 		}

@@ -29,7 +29,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// run runs an instance until it was asked to end and has ended, or can't go on.
+// run runs an instance until the context asked ends and the instance has handed over and ended, or
+// until it can't go on.
 func run(asked context.Context, o options, logger logr.Logger) error {
 	access, err := connect(o, logger)
 	if err != nil {
@@ -41,7 +42,8 @@ func run(asked context.Context, o options, logger logr.Logger) error {
 	return err
 }
 
-// tell says on the Pod why the program ends, as far as that succeeds: the log has it too.
+// tell reports on the Pod why the program ends. A failure to do so is ignored: the log has the
+// reason too.
 func tell(ctx context.Context, access *cluster.Cluster, why error) {
 	const limit = 3 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
@@ -49,7 +51,7 @@ func tell(ctx context.Context, access *cluster.Cluster, why error) {
 	_ = access.Report(ctx, instance.Ended(why))
 }
 
-// runOn runs an instance with the data of its volume.
+// runOn does so with access to the API server.
 func runOn(asked context.Context, o options, access *cluster.Cluster, logger logr.Logger) error {
 	parts, err := assemble(o, logger)
 	if err != nil {
@@ -83,13 +85,13 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 	return runAll(asked, o, i, access, parts)
 }
 
-// versioned is a server that knows its major version.
+// versioned is a server whose major version can be found out.
 type versioned interface {
 	FindVersion(ctx context.Context) (string, error)
 }
 
-// checkVersion refuses a server of another major version than that of the settings. It comes before
-// all that touches data.
+// checkVersion returns an error if the server in the image has another major version than the
+// settings. It is called before anything uses the data.
 func checkVersion(ctx context.Context, title string, server versioned, settings contract.Settings) error {
 	const limit = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -105,7 +107,8 @@ func checkVersion(ctx context.Context, title string, server versioned, settings 
 	return nil
 }
 
-// runAll runs the instance with all that serves it. When the instance ends, everything does.
+// runAll runs the instance and everything around it: the peers' port, probes, metrics, watches.
+// When the instance ends, everything does.
 func runAll(asked context.Context, o options, i *instance.Instance, access *cluster.Cluster, parts *parts) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.listen, strconv.Itoa(o.peerPort)))
 	if err != nil {
@@ -152,7 +155,7 @@ func runAll(asked context.Context, o options, i *instance.Instance, access *clus
 	return nil
 }
 
-// listenForMetrics returns nil if they are not served.
+// listenForMetrics returns the listener for metrics; nil if they are not served.
 func listenForMetrics(o options) (net.Listener, error) {
 	if o.metrics == "" {
 		return nil, nil
@@ -164,7 +167,7 @@ func listenForMetrics(o options) (net.Listener, error) {
 	return listener, nil
 }
 
-// configOf returns what settings mean for the instance of a pod.
+// configOf returns the configuration that follows from the settings for the instance of a pod.
 func configOf(settings contract.Settings, pod string) instance.Config {
 	return instance.Config{
 		Election:   settings.Election(),
@@ -174,7 +177,8 @@ func configOf(settings contract.Settings, pod string) instance.Config {
 	}
 }
 
-// parametersOf returns the parameters of the server, and what engines get like them.
+// parametersOf returns the parameters for the engine: those of the server, and the lines of
+// pg_hba.conf under postgres.AccessParameter.
 func parametersOf(settings contract.Settings) map[string]string {
 	if len(settings.Access) == 0 {
 		return settings.Parameters
@@ -188,7 +192,8 @@ func parametersOf(settings contract.Settings) map[string]string {
 	return all
 }
 
-// configure follows a change of the settings. What can't be read changes nothing.
+// configure applies changed settings. Settings that can't be read or are not supported change
+// nothing.
 func configure(ctx context.Context, i *instance.Instance, pod string, data map[string]string, parts *parts) {
 	settings, err := contract.ParseSettings(data[contract.SettingsKey])
 	if err == nil && parts.kind.check != nil {
@@ -217,7 +222,7 @@ func serveProbes(ctx context.Context, listener net.Listener, handler http.Handle
 	return ctx.Err()
 }
 
-// connect returns the access to the API server. It connects to nothing yet.
+// connect returns the access to the API server. It does not connect yet.
 func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	var config *rest.Config
 	var err error
@@ -235,15 +240,15 @@ func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	})
 }
 
-// kept is where the settings are kept that were read last.
+// kept stores the settings that were read last: a volume.
 type kept interface {
 	Settings() (string, error)
 	SaveSettings(text string) error
 }
 
-// awaitSettings reads the settings, and retries until they exist and can be read, because they name
-// the other instances. While they can't be read, the last ones that were read are used: a database
-// works without the API server.
+// awaitSettings reads the settings, and retries until it has some, because they name the other
+// instances. If they can't be read, it returns those that were read last and are on the volume: so
+// a database starts without the API server.
 func awaitSettings(
 	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
 ) (contract.Settings, error) {
@@ -285,7 +290,7 @@ func readSettings(ctx context.Context, read func(context.Context) (map[string]st
 	return settings, data[contract.SettingsKey], err
 }
 
-// parts are what an instance is made of, and has to be closed.
+// parts are the parts of an instance. They must be closed.
 type parts struct {
 	volume       *volume.Volume
 	supervisor   *supervise.Supervisor
@@ -293,28 +298,29 @@ type parts struct {
 	engine       database
 	certificates *peers.Certificates
 	client       *peers.Client
-	// instance is nil until it is made, which needs the other parts.
+	// instance is nil until it is created, which needs the other parts.
 	instance atomic.Pointer[instance.Instance]
 	log      logr.Logger
 	// events are counted for the metrics.
 	events events
-	// needed is how many replicas have to receive.
+	// needed is how many replicas must receive, as neededReceivers returns.
 	needed atomic.Int64
 	// provisions is the revision of the databases and users that the primary makes.
 	provisions atomic.Pointer[string]
-	// rotationDue is when a password is to change or to end; nil is unknown, and the zero time never.
+	// rotationDue is when a password is next to change or to expire; nil is unknown, and the zero time
+	// is never.
 	rotationDue atomic.Pointer[time.Time]
-	// initialise is true if the application's database waits for first statements when it is made.
+	// initialise is Settings.Initialise.
 	initialise atomic.Bool
 }
 
-// leads reports whether this instance takes writes.
+// leads reports whether this instance is reported as the primary.
 func (p *parts) leads() bool {
 	i := p.instance.Load()
 	return i != nil && i.Status().Report.Role == contract.Primary
 }
 
-// measured returns what the metrics of an instance are made of.
+// measured returns the sources of the instance's metrics.
 func (p *parts) measured(of observed, database string) measured {
 	return measured{
 		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
@@ -324,8 +330,8 @@ func (p *parts) measured(of observed, database string) measured {
 	}
 }
 
-// neededReceivers returns how many replicas have to receive, so that with them and the primary more
-// than half of the instances have each commit; none where no commit waits.
+// neededReceivers returns how many replicas must receive, so that together with the primary more
+// than half of the instances have each commit; 0 if commits wait for no replica.
 func neededReceivers(settings contract.Settings) int64 {
 	if settings.Election().Durability == election.Asynchronous {
 		return 0
@@ -333,14 +339,14 @@ func neededReceivers(settings contract.Settings) int64 {
 	return int64(len(settings.Pods) / 2) //nolint:mnd // half of them, rounded down
 }
 
-// receives is how long ago a replica that receives has flushed something, or said so, at most.
-const receives = 5 * time.Second
+// receiverTimeout is how long after its last report of a flush a replica still counts as receiving.
+const receiverTimeout = 5 * time.Second
 
 // receiving returns how many replicas receive.
 func receiving(seen engine.Observation, now time.Time) int {
 	count := 0
 	for _, receiver := range seen.Receivers {
-		if now.Sub(receiver.FlushedAt) < receives {
+		if now.Sub(receiver.FlushedAt) < receiverTimeout {
 			count++
 		}
 	}
@@ -372,8 +378,8 @@ func assemble(o options, logger logr.Logger) (*parts, error) {
 	return p, nil
 }
 
-// hosts returns where another pod is reached, the best first: its address, as far as that is known,
-// and its name, for which DNS has to be there.
+// hosts returns the hosts by which another pod is reached, the best one first: its IP address, if
+// that is known, and its DNS name, which may not resolve at times.
 func (p *parts) hosts(o options, pod string) []string {
 	host, isFixed := o.host(pod)
 	if running := p.instance.Load(); running != nil && !isFixed {
@@ -390,7 +396,7 @@ func (p *parts) keep(text string) {
 	go save(p.volume, text, p.log)
 }
 
-// save stores settings. A full volume does not prevent the start.
+// save stores settings. An error is only logged, so that a full volume does not prevent the start.
 func save(volume kept, text string, logger logr.Logger) {
 	if err := volume.SaveSettings(text); err != nil {
 		logger.Error(err, "could not store the settings on the volume; a start without the API server uses the previous ones")

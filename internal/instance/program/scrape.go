@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Limits of the metrics: of connections, of scrapes at once, and of the time for one.
+// Limits of the metrics: of connections, of concurrent scrapes, and of the duration of one.
 const (
 	maxScrapers   = 32
 	maxScrapes    = 2
@@ -26,7 +26,7 @@ const (
 	scrapeHeaders = 3 * time.Second
 )
 
-// metricsHandler serves the metrics to clients with the credentials of a directory.
+// metricsHandler serves the metrics to clients that know the credentials in a directory.
 func metricsHandler(of prometheus.Collector, credentials string) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(of)
@@ -46,7 +46,7 @@ func metricsHandler(of prometheus.Collector, credentials string) http.Handler {
 }
 
 // isAllowed reports whether a user and a password are those of the mounted Secret, which may change
-// at any time. Without both of them, no client is allowed.
+// at any time. If it lacks either, no client is allowed.
 func isAllowed(directory, user, password string) bool {
 	if state, err := filepath.EvalSymlinks(filepath.Join(directory, "..data")); err == nil {
 		directory = state
@@ -59,7 +59,7 @@ func isAllowed(directory, user, password string) bool {
 	if err != nil || len(wantedPassword) == 0 {
 		return false
 	}
-	// Of hashes, the comparison takes the same time for all lengths.
+	// Hashes are compared, so that the time does not depend on the lengths.
 	isUser := same([]byte(user), wantedUser)
 	return same([]byte(password), wantedPassword)&isUser == 1
 }
@@ -78,7 +78,7 @@ func serveMetrics(ctx context.Context, listener net.Listener, certificate func()
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 			MinVersion:     tls.VersionTLS13,
 		},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // What strangers do to the port is not worth a line each.
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // Failed handshakes of strangers are not logged: there may be many.
 	}
 	stop := context.AfterFunc(ctx, func() { _ = served.Close() })
 	defer stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// disk is a volume that keeps settings.
+// disk is a volume that stores settings.
 type disk struct{ text string }
 
 func (v *disk) Settings() (string, error) {
@@ -51,7 +51,7 @@ func TestAwaitSettings(t *testing.T) {
 	})
 }
 
-// TestConfigOf: all but the instance itself are the others.
+// TestConfigOf: the others are all instances except the instance itself.
 func TestConfigOf(t *testing.T) {
 	config := configOf(contract.Settings{Pods: []string{"db-0", "db-1"}, SwitchFrom: 3, SwitchTo: "db-1"}, "db-1")
 	if !slices.Equal(config.Others, []string{"db-0"}) || config.Election.Instances != 2 ||
@@ -60,7 +60,7 @@ func TestConfigOf(t *testing.T) {
 	}
 }
 
-// programs is a server whose programs are of a version, or can't say so.
+// programs is a server of a given version, or one whose version can't be found out.
 type programs struct {
 	version string
 	err     error

@@ -18,7 +18,7 @@ var cache = kind{
 	engine: Valkey, title: "Valkey", label: Label{"cache", "name of the Cache"}, server: valkeyMetrics, open: openValkey, check: checkValkey,
 }
 
-// checkValkey refuses settings that Valkey can't keep.
+// checkValkey returns an error for settings that Valkey does not support.
 func checkValkey(settings contract.Settings) error {
 	if settings.Election().Durability != election.Asynchronous {
 		return errors.New("durability: must be Asynchronous: no write of Valkey waits for another member")
@@ -42,7 +42,7 @@ func openValkey(o options, p *parts) database {
 	}
 }
 
-// cacheMetrics returns what adds the metrics of a Valkey.
+// cacheMetrics returns a function that adds the metrics of a Valkey.
 func cacheMetrics(statistics func(context.Context) (valkey.Statistics, bool, error)) func(context.Context, adder) error {
 	return func(ctx context.Context, add adder) error {
 		s, answers, err := statistics(ctx)

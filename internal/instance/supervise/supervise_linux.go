@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package supervise starts the processes of an instance, reaps what they leave behind, and kills
-// all of them. It works as PID 1 of a container, and as the reaper of its own descendants
-// elsewhere.
+// Package supervise starts the processes of an instance, reaps orphaned descendants, and kills all
+// of them. It works in a program that is PID 1 of a container, and elsewhere as a subreaper
+// (prctl(2)).
 package supervise
 
 import (
@@ -23,18 +23,19 @@ import (
 )
 
 const (
-	// pollInterval is the time between two reads of the process table while a process must end.
+	// pollInterval is the pause between two reads of the process table while killed processes end.
 	pollInterval = time.Millisecond
-	// dieWithin is how long a killed process may take to leave the kernel. A process that takes
-	// longer is stuck in an operation of its disk: it runs no more code of its own.
+	// dieWithin is how long a killed process may take to disappear. One that takes longer is stuck in
+	// the kernel, in an operation of a disk, and runs no more code of its own.
 	dieWithin = 400 * time.Millisecond
 )
 
-// ErrKilled is returned by Start for a process that was to be started before KillAll was called.
+// ErrKilled is returned by Start if KillAll was called since the caller decided to start the
+// process.
 var ErrKilled = errors.New("the processes of this instance were killed during the start")
 
-// Supervisor starts and kills processes. There is one in a program, because KillAll kills every
-// descendant of the program. Its methods may be called at any time, from any goroutine.
+// Supervisor starts and kills processes. A program has one, because KillAll kills every descendant
+// of the program. Its methods may be called at any time, in any goroutine.
 type Supervisor struct {
 	lock  *os.File
 	clock clock.Clock
@@ -48,7 +49,7 @@ type Supervisor struct {
 }
 
 // New returns a Supervisor that reaps orphans until Close. lock is an open file that every process
-// inherits, so that a flock on it is held as long as one of them lives; nil is none.
+// inherits, so that a flock(2) on it lasts as long as one of them lives; nil means none.
 func New(lock *os.File, clock clock.Clock) (*Supervisor, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("becoming the reaper of orphans: %w", err)
@@ -62,23 +63,25 @@ func New(lock *os.File, clock clock.Clock) (*Supervisor, error) {
 	return s, nil
 }
 
-// Close ends the reaping. Processes go on.
+// Close ends the reaping. It kills no process.
 func (s *Supervisor) Close() {
 	signal.Stop(s.stop)
 	close(s.stop)
 	<-s.stopped
 }
 
-// Kills returns how often KillAll was called: what Start is given.
+// Kills returns how often KillAll was called. A caller reads it when it decides to start a process,
+// and passes it to Start.
 func (s *Supervisor) Kills() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kills
 }
 
-// Start starts the command, unless KillAll was called since kills was read. Its process must be
-// waited for by [Supervisor.Wait]. All child processes of the program are to be started here, or
-// their exit statuses may be lost.
+// Start starts the command. kills is the result of [Supervisor.Kills] when the caller decided to
+// start it: if KillAll was called since, Start returns ErrKilled. The caller must call
+// [Supervisor.Wait]. A program must start all of its child processes by Start: of others, the exit
+// status may be lost.
 func (s *Supervisor) Start(command *exec.Cmd, kills uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +98,8 @@ func (s *Supervisor) Start(command *exec.Cmd, kills uint64) error {
 	return nil
 }
 
-// Wait waits for a command that Start started, and returns the error of its exit.
+// Wait waits for the end of a command that Start has started, and returns its error, as
+// [exec.Cmd.Wait] does.
 func (s *Supervisor) Wait(command *exec.Cmd) error {
 	err := command.Wait()
 	s.mu.Lock()
@@ -104,9 +108,9 @@ func (s *Supervisor) Wait(command *exec.Cmd) error {
 	return err
 }
 
-// KillAll kills every descendant of this program by SIGKILL, and returns the new number of Kills.
-// It returns when none is left that runs code: a process that the kernel can't end, because its
-// disk hangs, is not waited for.
+// KillAll kills every descendant of this program by SIGKILL, and returns the new result of Kills.
+// It returns when no descendant runs code any more: it does not wait for a process that the kernel
+// can't end, because a disk hangs.
 func (s *Supervisor) KillAll() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,13 +119,16 @@ func (s *Supervisor) KillAll() uint64 {
 	return s.kills
 }
 
-// Sweep does what KillAll does to what runs now. What was to be started before may be started.
+// Sweep kills every descendant as KillAll does, but does not count as a kill: a Start that was
+// decided on before it still succeeds.
 func (s *Supervisor) Sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
 }
 
+// sweep kills descendants until none is left, or those that are left have not disappeared within
+// dieWithin. The caller holds s.mu.
 func (s *Supervisor) sweep() {
 	since := map[int]time.Time{}
 	for {
@@ -148,8 +155,7 @@ func (s *Supervisor) sweep() {
 	}
 }
 
-// reapOrphans reaps the children that this process did not start: descendants whose parents have
-// died.
+// reapOrphans reaps children that Start did not start: descendants whose parents have died.
 func (s *Supervisor) reapOrphans() {
 	defer close(s.stopped)
 	for range s.stop {
@@ -169,7 +175,7 @@ type process struct {
 	state       byte
 }
 
-// descendants returns the descendants of this program that are no zombies.
+// descendants returns the descendants of this program, except zombies.
 func (s *Supervisor) descendants() []process {
 	all := table()
 	ours := map[int]bool{s.self: true}
@@ -190,7 +196,7 @@ func (s *Supervisor) descendants() []process {
 	return found
 }
 
-// table reads the process table. Processes that end meanwhile are missing.
+// table reads the process table. Processes that end meanwhile may be missing.
 func table() []process {
 	directory, err := os.Open("/proc")
 	if err != nil {
@@ -213,8 +219,8 @@ func table() []process {
 	return found
 }
 
-// parseStat reads /proc/PID/stat: pid, name in parentheses, state, parent. The name may contain
-// anything, parentheses too (proc(5)).
+// parseStat parses /proc/PID/stat: PID, name in parentheses, state, parent. The name may contain
+// anything, even parentheses (proc(5)).
 func parseStat(pid int, content []byte) (process, bool) {
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	if len(fields) < 2 || len(fields[0]) != 1 {
@@ -224,8 +230,8 @@ func parseStat(pid int, content []byte) (process, bool) {
 	return process{pid: pid, parent: parent, state: fields[0][0]}, err == nil
 }
 
-// Children returns the children of a process, with their titles: the arguments in
-// /proc/PID/cmdline, which servers overwrite to say what they do.
+// Children returns the children of a process by their PIDs, except zombies, with their titles: the
+// arguments in /proc/PID/cmdline, which servers overwrite to say what they do.
 func Children(parent int) map[int]string {
 	found := map[int]string{}
 	for _, p := range table() {
@@ -239,8 +245,8 @@ func Children(parent int) map[int]string {
 	return found
 }
 
-// Lock opens a file and takes it for this program and what it starts. It fails if another program
-// has it.
+// Lock opens a file, creates it if necessary, and locks it for this program and the processes that
+// it starts. It fails at once if another program has locked it.
 func Lock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -32,7 +32,7 @@ func start(t *testing.T, s *Supervisor, script string) *exec.Cmd {
 	return command
 }
 
-// TestKillAll: what has left its parent, its session and its group dies with the rest.
+// TestKillAll: processes that have left their parent, session and process group are killed too.
 func TestKillAll(t *testing.T) {
 	s := newSupervisor(t)
 	command := exec.Command("/bin/sh", "-c", "trap '' TERM INT; (setsid sh -c 'sleep 1000 & echo $!; wait' &) ; sleep 1000")
@@ -72,7 +72,7 @@ func TestKillAll(t *testing.T) {
 	}
 }
 
-// TestExitStatus: that orphans are reaped takes no exit status away.
+// TestExitStatus: reaping orphans does not take the exit status of other processes.
 func TestExitStatus(t *testing.T) {
 	s := newSupervisor(t)
 	var commands []*exec.Cmd
@@ -95,7 +95,7 @@ func TestExitStatus(t *testing.T) {
 	}, "30s").Should(gomega.BeZero(), "zombies are left")
 }
 
-// TestLock: the volume stays locked while a process that was started lives.
+// TestLock: the volume stays locked as long as a started process lives.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	lock, err := Lock(path)

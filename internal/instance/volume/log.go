@@ -11,14 +11,15 @@ import (
 	"syscall"
 )
 
-// logLink leads, in the server's data, to its log: PostgreSQL's name for it.
+// logLink is the name of the link to the log in the server's data: PostgreSQL's name for that
+// directory.
 const logLink = "pg_wal"
 
-// logs are the names of the directories of logs, as NewLog makes them.
+// logs matches the names of directories that NewLog returns.
 var logs = regexp.MustCompile(`^log-[a-z2-7]{10}$`)
 
-// NewLog returns the name of a directory, which is not there yet, for the log of data that are
-// being made; "" if the data have their log with them.
+// NewLog returns the path of a directory that does not exist yet, for the log of data that are
+// being made; "" if the log is part of the data directory.
 func (v *Volume) NewLog() string {
 	if v.log == "" {
 		return ""
@@ -26,8 +27,8 @@ func (v *Volume) NewLog() string {
 	return filepath.Join(v.log, "log-"+newIncarnation())
 }
 
-// checkLog refuses data whose log is not where this instance is to have it: the volume of the log
-// is missing, is another's, or was added to data that have theirs with them.
+// checkLog refuses data whose log is not where the instance expects it: the log's volume is missing
+// or is another instance's, or it was added to data that include their log.
 func (v *Volume) checkLog() error {
 	if v.log != "" {
 		entries, err := os.ReadDir(v.log)
@@ -55,7 +56,7 @@ func (v *Volume) checkLog() error {
 	return nil
 }
 
-// checkLogOf is checkLog for complete data.
+// checkLogOf does so for one directory with complete data.
 func (v *Volume) checkLogOf(data string) error {
 	log, isLink := v.logOf(data)
 	switch _, err := os.Stat(log); {
@@ -76,7 +77,7 @@ func (v *Volume) checkLogOf(data string) error {
 	return nil
 }
 
-// logOf returns where the log of data is, if it is not with them.
+// logOf returns where the log of a data directory is, if it is on a volume of its own.
 func (v *Volume) logOf(data string) (log string, isLink bool) {
 	log, err := os.Readlink(v.linkOf(data))
 	return log, err == nil
@@ -86,7 +87,7 @@ func (v *Volume) linkOf(data string) string {
 	return filepath.Join(v.path, data, serverDirectory, logLink)
 }
 
-// remove removes data with their log.
+// remove removes a data directory and its log.
 func (v *Volume) remove(data string) error {
 	if log, isLink := v.logOf(data); isLink && v.log != "" && filepath.Dir(log) == v.log && logs.MatchString(filepath.Base(log)) {
 		if err := os.RemoveAll(log); err != nil {
@@ -96,8 +97,8 @@ func (v *Volume) remove(data string) error {
 	return os.RemoveAll(filepath.Join(v.path, data))
 }
 
-// dropUnusedLogs removes the logs of which no data know: a crash came before they were linked. No
-// data may be being made.
+// dropUnusedLogs removes logs to which no data directory has a link, because a crash came before it
+// was made. It must not run while data are being made.
 func (v *Volume) dropUnusedLogs() error {
 	if v.log == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 // as may every call to a file system.
 func (v *Volume) Usage() (used, size uint64, err error) { return usage(v.path) }
 
-// LogUsage is that of the volume of the log; 0 of 0 without one.
+// LogUsage does so for the log's own volume. Both are 0 if there is none.
 func (v *Volume) LogUsage() (used, size uint64, err error) {
 	if v.log == "" {
 		return 0, 0, nil
@@ -18,16 +18,18 @@ func (v *Volume) LogUsage() (used, size uint64, err error) {
 	return usage(v.log)
 }
 
-// Fill is how full a file system is, in percent, and how much it has for this program, in MiB.
+// Fill is how full a file system is, in percent, and how many MiB this program can use there in
+// all.
 type Fill struct {
 	Percent int
 	Size    int64
 }
 
-// Full returns how full the file system is for this program; 0 of 0 if that can't be found out.
+// Full returns how full the volume's file system is for this program; the zero value if that can't
+// be found out.
 func (v *Volume) Full() Fill { return full(v.path) }
 
-// FullLog is that of the volume of the log; 0 of 0 without one.
+// FullLog does so for the log's own volume; the zero value if there is none.
 func (v *Volume) FullLog() Fill {
 	if v.log == "" {
 		return Fill{}

@@ -1,17 +1,19 @@
-// Package volume keeps an instance's data and what it has promised on its volume, so that a crash
+// Package volume stores an instance's data and its promises in elections on its volume. A crash
 // between any two steps leaves either the old or the new, and two programs never use one volume.
 //
 // The layout:
 //
-//	lock           held as long as a process of the instance lives
-//	election.json  what the member promised and has seen
+//	lock           a file that is locked as long as a process of the instance lives
+//	election.json  the member's last promise in an election, and the highest term that it has seen
 //	settings.json  the settings that were read last
-//	data/          the data that count: server/ is the server's, incarnation says whose they are
-//	new/           data that are being made; they count once incarnation is there
-//	old/           the data before those, until the new are healthy
+//	data/          the current data: server/ is the server's directory, and incarnation is a random
+//	               ID, new each time that the data are replaced
+//	new/           data that are being made; complete once the file incarnation is there
+//	old/           the data that were current before, until the server has used the new ones
+//	discarded/     data that are being removed
 //
-// The server's log may have a volume of its own: then the log of each of these data is a directory
-// there, to which a symbolic link leads.
+// The server's log (its WAL) may have a volume of its own. Then the log of each of these data
+// directories is a directory there, to which a symbolic link points.
 package volume
 
 import (
@@ -44,7 +46,7 @@ const (
 	serverDirectory = "server"
 )
 
-// maxFileBytes limits what is read of our own files: the settings have 64 KiB at most, all others
+// maxFileBytes limits what is read of our own files: the settings have at most 64 KiB, all others
 // some hundred bytes.
 const maxFileBytes = 64 << 10
 
@@ -52,27 +54,28 @@ const maxFileBytes = 64 << 10
 // Save by one at a time.
 type Volume struct {
 	path string
-	// log is the root of the volume of the log; "" if the data have it with them.
+	// log is the root of the log's own volume; "" if the log is in the data directory.
 	log  string
 	lock *os.File
-	// data is held while the directories of the data are changed. A Save does not wait for that.
+	// data guards changes of the data directories. A Save does not wait for it.
 	data sync.Mutex
-	// settings is held while the settings are written.
+	// settings guards the writing of the settings.
 	settings sync.Mutex
 }
 
 // Contents is what a volume holds.
 type Contents struct {
-	// Incarnation is that of the data; "" if there are none.
+	// Incarnation is the ID of the current data; "" if there are none.
 	Incarnation string
 	Local       election.Local
-	// HasOld is true if older data are set aside.
+	// HasOld is true if older data were set aside (in old/).
 	HasOld bool
 }
 
-// Open locks the volume, and finishes a change of the data that a crash interrupted. It fails if
-// another program has the volume, or if something is there that is not ours: nothing is changed
-// then. log is the volume of the server's log, "" if there is none; the lock is for both.
+// Open locks the volume, and finishes a replacement of the data that a crash interrupted. It fails,
+// without changing anything, if another program has locked the volume, or if the volume has files
+// that are not part of the layout. log is the root of the log's own volume, "" if there is none.
+// The one lock protects both volumes.
 func Open(path, log string) (*Volume, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -108,8 +111,8 @@ func Open(path, log string) (*Volume, error) {
 	return v, nil
 }
 
-// isOurs reports whether an entry of a volume's root is one of the layout. File systems make
-// lost+found themselves.
+// isOurs reports whether an entry of the volume's root is part of the layout, or lost+found, which
+// file systems create.
 func isOurs(name string) bool {
 	switch name {
 	case lockFile, electionFile, electionFile + temporary, settingsFile, settingsFile + temporary,
@@ -119,7 +122,7 @@ func isOurs(name string) bool {
 	return false
 }
 
-// Close gives the lock back, unless a process that inherited it still lives.
+// Close releases the lock, unless a process that inherited it still lives.
 func (v *Volume) Close() error { return v.lock.Close() }
 
 // Lock is the locked file. A process that inherits it holds the lock as well.
@@ -128,8 +131,8 @@ func (v *Volume) Lock() *os.File { return v.lock }
 // Server is the directory of the server's data.
 func (v *Volume) Server() string { return filepath.Join(v.path, dataDirectory, serverDirectory) }
 
-// Load reads what the volume holds. It fails if there are data, but not the promises of their
-// member: without these, the data must not count in an election.
+// Load reads what the volume holds. It fails if there are data, but no election.json: a member that
+// does not know what it has promised must not take part in an election.
 func (v *Volume) Load() (Contents, error) {
 	var contents Contents
 	incarnation, err := readBounded(filepath.Join(v.path, dataDirectory, incarnationFile))
@@ -137,12 +140,14 @@ func (v *Volume) Load() (Contents, error) {
 	case err == nil:
 		contents.Incarnation = strings.TrimSpace(string(incarnation))
 		if !isIncarnation(contents.Incarnation) {
-			return Contents{}, fmt.Errorf("%s has %.40q, which is not an incarnation: it was edited by hand", incarnationFile, contents.Incarnation)
+			return Contents{}, fmt.Errorf("%s has %.40q, which is not a valid incarnation: the file is damaged or was edited",
+				incarnationFile, contents.Incarnation)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return Contents{}, err
 	case v.exists(dataDirectory):
-		return Contents{}, fmt.Errorf("the volume has data, but no file %s/%s: it was edited by hand", dataDirectory, incarnationFile)
+		return Contents{}, fmt.Errorf("the volume has data, but no file %s/%s: it was deleted, or the data are not Mainstay's",
+			dataDirectory, incarnationFile)
 	}
 	contents.HasOld = v.exists(oldDirectory)
 	text, err := readBounded(filepath.Join(v.path, electionFile))
@@ -150,25 +155,29 @@ func (v *Volume) Load() (Contents, error) {
 		return contents, nil
 	}
 	if err != nil {
-		return Contents{}, fmt.Errorf("reading this member's promises, without which its data can't be used: %w", err)
+		return Contents{}, fmt.Errorf(unreadablePromises, electionFile, err)
 	}
 	if contents.Local, err = decodeLocal(text); err != nil {
-		return Contents{}, fmt.Errorf("reading this member's promises, without which its data can't be used: %w", err)
+		return Contents{}, fmt.Errorf(unreadablePromises, electionFile, err)
 	}
 	return contents, nil
 }
 
+// unreadablePromises is the format of an error, with the name of the file and the cause.
+const unreadablePromises = "reading %s (this member's promises in elections), without which its data can't be used: %w"
+
+// decodeLocal decodes the content of election.json.
 func decodeLocal(text []byte) (election.Local, error) {
 	var local election.Local
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&local); err != nil {
-		return election.Local{}, fmt.Errorf("%s: %w", electionFile, err)
+		return election.Local{}, fmt.Errorf("decoding it: %w", err)
 	}
 	return local, nil
 }
 
-// Save writes what the member promised and has seen, and returns when that outlives a crash.
+// Save writes what the member has promised and seen, and returns once that is durable.
 func (v *Volume) Save(local election.Local) error {
 	text, err := json.Marshal(local)
 	if err != nil {
@@ -183,8 +192,8 @@ func (v *Volume) Settings() (string, error) {
 	return string(text), err
 }
 
-// SaveSettings keeps settings for a start at which they can't be read. It may be called by several
-// goroutines.
+// SaveSettings stores settings for a start at which they can't be read from the API server. It may
+// be called by several goroutines.
 func (v *Volume) SaveSettings(text string) error {
 	v.settings.Lock()
 	defer v.settings.Unlock()
@@ -194,8 +203,8 @@ func (v *Volume) SaveSettings(text string) error {
 	return writeDurably(filepath.Join(v.path, settingsFile), []byte(text))
 }
 
-// Prepare returns an empty directory for new data of the server. What an interrupted attempt left
-// there is removed.
+// Prepare returns an empty directory for new data of the server. It removes what an interrupted
+// attempt has left there.
 func (v *Volume) Prepare() (string, error) {
 	v.data.Lock()
 	defer v.data.Unlock()
@@ -209,13 +218,13 @@ func (v *Volume) Prepare() (string, error) {
 	return directory, nil
 }
 
-// Abandon removes new data that are not in use yet, and the rest of obsolete data, which would fill
-// the volume.
+// Abandon removes new data that are not in use yet, and what is left of discarded data, so that
+// they do not fill the volume.
 func (v *Volume) Abandon() error {
 	v.data.Lock()
 	defer v.data.Unlock()
 	if !v.exists(dataDirectory) && v.exists(filepath.Join(newDirectory, incarnationFile)) {
-		return nil // They are the only ones, and complete.
+		return nil // These are complete, and the only data.
 	}
 	if err := v.remove(newDirectory); err != nil {
 		return fmt.Errorf("removing incomplete data: %w", err)
@@ -223,8 +232,8 @@ func (v *Volume) Abandon() error {
 	return v.discard()
 }
 
-// Adopt makes the prepared data those that count, sets those before them aside, and returns the new
-// incarnation. No server may run.
+// Adopt makes the prepared data the current ones, sets the former ones aside, and returns the new
+// incarnation. No server may run meanwhile.
 func (v *Volume) Adopt() (string, error) {
 	v.data.Lock()
 	defer v.data.Unlock()
@@ -246,7 +255,7 @@ func (v *Volume) Adopt() (string, error) {
 	return incarnation, v.finishSwitch()
 }
 
-// flush writes all that the server's programs wrote to the disks.
+// flush flushes to the disks all that the server's programs have written.
 func (v *Volume) flush() error {
 	if v.log == "" {
 		return flush(v.path)
@@ -266,11 +275,12 @@ func flush(path string) error {
 	return nil
 }
 
-// discarded is where data are moved before they are removed, so that half of them never counts.
+// discarded is the directory to which data are moved before they are removed, so that half-removed
+// data are never used.
 const discarded = "discarded"
 
-// setAside moves the data that count away. If older ones are still set aside, those stay: what came
-// after them never became healthy.
+// setAside moves the current data to old/. If older data are still there, those stay, and the
+// current ones are discarded: they never became healthy.
 func (v *Volume) setAside() error {
 	if !v.exists(dataDirectory) {
 		return nil
@@ -288,7 +298,7 @@ func (v *Volume) setAside() error {
 	return v.discard()
 }
 
-// finishSwitch makes complete new data those that count, if no others do.
+// finishSwitch makes new data that are complete the current ones, if there are no current ones.
 func (v *Volume) finishSwitch() error {
 	if v.exists(dataDirectory) || !v.exists(filepath.Join(newDirectory, incarnationFile)) {
 		return nil
@@ -296,7 +306,7 @@ func (v *Volume) finishSwitch() error {
 	return v.rename(newDirectory, dataDirectory)
 }
 
-// DropOld removes the data that were set aside, once the new are healthy.
+// DropOld removes the data that were set aside. It is called once the new ones are healthy.
 func (v *Volume) DropOld() error {
 	v.data.Lock()
 	defer v.data.Unlock()
@@ -331,11 +341,12 @@ func (v *Volume) exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// incarnationLength is as many characters as an application_name of 63 has room for, after the
-// name of a pod of the longest database and a slash. They are 50 random bits.
+// incarnationLength is how many characters an application_name of 63 has left, after a slash and
+// the longest name of a pod. They are 50 random bits.
 const incarnationLength = 10
 
-// incarnations are what newIncarnation returns, and what it returned before: 16 hexadecimal digits.
+// incarnations matches what newIncarnation returns, and what earlier versions of it returned: 16
+// hexadecimal digits.
 var incarnations = regexp.MustCompile(`^([a-z2-7]{10}|[0-9a-f]{16})$`)
 
 func newIncarnation() string { return strings.ToLower(rand.Text()[:incarnationLength]) }

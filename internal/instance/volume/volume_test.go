@@ -28,7 +28,7 @@ func load(t *testing.T, v *Volume) Contents {
 	return contents
 }
 
-// made makes data with that content count.
+// made makes data with that content the current data.
 func made(t *testing.T, v *Volume, content string) string {
 	t.Helper()
 	directory, err := v.Prepare()
@@ -220,8 +220,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestIncarnation: the id of data is short enough for the name of the longest pod, and one that an
-// earlier release has made is still read.
+// TestIncarnation: an incarnation is short enough for the longest name of a pod, and one of an
+// earlier release is still accepted.
 func TestIncarnation(t *testing.T) {
 	made := newIncarnation()
 	if len(made) != 10 || !isIncarnation(made) || made == newIncarnation() || !isIncarnation("00112233445566ff") {
@@ -234,7 +234,7 @@ func TestIncarnation(t *testing.T) {
 	}
 }
 
-// logsOf are the two volumes of an instance whose log is on one of its own.
+// logsOf are the two volumes of an instance whose log has a volume of its own.
 type logsOf struct {
 	*testing.T
 	data, logs string
@@ -282,8 +282,8 @@ func (l logsOf) has(what string, want ...string) {
 	}
 }
 
-// TestLogOfItsOwn: the log on a volume of its own lives and goes with its data, whatever was
-// interrupted.
+// TestLogOfItsOwn: the log on a volume of its own is kept and removed together with its data,
+// whatever was interrupted.
 func TestLogOfItsOwn(t *testing.T) {
 	both := logsOf{t, t.TempDir(), t.TempDir()}
 	v := both.open()
@@ -312,7 +312,8 @@ func TestLogOfItsOwn(t *testing.T) {
 	_ = v.Close()
 }
 
-// TestForeignLogIsRefused: data are taken up with their own log only, and what is refused stays.
+// TestForeignLogIsRefused: data are used only with their own log, and refused volumes are not
+// changed.
 func TestForeignLogIsRefused(t *testing.T) {
 	both := logsOf{t, t.TempDir(), t.TempDir()}
 	v := both.open()
@@ -342,7 +343,7 @@ func foreignLog(t *testing.T) string {
 	return path
 }
 
-// TestLogWithTheData: data that have their log with them are not taken up with a volume for it.
+// TestLogWithTheData: data that include their log are refused if there is a volume for the log.
 func TestLogWithTheData(t *testing.T) {
 	path := t.TempDir()
 	v := open(t, path)

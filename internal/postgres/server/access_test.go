@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// TestAccessOfUsers: the user's lines of pg_hba.conf count without a restart, for both roles of a
-// user, and never for ours; a line that is not accepted is left out, and the server takes all
-// others.
+// TestAccessOfUsers: the user's lines of pg_hba.conf take effect without a restart, for both roles
+// of a user, and never for our own roles. A line that is not accepted is left out, and the server
+// accepts all others.
 func TestAccessOfUsers(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
 	own := filepath.Join(filepath.Dir(a.run), "certificates")

@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// clusterQuery returns all that a server has beside what is inside of its databases, sorted.
+// clusterQuery returns all objects of a server outside of its databases, sorted.
 const clusterQuery = `SELECT json_agg(o ORDER BY o COLLATE "C")::text FROM (
 	SELECT concat_ws(' ', 'role', rolname, rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls, rolconnlimit) o
 		FROM pg_roles
@@ -45,7 +45,7 @@ func (i *instance) lines(t *testing.T, database, query string) []string {
 	return all
 }
 
-// changes returns what is only in one of two lists: - before what has gone, + before what came.
+// changes returns the differences of two lists: removed items with -, and added ones with +.
 func changes(before, after []string) []string {
 	var all []string
 	for _, one := range before {
@@ -62,7 +62,7 @@ func changes(before, after []string) []string {
 	return all
 }
 
-// anyText returns pieces of a list, up to so many bytes.
+// anyText returns a text of random pieces of a list, of at most most bytes.
 func anyText(random *rand.Rand, pieces []string, most int) string {
 	var text strings.Builder
 	for length := 1 + random.IntN(most); text.Len() < length; {
@@ -75,18 +75,19 @@ func anyText(random *rand.Rand, pieces []string, most int) string {
 	return text.String()
 }
 
-// anyInput is what the parts of TestAnyInput have in common.
+// anyInput is what the parts of TestAnyInput share.
 type anyInput struct {
 	*instance
 	random *rand.Rand
 	app    postgres.Application
-	// session is the superuser's. before is what the server has without what a part makes.
+	// session is a session of the superuser's. before are the objects that the server has before a
+	// part of the test.
 	session *pgx.Conn
 	before  []string
 }
 
-// TestAnyInput: whatever names, lines of pg_hba.conf and statements consist of, exactly the objects
-// change that are meant; what is refused changes nothing.
+// TestAnyInput: whatever names, lines of pg_hba.conf and statements contain, they change exactly
+// the intended objects, and refused ones change nothing.
 func TestAnyInput(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	app := postgres.Application{User: "app", Password: "first", Database: "app"}
@@ -116,7 +117,7 @@ var namePieces = []string{
 	"é", "€", "\u2028", "\u00a0", "\u202e", "NULL", "all", "public", "app", `"; DROP ROLE app; --`, "'; DROP DATABASE app; --", "x", "Y", "7", ".2",
 }
 
-// badNames are of those that no user and no database may have.
+// badNames are names that no user and no database may have.
 var badNames = []string{
 	"", "postgres", "pg_x", "mainstay_x", "pgbouncer", "a\nb", "a\x00b", "a\x7f", "\xff", strings.Repeat("x", 64), strings.Repeat("é", 32),
 }
@@ -128,7 +129,7 @@ func anyName(random *rand.Rand) string {
 	return anyText(random, namePieces, 63)
 }
 
-// takesNames lets the server make users and a database of any name, and drop them.
+// takesNames creates users and a database with random names, and drops them.
 func (i anyInput) takesNames(t *testing.T) {
 	t.Helper()
 	user, role, database := anyName(i.random), anyName(i.random), anyName(i.random)
@@ -180,7 +181,7 @@ func (i anyInput) takesNames(t *testing.T) {
 	}
 }
 
-// accessPieces are what the fields of a line of pg_hba.conf may be, and may not be.
+// accessPieces are valid and invalid values of the fields of a line of pg_hba.conf.
 var accessPieces = [][]string{
 	{"hostssl", "hostssl", "hostssl", "hostssl", "host", "local", "hostnossl", "#hostssl", "include"},
 	{"all", "app", "app,orders", "ALL", "sameuser", "replication", "@file", "/^a", `"all"`, "a-b", "+x"},
@@ -190,7 +191,7 @@ var accessPieces = [][]string{
 	{"", "", "", "", "clientcert=verify-full", "clientcert=verify-ca", "map=x", `\`, "# all", "\thost all all all trust", "\nhost all all all trust"},
 }
 
-// takesAccess gives the server any lines of pg_hba.conf.
+// takesAccess gives the server random lines of pg_hba.conf.
 func (i anyInput) takesAccess(t *testing.T) {
 	t.Helper()
 	before := i.lines(t, "postgres", rulesQuery)
@@ -198,7 +199,7 @@ func (i anyInput) takesAccess(t *testing.T) {
 	for range 12 {
 		var fields []string
 		for _, pieces := range accessPieces {
-			// Most of the lines are to be accepted: the first pieces are.
+			// Most of the lines should be accepted, so valid pieces, which are first, are more frequent.
 			fields = append(fields, pieces[min(i.random.IntN(len(pieces)), i.random.IntN(len(pieces)))])
 		}
 		given = append(given, strings.TrimRight(strings.Join(fields, " "), " "))
@@ -219,7 +220,7 @@ func (i anyInput) takesAccess(t *testing.T) {
 		want = append(want, strings.Join([]string{"hostssl", fields[1], strings.Join(users, ","), fields[4]}, " "))
 	}
 	i.sets(map[string]string{postgres.AccessParameter: text})
-	// Ours are before them, and the last one, which lets clients in, after them.
+	// Our own lines are before them, and the last one, which lets clients in, is after them.
 	last := len(before) - 1
 	want = slices.Concat(before[:last], want, before[last:])
 	if got := i.lines(t, "postgres", rulesQuery); !slices.Equal(got, want) {
@@ -238,8 +239,8 @@ var sqlPieces = []string{
 	"SET standard_conforming_strings = off;", "é", "\u2028", "null",
 }
 
-// takesSQL gives a new database any first statements: all of them are executed, or none, and
-// nothing outside of it changes.
+// takesSQL gives a new database random first statements: all of them are executed, or none, and
+// nothing outside of the database changes.
 func (i anyInput) takesSQL(t *testing.T) {
 	t.Helper()
 	its := postgres.Application{User: i.app.User, Password: i.app.Password, Database: "initialised", Initialise: true}

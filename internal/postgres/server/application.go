@@ -11,19 +11,21 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// ErrNoLeader is returned by what only a leader can do.
+// ErrNoLeader is returned by methods that need a server which leads.
 var ErrNoLeader = errors.New("the server does not lead")
 
-// quietly hides a session from logs and statistics, and lets it wait for no member: what it writes
-// is written again by the next leader, if it is lost. So nothing hangs while commits wait. A
-// database takes as long as the disk needs to copy an empty one.
+// quietly are statements that hide a session from logs and statistics, and make its commits wait
+// for no other member: so it does not hang while commits wait. What it has written may be lost with
+// the leader, and the next leader then writes it again. statement_timeout allows for the time that
+// the disk needs to copy an empty database.
 const quietly = "SET synchronous_commit = local; SET track_activities = off; SET log_statement = none; SET log_duration = off;" +
 	" SET log_min_duration_statement = -1; SET log_min_error_statement = panic; SET pg_stat_statements.track = none;" +
 	" SET statement_timeout = '60s'"
 
-// Provide makes the role and the database of an application where they are missing, and gives the
-// role its password. It may be called again at any time, also after it was interrupted: it checks
-// what exists, and removes nothing. It runs beside the operations.
+// Provide creates the role and the database of an application if they are missing, and sets the
+// role's password. It returns ErrNoLeader if the server does not lead. It may be called again at
+// any time, even after it was interrupted: it checks what exists, and removes nothing. It may run
+// at the same time as an operation.
 func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -54,6 +56,8 @@ func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	return nil
 }
 
+// provideRole creates the role, or changes its password if it is another one. It refuses a
+// superuser.
 func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var isSuper bool
 	var kept string
@@ -80,6 +84,8 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	return err
 }
 
+// provideDatabase creates the database if it does not exist. With Initialise, a new one gets the
+// comment that its first statements are to be executed.
 func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var exists bool
 	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", a.Database).Scan(&exists)
@@ -96,8 +102,8 @@ func provideDatabase(ctx context.Context, session *pgx.Conn, a postgres.Applicat
 	return err
 }
 
-// Complain lets [Engine.Observe] say what is wrong beside the server; "" if nothing is. What is
-// wrong with the server itself comes before.
+// Complain sets a problem that is not one of the server; "" means none. [Engine.Observe] reports it
+// if the server itself has no problem.
 func (e *Engine) Complain(problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// owner returns the owner and the encoding of a database; "" if it is not there.
+// owner returns the owner and the encoding of a database; "" if it does not exist.
 func (i *instance) owner(database string) string {
 	i.t.Helper()
 	var found string
@@ -24,8 +24,8 @@ func (i *instance) owner(database string) string {
 	return found
 }
 
-// TestProvide: the application has its role, with the password of now, and its database, whatever
-// of that was there before, and while commits wait too.
+// TestProvide: the application gets its role, with the current password, and its database,
+// whichever of them existed before, and even while commits wait.
 func TestProvide(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	own := filepath.Join(filepath.Dir(a.run), "certificates")
@@ -70,8 +70,8 @@ func TestProvide(t *testing.T) {
 	}
 }
 
-// TestProvideLeaves: what is there is left as it is, but for the password; a superuser is left with
-// that too.
+// TestProvideLeaves: existing roles and databases are not changed, except for the role's password.
+// A superuser keeps even that.
 func TestProvideLeaves(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	session := a.session()

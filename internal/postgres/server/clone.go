@@ -21,12 +21,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// maxEntries is how many files and directories a clone may have.
+// maxEntries is how many files and directories a clone may have. It only stops a broken leader.
 const maxEntries = 50_000_000
 
-// Clone implements [engine.Engine], by the BASE_BACKUP command of the replication protocol
-// (https://www.postgresql.org/docs/current/protocol-replication.html). The log that makes the copy
-// consistent is part of it.
+// Clone implements [engine.Engine], with the BASE_BACKUP command of the replication protocol
+// (https://www.postgresql.org/docs/current/protocol-replication.html). The copy includes the log
+// that makes it consistent.
 func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +77,7 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	return into.sync()
 }
 
-// replication opens a session that replicates, with our certificate.
+// replication opens a replication connection to a leader, with our certificate.
 func (e *Engine) replication(ctx context.Context, from engine.Upstream) (*pgconn.PgConn, error) {
 	config, err := pgconn.ParseConfig("host=localhost user=" + postgres.ReplicationRole + " sslmode=disable")
 	if err != nil {
@@ -114,7 +114,7 @@ type backup struct {
 	progress engine.Progress
 	// major is the version of our own server; 0 is any.
 	major int
-	// framed is true from version 15 on: each message of the copy begins with what it is.
+	// framed is true from version 15 on: each message of the copy begins with a byte for its kind.
 	framed bool
 	total  int64
 	done   int64
@@ -122,8 +122,8 @@ type backup struct {
 	ended  bool
 }
 
-// begin sends the command and reads up to the copy. Data in other places than the directory are
-// refused.
+// begin sends the command, and reads the answer up to the copy. It fails if the leader has
+// tablespaces outside of its data directory.
 func (b *backup) begin() error {
 	major, _, _ := strings.Cut(b.source.ParameterStatus("server_version"), ".")
 	version, err := strconv.Atoi(major)
@@ -133,7 +133,7 @@ func (b *backup) begin() error {
 	if b.major != 0 && version != b.major {
 		return fmt.Errorf("the leader has PostgreSQL %d, and this instance %d: they need images of one major version", version, b.major)
 	}
-	// A slot of this connection keeps the log that the copy needs, however long that takes.
+	// A temporary slot makes the leader keep the log that the copy needs, however long it takes.
 	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT "+postgres.SlotPrefix+"clone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())
 	if _, err := b.source.Exec(b.ctx, slot).ReadAll(); err != nil {
 		return fmt.Errorf("reserving the log: %w", err)
@@ -179,7 +179,8 @@ func (b *backup) tablespace(result int, row [][]byte) error {
 	return nil
 }
 
-// receive returns the next message that is no notice. What the server reports as an error is one.
+// receive returns the next message that is not a notice. An error message of the server is returned
+// as an error.
 func (b *backup) receive() (pgproto3.BackendMessage, error) {
 	for {
 		message, err := b.source.ReceiveMessage(b.ctx)
@@ -230,7 +231,8 @@ func (b *backup) Read(into []byte) (int, error) {
 	return count, nil
 }
 
-// end reads the rest: only then the leader says that the backup is whole.
+// end reads the rest of the answer: only at its end the leader confirms that the backup is
+// complete.
 func (b *backup) end() error {
 	if _, err := io.Copy(io.Discard, b); err != nil {
 		return err

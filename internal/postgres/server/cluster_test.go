@@ -39,11 +39,11 @@ const rootVariable = "MAINSTAY_POSTGRESQL_ROOT"
 const (
 	testUser = 65532
 	testPort = 15432
-	// waitLimit is how long what happens in a second on an idle machine may take on a busy one.
+	// waitLimit is how long the test waits, on a busy machine, for what takes a second on an idle one.
 	waitLimit = 2 * time.Minute
 )
 
-// cluster are three instances, each a program of its own in the root of an image.
+// cluster are three instances, each a program of its own in the root file system of an image.
 type cluster struct {
 	t         *testing.T
 	root      string
@@ -51,13 +51,13 @@ type cluster struct {
 	instances []*instance
 }
 
-// instance is one of them, seen from outside.
+// instance is one of them, as the test sees it.
 type instance struct {
 	t    *testing.T
 	name string
 	host string
 	run  string
-	// socket leads to run, on a path that is short enough for a socket.
+	// socket is a link to run, with a path that is short enough for a socket.
 	socket string
 	client *rpc.Client
 	cmd    *exec.Cmd
@@ -97,7 +97,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// prepareRoot gives the root what a container's has: /proc and an entry for the user.
+// prepareRoot adds to the root what a container has: /proc, and an entry for the user.
 func prepareRoot(t *testing.T, root string) {
 	for _, directory := range []string{"proc", "dev", "tmp"} { // An image need not have them.
 		check(t, os.MkdirAll(filepath.Join(root, directory), 0o755)) //nolint:gosec // It is the image's root, not ours.
@@ -115,8 +115,8 @@ func prepareRoot(t *testing.T, root string) {
 	}
 }
 
-// makeDevices makes what a container finds in /dev, if it is not there. It is a file system of its
-// own, so that removing the image's files removes none of this machine's devices.
+// makeDevices creates the devices of a container in /dev, unless they exist. /dev is a file system
+// of its own, so that removing the image's files does not remove the machine's devices.
 func makeDevices(t *testing.T, directory string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(directory, "shm")); err == nil {
@@ -202,7 +202,7 @@ func (i *instance) observe() engine.Observation {
 	return answer.Observed
 }
 
-// wait waits until what is observed is so.
+// wait waits until is returns true for what is observed. what is for the message.
 func (i *instance) wait(what string, is func(engine.Observation) bool) {
 	i.t.Helper()
 	began := time.Now()
@@ -211,7 +211,7 @@ func (i *instance) wait(what string, is func(engine.Observation) bool) {
 	i.t.Logf("%s: %s: after %.3f s", i.name, what, time.Since(began).Seconds())
 }
 
-// upstream is the instance as a source.
+// upstream returns the instance as a source.
 func (i *instance) upstream(term uint64) engine.Upstream {
 	return engine.Upstream{Leader: i.member(), Term: term, Host: i.host}
 }
@@ -222,14 +222,14 @@ func (i *instance) member() election.Member {
 	return answer.Me
 }
 
-// major is the version of the server that made the data.
+// major returns the major version of the server that made the data.
 func (i *instance) major() int {
 	number, err := readMajor(filepath.Join(filepath.Dir(i.run), "volume", "data"))
 	check(i.t, err)
 	return number
 }
 
-// pid is the number of the server's process.
+// pid returns the PID of the server.
 func (i *instance) pid() int {
 	i.t.Helper()
 	answer, err := i.try(Call{Do: "observe"})
@@ -248,7 +248,7 @@ func (i *instance) session() *pgx.Conn {
 	return session
 }
 
-// write writes a number, and reports whether that was acknowledged in time.
+// write writes a number, and returns an error if that was not acknowledged in time.
 func (i *instance) write(number int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(i.t.Context(), within)
 	defer cancel()
@@ -261,7 +261,7 @@ func (i *instance) write(number int, within time.Duration) error {
 	return err
 }
 
-// numbers returns what was written.
+// numbers returns the numbers in the data.
 func (i *instance) numbers() []int32 {
 	i.t.Helper()
 	rows, err := i.session().Query(i.t.Context(), "SELECT number FROM written ORDER BY number")

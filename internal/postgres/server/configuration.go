@@ -17,37 +17,40 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// Durations of the connection between leader and standby. A standby reports each second, so that
-// the leader knows in time for an election which members receive.
+// Timeouts of the connection between leader and standby. A standby reports every second, so that
+// the leader soon knows which members receive.
 const (
 	streamTimeout = "5s"
 	retryEvery    = "200ms"
 )
 
-// The log that is kept for a standby that was away takes a tenth of the volume, within these limits
-// in MB. As much may be written between two checkpoints.
+// How much of the log is kept for a standby that was away: a tenth of the volume, within these
+// limits in MB. max_wal_size, which limits what is written between two checkpoints, has the same
+// value.
 const (
 	keepShare = 10
 	leastWAL  = 64
 	mostWAL   = 1024
 )
 
-// keeps returns how many MB of the log are kept.
-func (e *Engine) keeps() int {
+// walKeepMB returns how many MB of the log are kept for standbys that were away.
+func (e *Engine) walKeepMB() int {
 	if e.KeepWAL > 0 {
 		return e.KeepWAL
 	}
 	return keptOf(volumeSize(e.Data), volumeSize(filepath.Join(e.Data, "pg_wal")), isLink(filepath.Join(e.Data, "pg_wal")))
 }
 
-// isLink reports whether the log is on a volume of its own.
+// isLink reports whether the path of the log is a symbolic link, so that the log is on a volume of
+// its own.
 func isLink(path string) bool {
 	_, err := os.Readlink(path)
 	return err == nil
 }
 
-// keptOf returns how many MB of the log are kept on a volume of so many MB; 0 is not known. On a
-// volume of its own, it is twice the share.
+// keptOf returns how many MB of the log are kept. volume and log are the sizes in MB of the volume
+// of the data and of that of the log; 0 is unknown. If the log has a volume of its own, isApart,
+// its share of that is twice as large.
 func keptOf(volume, log int, isApart bool) int {
 	if isApart {
 		volume = 2 * log
@@ -58,7 +61,8 @@ func keptOf(volume, log int, isApart bool) int {
 	return min(max(volume/keepShare, leastWAL), mostWAL)
 }
 
-// volumeSize is the size of the file system of a directory in MB; 0 if that can't be found out.
+// volumeSize returns the size of the file system of a directory in MB; 0 if that can't be found
+// out.
 func volumeSize(directory string) int {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(directory, &stat); err != nil {
@@ -67,15 +71,15 @@ func volumeSize(directory string) int {
 	return int(stat.Blocks * uint64(stat.Bsize) >> 20) //nolint:gosec // no volume has so many megabytes, and no block a negative size
 }
 
-// isTight reports whether less than a tenth of the file system of a directory is free for us. It is
-// not if that can't be found out.
+// isTight reports whether less than a tenth of the file system of a directory is available to us;
+// false if that can't be found out.
 func isTight(directory string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(directory, &stat) == nil && stat.Bavail < stat.Blocks/10
 }
 
-// checkRoom refuses to copy data that do not fit: the file system of the directory has less free
-// space for us than so many bytes. Where that can't be found out, the copy is tried.
+// checkRoom returns an error if the file system of the directory has less than needed bytes
+// available to us. If that can't be found out, it returns nil, and the copy is tried.
 func checkRoom(directory string, needed int64) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(directory, &stat); err != nil {
@@ -89,25 +93,26 @@ func checkRoom(directory string, needed int64) error {
 		"delete the volume and the Pod, so that it begins with an empty one", needed>>20, free>>20)
 }
 
-// configuration is everything that determines what the server waits for, where it receives from,
-// and which clients may connect.
+// configuration is everything that determines what commits wait for, from where the server
+// receives, and which clients may connect.
 type configuration struct {
-	// source is from where a standby receives; nil is nowhere.
+	// source is the leader from which a standby receives; nil means none.
 	source *engine.Upstream
 	rule   election.Rule
 	// leads is true once the server was promoted, or was started as the leader.
 	leads bool
 	// clients is false while only our own sessions may connect.
 	clients bool
-	// needs are what a standby needs at least of some parameters.
+	// needs are the lowest values of parameters with which a standby can replay: see
+	// [postgres.Control.Needs].
 	needs map[string]uint32
 	// generation counts the changes of the configuration. It is part of the configuration, so that
 	// a session can show which one the server has.
 	generation int
 }
 
-// synchronous returns what commits wait for. While the server does not lead, a rule that waits for
-// no other member is not set: see the package's comment.
+// synchronous returns the value of synchronous_standby_names. While the server does not lead, it is
+// never empty, even under a rule that waits for no other member: see the package's comment.
 func (c configuration) synchronous() (string, error) {
 	if c.rule.WaitsForNobody() && !c.leads {
 		return postgres.WaitsForNobody(), nil
@@ -115,8 +120,8 @@ func (c configuration) synchronous() (string, error) {
 	return postgres.Synchronous(c.rule)
 }
 
-// fixed are the settings that the safety of the data rests on, and that never change while the
-// server runs. On the command line, they win over every file and ALTER SYSTEM.
+// fixed returns the settings on which the safety of the data depends and which never change while
+// the server runs. They are set on the command line, which overrides every file and ALTER SYSTEM.
 func (e *Engine) fixed(major int) []postgres.Setting {
 	settings := []postgres.Setting{
 		{Name: "config_file", Value: e.runFile("postgresql.conf")},
@@ -140,7 +145,8 @@ func (e *Engine) fixed(major int) []postgres.Setting {
 	return settings
 }
 
-// text returns postgresql.conf: the user's settings, and ours, which win.
+// text returns the content of postgresql.conf: the user's settings, and then ours, which override
+// them.
 func (e *Engine) text(major int, c configuration) (string, error) {
 	names, err := c.synchronous()
 	if err != nil {
@@ -157,12 +163,12 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 		}
 	}
 	keep := []postgres.Setting{
-		{Name: "wal_keep_size", Value: strconv.Itoa(e.keeps()) + "MB"},
+		{Name: "wal_keep_size", Value: strconv.Itoa(e.walKeepMB()) + "MB"},
 		// A clone has a slot too, and needs the log for as long as it takes: see keepSlots.
 		{Name: "max_slot_wal_keep_size", Value: "-1"},
 	}
 	if major < 13 {
-		keep = []postgres.Setting{{Name: "wal_keep_segments", Value: strconv.Itoa(e.keeps() / 16)}}
+		keep = []postgres.Setting{{Name: "wal_keep_segments", Value: strconv.Itoa(e.walKeepMB() / 16)}}
 	}
 	ours := []postgres.Setting{
 		{Name: "ssl", Value: "on"}, {Name: "ssl_cert_file", Value: filepath.Join(e.Certificates, "tls.crt")},
@@ -181,20 +187,20 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 	return postgres.Configuration(slices.Concat(e.settable(major, c), ours, keep))
 }
 
-// settable returns the settings that a user may change: our defaults, the user's, and what a
-// standby needs.
+// settable returns the settings that a user may change: our defaults, then the user's, then those
+// that a standby needs.
 func (e *Engine) settable(major int, c configuration) []postgres.Setting {
 	settings := append([]postgres.Setting{
 		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
 		{Name: "log_timezone", Value: "UTC"}, {Name: "jit", Value: "off"}, {Name: "wal_level", Value: "replica"},
 		{Name: "tcp_keepalives_idle", Value: "10"},
-		{Name: "max_wal_size", Value: strconv.Itoa(e.keeps()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
+		{Name: "max_wal_size", Value: strconv.Itoa(e.walKeepMB()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
 	}, e.parameters(major)...)
 	return append(settings, postgres.Raise(settings, c.needs)...)
 }
 
-// patience is how long the replay waits for readers. Without a source nothing may hold it up,
-// because the final position rests on it.
+// patience returns how long the replay waits for queries that it conflicts with. Without a source
+// it does not wait, because the final position depends on the replay.
 func patience(source *engine.Upstream) string {
 	if source == nil {
 		return "0"
@@ -202,10 +208,10 @@ func patience(source *engine.Upstream) string {
 	return "30s"
 }
 
-// quote makes a literal of SQL.
+// quote quotes a text as a string literal of SQL.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// connection returns the primary_conninfo for a source.
+// connection returns the primary_conninfo for a source; "" for none.
 func (e *Engine) connection(from *engine.Upstream) (string, error) {
 	if from == nil {
 		return "", nil
@@ -229,8 +235,9 @@ func (e *Engine) connection(from *engine.Upstream) (string, error) {
 	}...))
 }
 
-// certified is the name that the leader's certificate must have: that by which it is reached, or,
-// where that is an address, which may be another's tomorrow, the name of its pod.
+// certified returns the name that the leader's certificate must have: the DNS name by which the
+// leader is reached, or, if it is reached by an IP address, which may later be another pod's, the
+// name of its pod.
 func certified(from engine.Upstream) string {
 	if _, err := netip.ParseAddr(from.Host); err == nil {
 		return from.Leader.Name
@@ -240,12 +247,13 @@ func certified(from engine.Upstream) string {
 
 func (e *Engine) runFile(name string) string { return filepath.Join(e.Run, name) }
 
-// keys is the directory with the key for the stream of a term.
+// keys returns the directory of the key with which the server receives in a term.
 func (e *Engine) keys(term uint64) string {
 	return filepath.Join(e.Run, "upstream", strconv.FormatUint(term, 10))
 }
 
-// writeKeys copies our key to where the stream of the term takes it from.
+// writeKeys copies our certificate and key to the directory from which the server takes them in a
+// term.
 func (e *Engine) writeKeys(term uint64) error {
 	directory := e.keys(term)
 	if err := os.MkdirAll(directory, 0o700); err != nil {
@@ -263,7 +271,7 @@ func (e *Engine) writeKeys(term uint64) error {
 	return nil
 }
 
-// removeKeys removes the keys of every stream.
+// removeKeys removes the keys of all terms.
 func (e *Engine) removeKeys() error {
 	if err := os.RemoveAll(e.runFile("upstream")); err != nil {
 		return fmt.Errorf("removing the stream's key: %w", err)
@@ -271,8 +279,8 @@ func (e *Engine) removeKeys() error {
 	return nil
 }
 
-// configure writes the configuration files. ALTER SYSTEM, which later versions refuse, has no
-// effect beyond the next change: its file is emptied.
+// configure writes the configuration files. It empties the file that ALTER SYSTEM writes, which
+// servers before version 17 allow, so that such changes do not last.
 func (e *Engine) configure(major int, c configuration) error {
 	text, err := e.text(major, c)
 	if err != nil {

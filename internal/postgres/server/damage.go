@@ -10,10 +10,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
-// enoughDamage is how often in a row data are found damaged before they count as that.
+// enoughDamage is how often in a row data must be found damaged before they count as damaged.
 const enoughDamage = 3
 
-// noteDamage counts an error that says that the data are damaged; any other says nothing.
+// noteDamage counts an error that is engine.ErrDamaged, and ignores others.
 func (e *Engine) noteDamage(err error) {
 	if !errors.Is(err, engine.ErrDamaged) {
 		return
@@ -26,20 +26,20 @@ func (e *Engine) noteDamage(err error) {
 	}
 }
 
-// noteHealth notes that the data are used, or are others now.
+// noteHealth notes that the server has used the data, or that they were replaced.
 func (e *Engine) noteHealth() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.damages = 0
 }
 
-// resting returns what is known of a server that does not run.
+// resting returns what is observed while no server runs.
 func (e *Engine) resting() election.Server {
 	return election.Server{State: e.atRest(), Damaged: e.damages >= enoughDamage}
 }
 
-// damageSigns are parts of the lines with which a server ends that can't use its data, and
-// otherSigns those of a reason that is not in the data.
+// damageSigns are parts of the last log line of a server that can't use its data. otherSigns are
+// parts of such lines whose reason is not in the data.
 var (
 	damageSigns = []string{
 		"PANIC:", "incorrect checksum in control file", "contains invalid data", "contains incorrect checksum",
@@ -48,7 +48,8 @@ var (
 	otherSigns = []string{"No space left on device", "Input/output error", "Read-only file system", "Too many open files", "Cannot allocate memory"}
 )
 
-// damageIn returns an error if the line with which a server ended says that its data are damaged.
+// damageIn returns engine.ErrDamaged, with the line, if the line with which a server ended means
+// that its data are damaged; otherwise nil.
 func damageIn(line string) error {
 	is := func(sign string) bool { return strings.Contains(line, sign) }
 	if !slices.ContainsFunc(damageSigns, is) || slices.ContainsFunc(otherSigns, is) {

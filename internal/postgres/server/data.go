@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// atRest returns the state of a server that does not run.
+// atRest returns the state of a server that does not run: NoData or Stopped.
 func (e *Engine) atRest() election.ServerState {
 	if names, err := os.ReadDir(e.Data); err != nil && errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
 		return election.NoData
@@ -83,7 +83,8 @@ func (e *Engine) inspect() (engine.Data, error) {
 	return data, nil
 }
 
-// checkOwner refuses data that the server would refuse: it wants to own them, and alone.
+// checkOwner returns an error if the directory belongs to another user, because the server would
+// refuse to start with it.
 func checkOwner(directory string) error {
 	info, err := os.Stat(directory)
 	if err != nil {
@@ -96,7 +97,7 @@ func checkOwner(directory string) error {
 	return nil
 }
 
-// readMajor reads the version of the server that made the data.
+// readMajor reads the major version of the server that made the data.
 func readMajor(directory string) (int, error) {
 	content, err := readBounded(filepath.Join(directory, "PG_VERSION"), 64)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,16 +137,18 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 
-// Sizes of the log: the server's default, with which our data are made.
+// Sizes of the log: the server's defaults, with which our data are initialised.
 const (
 	segmentBytes = 16 << 20
 	pageBytes    = 8 << 10
-	// pageHeader is repeated on each page; the first one of a segment has a longer one.
+	// pageHeader is the size of the header of each page, and segmentHeader that of the first page of a
+	// segment.
 	pageHeader, segmentHeader = 24, 40
 )
 
-// checkpointEnd returns the end of the record of a clean stop, up to which standbys have received.
-// If the log can't be read, it is the begin: nothing but the record itself is behind.
+// checkpointEnd returns the end of the record of the checkpoint of a clean stop, up to which
+// standbys have received. If the log can't be read, it returns the beginning of the record, after
+// which there is nothing else.
 func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
 	begin := uint64(control.Checkpoint)
 	name := fmt.Sprintf("%08X%08X%08X", control.Timeline, begin>>32, begin&0xffffffff/segmentBytes)
@@ -173,7 +176,8 @@ func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
 	return postgres.LSN((end + 7) &^ 7)
 }
 
-// historyFiles returns which timelines have a history in pg_wal, true if that is planted.
+// historyFiles returns the timelines that have a history file in pg_wal, with true for a planted
+// one (see [postgres.Planted]).
 func historyFiles(directory string) (map[uint32]bool, error) {
 	names, err := filepath.Glob(filepath.Join(directory, "pg_wal", "*.history"))
 	if err != nil {
@@ -192,7 +196,7 @@ func historyFiles(directory string) (map[uint32]bool, error) {
 	return files, nil
 }
 
-// history returns the history of a timeline in the election's form.
+// history returns the history of a timeline in the election's form, from its history file.
 func (e *Engine) history(timeline uint32) (election.History, error) {
 	if timeline == 1 {
 		return postgres.History(1, "")
@@ -204,7 +208,8 @@ func (e *Engine) history(timeline uint32) (election.History, error) {
 	return postgres.History(timeline, string(content))
 }
 
-// followed returns the history that a standby follows: that of the highest timeline that was.
+// followed returns the history of the timeline that a standby follows: the highest with a real
+// history file.
 func (e *Engine) followed() (election.History, error) {
 	files, err := historyFiles(e.Data)
 	if err != nil {
@@ -213,7 +218,8 @@ func (e *Engine) followed() (election.History, error) {
 	return e.history(postgres.HighestReal(files))
 }
 
-// newLog returns where the log of data that are made is to be; "" is with them.
+// newLog returns the directory for the log of data that are being made; "" if the log is part of
+// the data directory.
 func (e *Engine) newLog() string {
 	if e.NewLog == nil {
 		return ""
@@ -221,8 +227,8 @@ func (e *Engine) newLog() string {
 	return e.NewLog()
 }
 
-// Initialise implements [engine.Engine]. The roles of members are created before any client can
-// connect.
+// Initialise implements [engine.Engine]. It also creates the roles ReplicationRole and
+// CertificateRole, before any client can connect.
 func (e *Engine) Initialise(ctx context.Context, directory string) error {
 	arguments := []string{"-D", directory, "-U", "postgres", "-E", "UTF8", "--locale=C", "-k", "--auth-local=trust", "--auth-host=reject"}
 	if log := e.newLog(); log != "" {

@@ -30,7 +30,7 @@ func writeDurably(path string, content []byte) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// syncDirectory makes durable which files a directory has.
+// syncDirectory flushes a directory, so that created, renamed and removed entries are durable.
 func syncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func syncDirectory(path string) error {
 	return nil
 }
 
-// removeSlots removes the slots of members from data that no server uses.
+// removeSlots removes the replication slots of members from the data. No server may use the data.
 func removeSlots(data string) error {
 	paths, err := filepath.Glob(filepath.Join(data, "pg_replslot", postgres.SlotPrefix+"*"))
 	if err != nil {
@@ -56,7 +56,7 @@ func removeSlots(data string) error {
 	return nil
 }
 
-// remove removes the files of a directory that are there, durably.
+// remove removes files from a directory, durably. Files that do not exist are no error.
 func remove(directory string, names ...string) error {
 	removed := false
 	for _, name := range names {

@@ -17,9 +17,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// reload lets the server use another configuration. It returns when a new session sees it, so that
-// the server's own process has it, and every process that it starts from now on. What others do is
-// not known.
+// reload makes the server use another configuration. It returns when a new session sees it: then
+// the server's main process has it, and so does every process that it starts from now on. Whether
+// processes that run already have it is unknown.
 func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	names, err := c.synchronous()
 	if err != nil {
@@ -37,11 +37,11 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	sees := "SELECT current_setting('mainstay.generation') = " + quote(strconv.Itoa(c.generation)) +
 		" AND current_setting('synchronous_standby_names') = " + quote(names)
 	if l.major >= 13 {
-		// Older ones read the source only when they start.
+		// Older servers read the source only when they start.
 		sees += " AND current_setting('primary_conninfo') = " + quote(source)
 	}
-	// A leader that has stalled answers later, or its heartbeats show that it is sick: that is not
-	// decided here.
+	// A leader that does not answer may do so later. If it does not, its heartbeats show that, and the
+	// election decides.
 	mayStall := e.Observe().Server.State == election.Leading
 	return e.until(ctx, func() (bool, error) {
 		if err := l.signal(syscall.SIGHUP); err != nil {
@@ -71,7 +71,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 	defer cancel()
 	c := l.wrote
 	if !c.leads {
-		// What was replayed since may need more, or less.
+		// Since the start, records may have been replayed by which a standby needs other values.
 		control, err := readControl(e.Data)
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	reloading, stop := context.WithTimeoutCause(ctx, stopStandby, errors.New("the server does not answer"))
+	reloading, stop := context.WithTimeoutCause(ctx, standbyStopTimeout, errors.New("the server does not answer"))
 	defer stop()
 	if err := e.reload(reloading, l, c); err != nil {
 		return fmt.Errorf("removing the source: %w", err)
@@ -151,10 +151,10 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	return nil
 }
 
-// endReceivers ends every process that receives, and sees that none is left. One that does not end
-// is a reason to kill the server.
+// endReceivers ends every process that receives, and returns once two checks in a row have found
+// none. It fails if that takes longer than receiverTimeout: then the server has to be killed.
 func (e *Engine) endReceivers(ctx context.Context, l *life) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, endWithin, errors.New("the WAL receiver does not end"))
+	ctx, cancel := context.WithTimeoutCause(ctx, receiverTimeout, errors.New("the WAL receiver does not end"))
 	defer cancel()
 	gone := 0
 	return e.until(ctx, func() (bool, error) {
@@ -172,14 +172,15 @@ func (e *Engine) endReceivers(ctx context.Context, l *life) error {
 	})
 }
 
-// settlePosition waits until all that was received is replayed, and notes where that is.
+// settlePosition waits until everything that was received is replayed, and notes the position as
+// the final one.
 func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	session, err := e.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect(session)
-	// A user who paused the replay would stop it forever.
+	// If a user has paused the replay, it would never end.
 	if _, err := session.Exec(ctx, "SELECT pg_wal_replay_resume()"); err != nil {
 		return fmt.Errorf("resuming the replay: %w", err)
 	}
@@ -187,7 +188,7 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	look, patient := &standbyLook{}, e.Clock.Now().Add(readersMay)
+	look, patient := &standbyLook{}, e.Clock.Now().Add(readersTimeout)
 	return e.until(ctx, func() (bool, error) {
 		if err := look.take(ctx, session); err != nil {
 			return false, err
@@ -214,11 +215,12 @@ func (e *Engine) settlePosition(ctx context.Context, l *life) error {
 	})
 }
 
-// readersMay is how long queries may delay the replay while an election waits for it. A replay that
-// already waits for queries gets the new limit only when that wait ends.
-const readersMay = 300 * time.Millisecond
+// readersTimeout is how long queries may delay the replay while an election waits for it; then
+// their sessions are ended. The limit max_standby_streaming_delay is not enough: a replay that
+// waits for queries already gets its new value only when that wait ends.
+const readersTimeout = 300 * time.Millisecond
 
-// endReaders ends the sessions that read.
+// endReaders ends the sessions of clients that are not idle.
 func endReaders(ctx context.Context, session *pgx.Conn) error {
 	_, err := session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"+
 		" WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()")
@@ -228,9 +230,10 @@ func endReaders(ctx context.Context, session *pgx.Conn) error {
 	return nil
 }
 
-// unreached returns the history files of timelines on which we have no data: a promotion of ours
-// that was killed before it wrote, or a leader that we knew and received nothing from. A server
-// that has met such a file follows that timeline, and no other, until it starts without.
+// unreached returns the names of the history files of timelines on which we have no data: of a
+// promotion of ours that was killed before it wrote anything, or of a leader from which we received
+// nothing else. A server that has read such a file follows that timeline, and no other, until it is
+// started without the file.
 func (e *Engine) unreached() ([]string, error) {
 	server := e.server()
 	if !server.Final {
@@ -247,11 +250,11 @@ func (e *Engine) unreached() ([]string, error) {
 	return names, nil
 }
 
-// restart stops a standby and starts it with another configuration, and without those history
-// files.
+// restart stops a standby, removes the history files unreached, and starts it with another
+// configuration.
 func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreached ...string) error {
 	source, began := e.server().Source, e.Supervisor.Kills()
-	stop, cancel := context.WithTimeout(ctx, stopStandby)
+	stop, cancel := context.WithTimeout(ctx, standbyStopTimeout)
 	defer cancel()
 	if err := l.signal(syscall.SIGINT); err != nil {
 		return err
@@ -282,8 +285,9 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 	return e.settlePosition(ctx, next)
 }
 
-// endWithin is how long a process that receives may take to end.
-const endWithin = 3 * time.Second
+// receiverTimeout is how long a process that receives may take to end.
+const receiverTimeout = 3 * time.Second
 
-// stopStandby is how long a standby may take to stop by itself, before it is killed.
-const stopStandby = 5 * time.Second
+// standbyStopTimeout is how long a standby may take to stop by itself before it is killed, and to
+// reload without a source.
+const standbyStopTimeout = 5 * time.Second

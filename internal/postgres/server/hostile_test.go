@@ -61,7 +61,7 @@ func TestPromotedByHand(t *testing.T) {
 	}
 }
 
-// TestUselessData: data that no server can use count as damaged after some starts, and no longer
+// TestUselessData: data that no server can use count as damaged after several starts, and no longer
 // once they are rebuilt.
 func TestUselessData(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
@@ -132,7 +132,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestAlterSystem: what the safety of the data rests on can't be changed in the server for long.
+// TestAlterSystem: settings on which the safety of the data depends can't be changed in the server
+// for long.
 func TestAlterSystem(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	session := a.session()
@@ -161,7 +162,7 @@ func stopAll(pid int, signal syscall.Signal) {
 	}
 }
 
-// TestFrozen: a server that does nothing any more is found by its heartbeat, and killed.
+// TestFrozen: a server that hangs is found by its heartbeat, and killed.
 func TestFrozen(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	pid := a.pid()
@@ -182,7 +183,7 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestFrozenReceiver: a promise is not given while something may receive.
+// TestFrozenReceiver: no promise is given while a process may still receive.
 func TestFrozenReceiver(t *testing.T) {
 	_, b, _ := newCluster(t).begin(2)
 	frozen := 0
@@ -210,7 +211,7 @@ func TestFrozenReceiver(t *testing.T) {
 	}
 }
 
-// TestKillInBetween: whatever is under way, nothing runs after a kill.
+// TestKillInBetween: whatever operation is in progress, no process runs after a kill.
 func TestKillInBetween(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	a.do(Call{Do: "kill"})
@@ -235,7 +236,8 @@ func TestKillInBetween(t *testing.T) {
 	a.has(1)
 }
 
-// TestNoSlotLeft: a leader that has no slot for a member says so, and measures the others.
+// TestNoSlotLeft: a leader that has no replication slot left for a member reports that, and goes on
+// measuring the others.
 func TestNoSlotLeft(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
 	b.do(Call{Do: "kill"})
@@ -254,8 +256,8 @@ func TestNoSlotLeft(t *testing.T) {
 	a.wait("measured", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Member.Name == "db-2" })
 }
 
-// TestSlotsThatHang: a server that does not say which slots it has says nevertheless who receives
-// from it, and never leaves an election without that for five seconds.
+// TestSlotsThatHang: while the query for slots hangs, the leader still measures which members
+// receive from it, with gaps of less than five seconds.
 func TestSlotsThatHang(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	_, err := a.session().Exec(t.Context(), `SET allow_system_table_mods = on; DO $$ BEGIN
@@ -279,7 +281,7 @@ func TestSlotsThatHang(t *testing.T) {
 	})
 }
 
-// TestDropUsed: the slot of a member that connects again and again can be dropped.
+// TestDropUsed: the slot of a member that reconnects again and again can be dropped.
 func TestDropUsed(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
 	for range 5 {
@@ -320,8 +322,8 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// TestLocksOfAKilledServer: a server that was killed as it wrote its locks keeps no other from
-// starting.
+// TestLocksOfAKilledServer: a server that was killed while it wrote its lock files does not prevent
+// the next one from starting.
 func TestLocksOfAKilledServer(t *testing.T) {
 	a := newCluster(t).instances[0]
 	a.do(Call{Do: "initialise"})
@@ -338,7 +340,7 @@ func TestLocksOfAKilledServer(t *testing.T) {
 	a.do(Call{Do: "start"})
 }
 
-// TestForeignData: what is no data of ours is left as it is, and named.
+// TestForeignData: data that are not Mainstay's are not changed, and the error says what they are.
 func TestForeignData(t *testing.T) {
 	a := newCluster(t).instances[0]
 	data := filepath.Join(filepath.Dir(a.run), "volume", "data")

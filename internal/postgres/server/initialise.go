@@ -15,45 +15,50 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// InitError says which of the user's first statements failed. Nothing of them was done.
+// InitError says which of the user's first statements (initSQL) failed. All of them were rolled
+// back.
 type InitError struct{ Problem string }
 
 func (e *InitError) Error() string { return e.Problem }
 
-// A database whose first statements have not been executed has a comment that says so. Its owner
-// removes that in the transaction with the statements: either both have happened, or neither. It
-// gets its name only after the comment, so no crash leaves one without.
+// A database whose first statements have not been executed has a comment that says so. The comment
+// is removed in the same transaction in which the statements are executed, so either both have
+// happened, or neither. The database gets its final name only after the comment, so no crash leaves
+// one without the comment.
 const (
 	initComment = "mainstay: the statements of spec.initSQL have not been executed yet"
-	// initName is that of the database until it has the comment. One that is left is of an attempt
-	// that was interrupted: nobody has used it.
+	// initName is the name of the database until it has the comment. An existing one is left from an
+	// interrupted attempt, and was never used.
 	initName = "mainstay_initialising"
 )
 
 const (
-	// initTime bounds each of the first statements, and initTotal all of them together.
+	// initTime limits the duration of each of the first statements, and initTotal that of all of them
+	// together.
 	initTime, initTotal = 100 * time.Second, 10 * time.Minute
-	// quietTime bounds what is asked and changed around them, also when their time is over.
+	// quietTime limits the statements before and after them, even when initTotal is over.
 	quietTime = 5 * time.Second
-	// declaredTime bounds the making of databases and users before them.
+	// declaredTime limits the creation of databases and users, before them.
 	declaredTime = 2 * time.Minute
-	// durableTime bounds one wait for other members to have what they made.
+	// durableTime limits one attempt to wait until other members have what they have written.
 	durableTime = 10 * time.Second
-	// initLock is the advisory lock, in the application's database, of who executes them.
+	// initLock is the key of the advisory lock, in the application's database, that is held while they
+	// are executed.
 	initLock = 0x6d61696e73746179
 )
 
-// errInitTotal ends the context of first statements that take longer than all of them may.
+// errInitTotal is the cause with which the context of first statements ends after initTotal.
 var errInitTotal = errors.New("the first statements take too long")
 
-// quietSettings hide the sessions of the owner from logs and statistics while the first statements
-// are executed: they may be from a Secret. Only the superuser may set them.
+// quietSettings hide the owner's sessions from logs and statistics while the first statements are
+// executed, which may be from a Secret. Only the superuser may set them.
 var quietSettings = [][2]string{
 	{"log_statement", "none"}, {"log_duration", "off"}, {"log_min_duration_statement", "-1"}, {"log_min_messages", "panic"},
 	{"pg_stat_statements.track", "none"}, {"track_activities", "off"},
 }
 
-// createMarked makes a database whose first statements wait.
+// createMarked creates the application's database, with the comment that its first statements have
+// not been executed.
 func createMarked(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	for _, statement := range []string{
 		"DROP DATABASE IF EXISTS " + initName,
@@ -68,7 +73,8 @@ func createMarked(ctx context.Context, session *pgx.Conn, a postgres.Application
 	return nil
 }
 
-// isMarked reports whether the first statements of a database wait.
+// isMarked reports whether a database has the comment, so that its first statements are to be
+// executed.
 func isMarked(ctx context.Context, session interface {
 	QueryRow(ctx context.Context, query string, arguments ...any) pgx.Row
 }, database string,
@@ -84,8 +90,8 @@ func isMarked(ctx context.Context, session interface {
 	return is, err
 }
 
-// unmark gives up the first statements of a database, because the spec has none any more. It also
-// removes what an interrupted attempt has left.
+// unmark removes the comment of a database, because the spec no longer has first statements. It
+// also removes settings that an interrupted attempt has left.
 func unmark(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	is, err := isMarked(ctx, session, a.Database)
 	if err == nil && is {
@@ -97,8 +103,8 @@ func unmark(ctx context.Context, session *pgx.Conn, a postgres.Application) erro
 	return unhideLeft(ctx, session, a)
 }
 
-// unhideLeft takes back what an interrupted attempt has left. Settings that somebody else has made
-// stay: they are not all of ours.
+// unhideLeft resets quietSettings if an interrupted attempt has left them. If not all of them are
+// set, a user has set them, and they stay.
 func unhideLeft(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	bounded, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -116,17 +122,18 @@ func unhideLeft(ctx context.Context, session *pgx.Conn, a postgres.Application) 
 	return err
 }
 
-// hide lets no session of the owner's in the database say what it executes.
+// hide sets quietSettings for the owner's sessions in the database.
 func hide(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	return changeQuiet(ctx, session, a, func(setting [2]string) string { return "SET " + setting[0] + " = " + quote(setting[1]) })
 }
 
-// unhide takes that back.
+// unhide resets quietSettings.
 func unhide(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	return changeQuiet(ctx, session, a, func(setting [2]string) string { return "RESET " + setting[0] })
 }
 
-// changeQuiet changes all of quietSettings, or none: the statements are one transaction.
+// changeQuiet changes all of quietSettings, or none: the statements are executed as one
+// transaction. change returns the clause for a setting.
 func changeQuiet(ctx context.Context, session *pgx.Conn, a postgres.Application, change func(setting [2]string) string) error {
 	ctx, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -139,8 +146,9 @@ func changeQuiet(ctx context.Context, session *pgx.Conn, a postgres.Application,
 	return err
 }
 
-// initialise executes the first statements of the application's database, if they wait: all of them
-// in one transaction, once, as the owner in a session of its own, which has no way to another role.
+// initialise executes the first statements of the application's database, if that has the comment:
+// all of them in one transaction, as the owner, in a session of the owner's, which can't change to
+// another role.
 func (s provisioning) initialise(ctx context.Context, statements []contract.Statement) error {
 	is, err := isMarked(ctx, s.session, s.application.Database)
 	if err != nil {
@@ -157,6 +165,7 @@ func (s provisioning) initialise(ctx context.Context, statements []contract.Stat
 	return s.durable(ctx)
 }
 
+// initialiseHidden does so with quietSettings, which it resets afterwards.
 func (s provisioning) initialiseHidden(ctx context.Context, statements []contract.Statement) error {
 	err := hide(ctx, s.session, s.application)
 	if err == nil {
@@ -168,20 +177,23 @@ func (s provisioning) initialiseHidden(ctx context.Context, statements []contrac
 	return err
 }
 
-// durable waits until as many members as durability asks for have all that was committed before:
-// nobody executes the first statements again once the database was ready. A transaction that wrote
-// something waits for that, whichever the settings of those before. If it is cut off, the next
-// attempt finds no mark, and waits again.
+// durable waits until as many members as spec.durability requires have everything that was
+// committed before: otherwise the statements could be lost after the database was reported as
+// ready, and would not be executed again. It commits a transaction that waits for them, whatever
+// the settings of earlier ones. If it is interrupted, the next attempt finds no comment on the
+// database, and waits again.
 func (s provisioning) durable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, durableTime)
 	defer cancel()
 	_, err := s.session.Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+heartbeat+"; COMMIT")
 	if err != nil {
-		return fmt.Errorf("what initSQL has made is not on as many instances yet as durability asks for: %w", err)
+		return fmt.Errorf("the changes of initSQL are not yet on as many instances as spec.durability requires: %w", err)
 	}
 	return nil
 }
 
+// initialiseAs executes the statements and removes the comment, in one transaction, as the owner.
+// It does nothing if another attempt has removed the comment meanwhile.
 func (s provisioning) initialiseAs(ctx context.Context, statements []contract.Statement) error {
 	session, err := s.engine.connectAs(ctx, s.application.User, s.application.Database)
 	if err != nil {
@@ -201,7 +213,7 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 				return err
 			}
 		}
-		// An attempt that was cut off may have committed since.
+		// An earlier attempt that was interrupted may have been committed.
 		if is, err := isMarked(ctx, transaction, s.application.Database); err != nil || !is {
 			return err
 		}
@@ -209,7 +221,8 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 			return err
 		}
 		for i, statement := range statements {
-			// EXECUTE takes no COMMIT and no ROLLBACK, by which a part of them could happen.
+			// EXECUTE refuses COMMIT and ROLLBACK, with which only a part of the statements could take
+			// effect.
 			if _, err := transaction.Exec(ctx, "DO "+escaped("BEGIN EXECUTE "+escaped(statement.SQL)+"; END")); err != nil {
 				if errors.Is(context.Cause(ctx), errInitTotal) {
 					return &InitError{fmt.Sprintf("initSQL[%d]: had not ended when all of initSQL had taken %s, the longest that it may; "+
@@ -221,19 +234,22 @@ func (s provisioning) initialiseAs(ctx context.Context, statements []contract.St
 		isAtEnd = true
 		return nil
 	})
-	// A deferred constraint, say. It belongs to no item, and the text may be that of a Secret.
+	// For example, because of a deferred constraint. It is unknown which statement is the reason, and
+	// the error's text may contain content of a Secret.
 	if said, isServers := errors.AsType[*pgconn.PgError](err); isServers && isAtEnd {
-		return &InitError{fmt.Sprintf("initSQL: the server refuses to commit it, with SQLSTATE %s; nothing of initSQL was done", said.Code)}
+		return &InitError{fmt.Sprintf("initSQL: the server refuses to commit it (SQLSTATE %s); nothing of initSQL was done", said.Code)}
 	}
 	return err
 }
 
-// escaped makes a literal of SQL that means the same whatever standard_conforming_strings is.
+// escaped quotes a text as a string literal of SQL that is independent of
+// standard_conforming_strings.
 func escaped(text string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }
 
-// initError says which statement failed, and where. It has no text of one that is from a Secret.
+// initError returns an InitError that says which statement failed, and in which line. It contains
+// no text of a statement that is from a Secret.
 func initError(i int, statement contract.Statement, err error) error {
 	said, isServers := errors.AsType[*pgconn.PgError](err)
 	if !isServers {
@@ -245,7 +261,7 @@ func initError(i int, statement contract.Statement, err error) error {
 		at += fmt.Sprintf(", line %d", 1+strings.Count(string(before), "\n"))
 	}
 	if statement.IsSecret {
-		return &InitError{fmt.Sprintf("%s: the server refuses it with SQLSTATE %s; nothing of initSQL was done", at, said.Code)}
+		return &InitError{fmt.Sprintf("%s: the server refuses it (SQLSTATE %s); nothing of initSQL was done", at, said.Code)}
 	}
 	return &InitError{fmt.Sprintf("%s: %.200s (SQLSTATE %s); nothing of initSQL was done", at, said.Message, said.Code)}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// refusedSQL is what a server refuses of the first statements, and what is said then.
+// refusedSQL are first statements that a server refuses, and the expected errors.
 var refusedSQL = []struct{ sql, want string }{
 	{"SELECT 1;\nSELECT hunter2", `initSQL[1], line 2: column "hunter2" does not exist (SQLSTATE 42703)`},
 	{"\nSELEC hunter2", `initSQL[1], line 2: syntax error at or near "SELEC" (SQLSTATE 42601)`},
@@ -27,13 +27,14 @@ var refusedSQL = []struct{ sql, want string }{
 	{"RESET SESSION AUTHORIZATION; CREATE ROLE evil SUPERUSER", "initSQL[1]: permission denied to create role"},
 	{"COPY evil TO PROGRAM 'id'", "initSQL[1]: "},
 	{"CREATE TABLE late (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO late VALUES ('hunter2'), ('hunter2')",
-		"initSQL: the server refuses to commit it, with SQLSTATE 23505"},
+		"initSQL: the server refuses to commit it (SQLSTATE 23505)"},
 	{"'; DROP TABLE one; --", "initSQL[1], line 1: unterminated quoted string"},
 	{`SET standard_conforming_strings = off; SELECT '\''; SELECT no_such`, "initSQL[1]"},
 }
 
 // TestInitSQL: the first statements are executed once, all or none, as the owner, in a database
-// that was made for them; what fails is named by its position, without the text of a Secret.
+// that was created for them. The error names the position of the statement that failed, and
+// contains no text of a Secret.
 func TestInitSQL(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	a.sets(map[string]string{"log_statement": "all", "log_min_duration_statement": "0"})
@@ -45,7 +46,7 @@ func TestInitSQL(t *testing.T) {
 		}})
 		return err
 	}
-	// What an interrupted attempt has left is made anew.
+	// The database that an interrupted attempt has left is replaced.
 	_, err := a.session().Exec(t.Context(), "CREATE DATABASE "+initName)
 	check(t, err)
 	for _, test := range refusedSQL {
@@ -85,9 +86,9 @@ func TestInitSQL(t *testing.T) {
 	a.saysNothingOf(t, "hunter2")
 }
 
-// TestInitSQLTakesTooLong: statements that take longer than all may fail as any other, by name, and
-// leave nothing that hides sessions; neither does an attempt that was interrupted, once the
-// statements have left the spec.
+// TestInitSQLTakesTooLong: statements that take longer than the limit for all fail like any others,
+// and leave no settings that hide sessions. Nor does an interrupted attempt, once the statements
+// were removed from the spec.
 func TestInitSQLTakesTooLong(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
@@ -116,8 +117,8 @@ func TestInitSQLTakesTooLong(t *testing.T) {
 	}
 }
 
-// TestInitSQLIsDurable: statements that were executed count as done only when another member has
-// them; they are not executed again.
+// TestInitSQLIsDurable: executed statements count as done only when another member has their
+// changes, and they are not executed again.
 func TestInitSQLIsDurable(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	b.do(Call{Do: "kill"})
@@ -138,8 +139,8 @@ func TestInitSQLIsDurable(t *testing.T) {
 	a.do(Call{Do: "declared", Application: app, Provisions: statements})
 }
 
-// settingsStay: what a superuser has set for the owner stays when declared again; what an
-// interrupted attempt has left does not.
+// settingsStay checks that settings which a superuser has made for the owner stay when users are
+// provided again, and those that an interrupted attempt has left do not.
 func (i *instance) settingsStay(t *testing.T, declare func() error) {
 	t.Helper()
 	const ofOwner = "SELECT coalesce(string_agg(c, ' '), '') FROM pg_db_role_setting, unnest(setconfig) c WHERE setrole <> 0"
@@ -167,8 +168,9 @@ func (i *instance) saysNothingOf(t *testing.T, text string) {
 	}
 }
 
-// initSQLElsewhere: a database that was there, or was made without statements to wait for, gets
-// none; one whose statements leave the spec is as any other.
+// initSQLElsewhere checks that no statements are executed in a database that existed before, or was
+// created without any, and that a database whose statements were removed from the spec is like any
+// other.
 func (i *instance) initSQLElsewhere(t *testing.T) {
 	t.Helper()
 	statements := []contract.Statement{{SQL: "CREATE TABLE late (id int)"}}
@@ -186,7 +188,7 @@ func (i *instance) initSQLElsewhere(t *testing.T) {
 	}
 }
 
-// TestHostileNames: names, lines and statements of any form change nothing but what is meant.
+// TestHostileNames: names, lines and statements of any form change only the intended objects.
 func TestHostileNames(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	app := postgres.Application{User: "app", Password: "first", Database: "app"}
@@ -194,7 +196,7 @@ func TestHostileNames(t *testing.T) {
 	objects := `SELECT coalesce(string_agg(name, '|' ORDER BY name), '') FROM (SELECT rolname::text AS name FROM pg_roles
 		WHERE rolname NOT LIKE 'pg\_%' AND rolname NOT LIKE 'mainstay%' UNION ALL SELECT datname FROM pg_database) o`
 	before := a.value(t, "postgres", objects)
-	// A name that the server can't even be asked for keeps no other user from being made.
+	// A name with which the query fails does not prevent other users from being created.
 	two := []contract.User{{Name: "\xff", Verifier: verifierOf(t, "one")}, {Name: "beside", Verifier: verifierOf(t, "one")}}
 	if _, err := a.try(Call{Do: "declared", Application: app, Provisions: contract.Provisions{Users: two}}); err == nil {
 		t.Error("a name that is no UTF-8 is not refused")

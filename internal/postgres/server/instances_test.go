@@ -20,7 +20,7 @@ func isLeading(o engine.Observation) bool {
 	return o.Server.State == election.Leading && o.Server.Settled && o.Server.Committed
 }
 
-// begin makes the first a leader on that timeline, and the others its standbys.
+// begin makes the first instance a leader on that timeline, and the others its standbys.
 func (c *cluster) begin(timeline uint32) (a, b, d *instance) {
 	t := c.t
 	t.Helper()
@@ -47,7 +47,7 @@ func (c *cluster) begin(timeline uint32) (a, b, d *instance) {
 	return a, b, d
 }
 
-// rule waits for one of the others.
+// rule returns a rule that waits for one of the others.
 func rule(leader *instance, others ...*instance) election.Rule {
 	made := election.Rule{Leader: leader.member(), Acks: 1}
 	for _, other := range others {
@@ -64,21 +64,21 @@ func (i *instance) start() election.Position {
 	return i.observe().Server.Position
 }
 
-// following starts a server and lets it receive.
+// following starts a server and makes it receive from the leader.
 func (i *instance) following(leader *instance, term uint64) {
 	i.t.Helper()
 	i.start()
 	i.follow(leader, term)
 }
 
-// follow lets a server receive.
+// follow makes a server receive from the leader.
 func (i *instance) follow(leader *instance, term uint64) {
 	i.t.Helper()
 	leader.do(Call{Do: "know", From: i.upstream(0)})
 	i.do(Call{Do: "follow", From: leader.upstream(term)})
 }
 
-// final takes the source away and returns the position.
+// final removes the source and returns the final position.
 func (i *instance) final() election.Position {
 	i.t.Helper()
 	answer := i.do(Call{Do: "unfollow"})
@@ -144,7 +144,8 @@ func TestWriting(t *testing.T) {
 	}
 }
 
-// TestHandingOver: a clean stop, a crash and a resumption lose nothing, on claimed timelines.
+// TestHandingOver: a clean stop, a crash and a restart as the leader lose nothing, and promotions
+// are on the claimed timelines.
 func TestHandingOver(t *testing.T) {
 	a, b, d := newCluster(t).begin(7)
 	check(t, a.write(2, waitLimit))
@@ -249,7 +250,8 @@ func TestDyingInBetween(t *testing.T) {
 	}
 }
 
-// TestLogOfItsOwn: data whose log is elsewhere are made, cloned, led and followed as others are.
+// TestLogOfItsOwn: data whose log is elsewhere are initialised, cloned, promoted and followed like
+// any others.
 func TestLogOfItsOwn(t *testing.T) {
 	c := newCluster(t)
 	for _, i := range c.instances[:2] {
@@ -282,8 +284,8 @@ func TestLogOfItsOwn(t *testing.T) {
 	b.has(2)
 }
 
-// TestTimelineWithoutData: a standby whose promotion was killed after it had written its history,
-// and before anything else, follows the one that was promoted instead.
+// TestTimelineWithoutData: a standby whose promotion was killed when it had written its history
+// file, and nothing else, can follow the member that was promoted instead.
 func TestTimelineWithoutData(t *testing.T) {
 	a, b, d := newCluster(t).begin(3)
 	a.do(Call{Do: "stop"})

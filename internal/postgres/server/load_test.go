@@ -21,7 +21,7 @@ type writer struct {
 	done         chan struct{}
 }
 
-// writing begins after the number that was acknowledged last.
+// writing starts a writer, after the number that was acknowledged last.
 func (i *instance) writing(ctx context.Context, after int32) *writer {
 	w := &writer{done: make(chan struct{})}
 	w.acknowledged.Store(after)
@@ -29,7 +29,7 @@ func (i *instance) writing(ctx context.Context, after int32) *writer {
 	go func() {
 		defer close(w.done)
 		for number := after + 1; ; number++ {
-			// What is written without an answer may be there or not, and is not written again.
+			// A number whose write got no answer may be in the data or not, and is not written again.
 			if _, err := session.Exec(ctx, fmt.Sprintf("INSERT INTO written VALUES (%d)", number), pgx.QueryExecModeSimpleProtocol); err != nil {
 				return
 			}
@@ -66,7 +66,7 @@ func TestPromisesUnderLoad(t *testing.T) {
 		standby.do(Call{Do: "promote", Timeline: timeline})
 		standby.has(int(last))
 		t.Logf("round %d: %d were acknowledged", round, last)
-		// One that waits for members may have been written.
+		// A write that waits for members may be in the data.
 		last += 10
 		history := standby.observe().Server.History
 		for _, i := range []*instance{leader, other} {

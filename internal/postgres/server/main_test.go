@@ -26,8 +26,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// identity is set for a copy of the test that is one instance: in a container's root, under a user
-// of its own, with the server's processes as its descendants.
+// identity is set for a copy of the test program that is one instance: in a container's root, with
+// a user of its own, and with the server's processes as its descendants.
 const identity = "MAINSTAY_TEST_INSTANCE"
 
 // settings are what an instance is started with.
@@ -52,12 +52,12 @@ func TestMain(m *testing.M) {
 type Instance struct {
 	settings
 	engine *Engine
-	// apart is true if new data have their log elsewhere.
+	// apart is true if the log of new data is elsewhere.
 	apart bool
 
 	mu sync.Mutex
 	me election.Member
-	// known are the members by their pods' names, as they would be known from pongs.
+	// known are the members by the names of their pods, as they would be known from answers to pings.
 	known map[string]election.Member
 }
 
@@ -68,23 +68,23 @@ type Call struct {
 	Rule     election.Rule
 	Timeline uint32
 	Within   time.Duration
-	// Parameters are those of the user.
+	// Parameters are the user's parameters.
 	Parameters map[string]string
-	// Application is what is provided.
+	// Application is the application to provide.
 	Application postgres.Application
-	// Provisions are what else is provided.
+	// Provisions are the databases and users to provide.
 	Provisions contract.Provisions
-	// InitTotal is how long its first statements may take, if not as long as always.
+	// InitTotal is how long the first statements may take in all; 0 is the default.
 	InitTotal time.Duration
 }
 
-// Answer is what became of it.
+// Answer is the result of a call.
 type Answer struct {
 	Observed engine.Observation
 	Data     engine.Data
 	Me       election.Member
 	Pid      int
-	// Statistics are those of the server, and Missing says why they are not whole.
+	// Statistics are those of the server, and Missing says why some are missing.
 	Statistics postgres.Statistics
 	Missing    string
 }
@@ -122,7 +122,7 @@ func serveInstance(content string) error {
 	return nil
 }
 
-// newLog returns where the log of new data is to be, if that is not with them.
+// newLog returns the directory for the log of new data; "" if it is part of the data.
 func (i *Instance) newLog() string {
 	if !i.apart {
 		return ""
@@ -238,7 +238,7 @@ func (i *Instance) dropUsed(ctx context.Context, member election.Member) error {
 	return i.engine.dropUsed(ctx, session, name, found[name].user)
 }
 
-// obtain makes data beside those that are there, and puts them in their place.
+// obtain makes data beside the current ones, and then replaces those.
 func (i *Instance) obtain(ctx context.Context, call Call) error {
 	made := filepath.Join(i.Volume, "made")
 	if err := os.RemoveAll(made); err != nil {

@@ -14,18 +14,21 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// users are the user's parameters, guarded by Engine.mu. A wrong one must not take a database down:
-// what the server can't have is left out of the files before it reads them, what it refuses is left
-// out from then on, and a server that does not start with them starts without.
+// users are the user's parameters, guarded by Engine.mu. A wrong one must not stop a database:
+// parameters that are not accepted are never written to the server's files, those that the server
+// refuses are left out from then on, and a server that does not start with the user's parameters is
+// started without them.
 type users struct {
 	set []postgres.Setting
 	// access are the user's lines of pg_hba.conf.
 	access []string
-	// refused says why some are left out, by their names.
+	// refused are the reasons for which parameters are left out, by their names.
 	refused map[string]string
-	// accepted are the values that the server took last. They stay in place of one that it refuses.
+	// accepted are the values that the server last accepted. They are used in place of a value that it
+	// refuses.
 	accepted map[string]string
-	// distrusted is what a server said that did not start with them; "" if none did.
+	// distrusted is the last message of a server that did not start with the parameters. While it is
+	// not "", servers are started without them.
 	distrusted string
 }
 
@@ -49,7 +52,7 @@ func (e *Engine) access() []string {
 	return e.users.access
 }
 
-// parameters returns the user's settings that a server of that version gets.
+// parameters returns the user's settings for a server of that major version.
 func (e *Engine) parameters(major int) []postgres.Setting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +73,8 @@ func (e *Engine) parameters(major int) []postgres.Setting {
 	return settings
 }
 
-// problem says which parameters are left out, and why; "" if none is.
+// problem says which parameter is left out, and why; "" if none is. Of several, it describes the
+// first one.
 func (u users) problem() string {
 	if u.distrusted != "" {
 		return "the server did not start with the parameters, and runs without them: " + u.distrusted
@@ -89,8 +93,9 @@ func (u users) problem() string {
 	return ""
 }
 
-// didNotStart notes that a server ended by itself before it answered. If it had parameters of the
-// user, the next start does without; if it had none, they were not the reason.
+// didNotStart notes that a server ended by itself before it answered, with its last message. If the
+// server had parameters of the user, the next start leaves them out. If it had none, they were not
+// the reason, and the next start uses them again.
 func (e *Engine) didNotStart(l *life, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,8 +105,8 @@ func (e *Engine) didNotStart(l *life, why string) {
 	}
 }
 
-// judge asks the server what it refuses of its configuration, and what it will only take when it
-// starts. What it refuses is left out: no server starts with it.
+// judge asks the server which of its parameters it refuses, and whether others take effect only at
+// its next start. It leaves out those that are refused, with which no server would start.
 func (e *Engine) judge(ctx context.Context, l *life) error {
 	names, pending, err := e.judged(ctx)
 	if err != nil {
@@ -119,8 +124,8 @@ func (e *Engine) judge(ctx context.Context, l *life) error {
 	return nil
 }
 
-// judged returns the names of the parameters that the server refuses, and whether it takes others
-// with the next start only.
+// judged returns the names of the parameters that the server refuses, and whether others take
+// effect only at its next start.
 func (e *Engine) judged(ctx context.Context) (names []string, pending bool, err error) {
 	var list string
 	err = e.ask(ctx, `SELECT EXISTS (SELECT FROM pg_settings WHERE pending_restart),
@@ -129,8 +134,8 @@ func (e *Engine) judged(ctx context.Context) (names []string, pending bool, err 
 	return strings.Fields(list), pending, err
 }
 
-// leaveOut notes which of the user's parameters the server refused, and reports whether that is
-// news.
+// leaveOut notes which of the user's parameters the server has refused, and reports whether that
+// changes which values it should get.
 func (e *Engine) leaveOut(names []string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,7 +145,7 @@ func (e *Engine) leaveOut(names []string) bool {
 		last, hasOne := e.users.accepted[setting.Name]
 		switch {
 		case slices.Contains(names, setting.Name) && (!isRefused || hasOne):
-			// Of one that was refused before, it was the last value: that is refused by now too.
+			// If it was refused before, the server had the last accepted value, which it refuses now too.
 			e.users.refused[setting.Name] = "the server refuses it: see the container's log"
 			isNews = true
 			if !isRefused && hasOne && last != setting.Value {
@@ -156,30 +161,34 @@ func (e *Engine) leaveOut(names []string) bool {
 	return isNews
 }
 
-// lacks reports whether the server was started with less than what is replayed needs: its leader
-// was restarted with more since, and the replay waits forever. A standby is always started with
-// what pg_control demands, whatever the user has set, so that it can be restarted in that case, and
-// in any order when a value is lowered: a leader may have less at once, see [Engine.lower].
+// lacks reports whether a standby was started with lower values than the replay needs, because its
+// leader was restarted with higher ones since: then the replay waits forever, and the standby must
+// be restarted. A standby is always started with the values that pg_control demands, even if the
+// user has set lower ones. So instances can be restarted in any order when a value is lowered: only
+// the leader uses the lower value at once, see [Engine.lower].
 func (e *Engine) lacks(l *life) bool {
 	control, err := readControl(e.Data)
 	return err == nil && len(postgres.Raise(l.started, control.Needs())) > 0
 }
 
-// isRaised reports whether a standby has more than the user has set, because it needed that.
+// isRaised reports whether a server has higher values than the user has set, because it needed them
+// as a standby.
 func (e *Engine) isRaised(l *life) bool {
 	return len(postgres.Raise(e.settable(l.major, configuration{}), l.wrote.needs)) > 0
 }
 
-// Bounds of a restart with lower values: what the server must write first, and its end.
+// Limits of a restart with lower values: for the checkpoint before it, and for the stop.
 const (
 	lowerCheckpoint = 4 * time.Second
 	lowerStop       = 5 * time.Second
 )
 
-// lower restarts a server that was just promoted with more than the user has set, because a standby
-// needs as much as its leader had. Only a leader can begin with less: its standbys follow. Its
-// address is not published yet, and what it has acknowledged since is on its members. It is left as
-// it is, with isLowered false, if it has much to write first.
+// lower restarts a server that was just promoted, if it has higher values than the user has set,
+// which it needed as a standby: a standby needs at least the values of its leader. Only a leader
+// can change to lower ones, and its standbys follow. The restart disturbs no client, because its
+// address is not published yet, and loses nothing, because what it has acknowledged is on its
+// members too. If the checkpoint before it takes longer than lowerCheckpoint, the server is left as
+// it is, and isLowered is false.
 func (e *Engine) lower(ctx context.Context, l *life) (isLowered bool, err error) {
 	writing, cancel := context.WithTimeout(ctx, lowerCheckpoint)
 	defer cancel()
@@ -187,7 +196,7 @@ func (e *Engine) lower(ctx context.Context, l *life) (isLowered bool, err error)
 		return false, ctx.Err()
 	}
 	began, rule := e.Supervisor.Kills(), l.wrote.rule
-	l.told()
+	l.cancelSettling()
 	if err := l.signal(syscall.SIGINT); err != nil {
 		return false, err
 	}

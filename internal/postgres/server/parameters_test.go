@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// shows returns the value of a parameter.
+// shows returns the value of a parameter in the server.
 func (i *instance) shows(name string) string {
 	i.t.Helper()
 	var value string
@@ -30,8 +30,9 @@ func (i *instance) sets(parameters map[string]string) engine.Observation {
 	return i.do(Call{Do: "parameters", Parameters: parameters}).Observed
 }
 
-// TestParameters: what a user sets counts at once where the server lets it; what is ours, unknown
-// or refused by the server does not, is reported, and does not prevent the use of the others.
+// TestParameters: a user's parameters take effect at once where the server allows that. Parameters
+// that are ours, are unknown, or are refused by the server do not. They are reported, and do not
+// prevent the use of the others.
 func TestParameters(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	if o := a.sets(map[string]string{"work_mem": "7MB", "timezone": "Europe/Zurich"}); o.Problem != "" || o.PendingRestart {
@@ -69,8 +70,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestParametersThatDoNotStart: a server that does not start with what a user set starts without,
-// and says so until that is changed.
+// TestParametersThatDoNotStart: a server that does not start with a user's parameters is started
+// without them, and that is reported until they are changed.
 func TestParametersThatDoNotStart(t *testing.T) {
 	a := newCluster(t).instances[0]
 	a.do(Call{Do: "initialise"})
@@ -87,15 +88,15 @@ func TestParametersThatDoNotStart(t *testing.T) {
 	}
 }
 
-// again kills a standby, and lets it start and follow.
+// again kills a standby, starts it, and makes it follow the leader.
 func (i *instance) again(leader *instance, term uint64) {
 	i.t.Helper()
 	i.do(Call{Do: "kill"})
 	i.following(leader, term)
 }
 
-// TestRaisedAndLowered: a parameter of which a standby needs as much as its leader has can be
-// raised and lowered, whichever is restarted first.
+// TestRaisedAndLowered: a parameter of which a standby needs at least its leader's value can be
+// raised and lowered, whichever of them is restarted first.
 func TestRaisedAndLowered(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	more, less := map[string]string{"max_connections": "150", "max_worker_processes": "12"}, map[string]string{"max_connections": "40"}
@@ -109,7 +110,7 @@ func TestRaisedAndLowered(t *testing.T) {
 	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
 	a.wait("leading", isLeading)
 	check(t, a.write(2, waitLimit))
-	// Its replay waits, or it ends: either way it is restarted, and goes on.
+	// Its replay waits, or the server ends: in both cases it is restarted, and goes on.
 	d.wait("stopped", func(o engine.Observation) bool { return o.Server.State == election.Stopped })
 	d.start()
 	d.follow(a, 1)
@@ -147,8 +148,8 @@ func TestRaisedAndLowered(t *testing.T) {
 	}
 }
 
-// TestParametersTable: the table has all parameters of this server as it describes them, but those
-// that are refused.
+// TestParametersTable: the table has all parameters of this server, as the server describes them,
+// except refused ones.
 func TestParametersTable(t *testing.T) {
 	a := newCluster(t).instances[0]
 	a.do(Call{Do: "initialise"})

@@ -10,15 +10,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// poolerLookup makes the function by which poolers find out how a user logs in. It runs with the
-// rights of the superuser, so it looks up no name but in pg_catalog. An expired password is none.
+// poolerLookup creates the function postgres.PoolerLookup. It runs with the rights of the
+// superuser, so its search_path is only pg_catalog. It returns no row for a user whose password has
+// expired.
 const poolerLookup = `CREATE OR REPLACE FUNCTION ` + postgres.PoolerLookup + `(INOUT name text, OUT verifier text) RETURNS SETOF record
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
 	SELECT rolname::text, rolpassword FROM pg_authid WHERE rolname = $1 AND rolcanlogin AND NOT rolsuper AND NOT rolreplication
 		AND left(rolname, 9) <> 'mainstay_' AND rolname <> 'pgbouncer' AND (rolvaliduntil IS NULL OR rolvaliduntil > now()) $$`
 
-// pooler makes the role of poolers, and the function that it needs, in the database postgres. An
-// earlier one is replaced.
+// pooler creates the role of poolers, and the function that they call, in the database postgres. It
+// replaces an earlier version of the function.
 func (s provisioning) pooler(ctx context.Context) error {
 	var hasRole bool
 	err := s.session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", postgres.PoolerRole).Scan(&hasRole)
@@ -46,22 +47,23 @@ func (s provisioning) pooler(ctx context.Context) error {
 	})
 }
 
-// drainTime is how long poolers may take to let statements end before a handover. What takes longer
-// fails, as without a pooler. drained is how long no session may be left: one may just be opening.
+// drainTime is how long poolers may take to let statements end before a handover. Statements that
+// take longer fail, as they would without a pooler. drainedAfter is how long there must be no
+// session of their clients for the poolers to count as drained: a new one may just be opening.
 const (
-	drainTime = 2 * time.Second
-	drained   = 50 * time.Millisecond
+	drainTime    = 2 * time.Second
+	drainedAfter = 50 * time.Millisecond
 )
 
-// poolersLeft counts sessions of poolers that listen, and those that poolers have opened for their
-// clients.
+// poolersLeft counts the sessions in which poolers listen, and the sessions that poolers have
+// opened for their clients.
 const poolersLeft = `SELECT count(*) FILTER (WHERE a.usename = '` + postgres.PoolerRole + `' AND a.application_name = '` + postgres.PoolerListener + `'),
 	count(*) FILTER (WHERE a.usename <> '` + postgres.PoolerRole + `' AND s.client_dn = '/CN=` + postgres.PoolerRole + `')
 	FROM pg_stat_activity a LEFT JOIN pg_stat_ssl s ON s.pid = a.pid WHERE a.backend_type = 'client backend'`
 
-// drainPoolers tells poolers that the server is about to stop, and waits until they have closed the
-// sessions of their clients, or drainTime is over. Nothing else depends on it, so its errors are
-// none of the handover's.
+// drainPoolers tells the poolers that the server is about to stop, and waits until they have closed
+// the sessions of their clients, or drainTime is over. The handover does not depend on it, so the
+// caller ignores its errors.
 func (e *Engine) drainPoolers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -89,7 +91,7 @@ func (e *Engine) drainPoolers(ctx context.Context) error {
 		case since.IsZero():
 			since = now
 		default:
-			return now.Sub(since) >= drained, err
+			return now.Sub(since) >= drainedAfter, err
 		}
 		return false, err
 	})

@@ -22,16 +22,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
 )
 
-// maxLine is how much of a line of the server's log is passed on.
+// maxLine is how many bytes of a line of the server's log are passed on.
 const maxLine = 8 << 10
 
-// maxProblem is how much of such a line is reported as a problem.
+// maxProblem is how many bytes of such a line are reported as a problem.
 const maxProblem = 300
 
-// pollInterval is the time between two checks of a server that should reach a state.
+// pollInterval is the pause between two checks of whether the server has reached a state.
 const pollInterval = 20 * time.Millisecond
 
-// launch starts the server's process and watches over it.
+// launch starts the server's process, and attends to its end. wrote is what the configuration files
+// contain. kills is the value of Supervisor.Kills() when the start began: the start fails if
+// KillAll was called since.
 func (e *Engine) launch(kills uint64, major int, wrote configuration, state election.ServerState) (*life, error) {
 	arguments := []string{"-D", e.Data}
 	for _, setting := range e.fixed(major) {
@@ -39,7 +41,7 @@ func (e *Engine) launch(kills uint64, major int, wrote configuration, state elec
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{
-		major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, told: func() {}, output: &lines{to: e.Log},
+		major: major, ctx: ctx, cancel: cancel, exited: make(chan struct{}), wrote: wrote, cancelSettling: func() {}, output: &lines{to: e.Log},
 		started: e.settable(major, wrote), hasUsers: len(e.parameters(major)) > 0,
 	}
 	command, err := e.command("postgres", arguments...)
@@ -62,15 +64,15 @@ func (e *Engine) launch(kills uint64, major int, wrote configuration, state elec
 	return l, nil
 }
 
-// removeLocks removes what keeps a server from starting beside another one. We hold the volume's
-// lock, and nothing that we started runs: what is left of a server that was killed may name a
-// process that is another one by now, or nothing.
+// removeLocks removes the lock files by which a server refuses to start while another one runs.
+// There is no other one: we hold the volume's lock, and none of our processes runs. Lock files of a
+// server that was killed may name a PID that another process has by now.
 func (e *Engine) removeLocks() error {
 	socket := ".s.PGSQL." + strconv.Itoa(e.Port)
 	return errors.Join(remove(e.Data, "postmaster.pid"), remove(e.Run, socket, socket+".lock"))
 }
 
-// command describes a program of the server.
+// command returns the command for one of the server's programs.
 func (e *Engine) command(name string, arguments ...string) (*exec.Cmd, error) {
 	path, err := e.lookPath(name)
 	if err != nil {
@@ -79,7 +81,7 @@ func (e *Engine) command(name string, arguments ...string) (*exec.Cmd, error) {
 	return &exec.Cmd{Path: path, Args: append([]string{name}, arguments...), Env: e.Environment, Dir: e.Run}, nil
 }
 
-// spawn starts a command with its output on the log.
+// spawn starts a command, and passes its output on to the log. kills is as for launch.
 func (e *Engine) spawn(kills uint64, output *lines, command *exec.Cmd) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -113,8 +115,9 @@ func (e *Engine) lookPath(name string) (string, error) {
 	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of PostgreSQL", name)
 }
 
-// attend waits for the end of the server's process. What it has started may outlive it for a while,
-// and even write: that is killed before the server counts as stopped.
+// attend waits for the end of the server's process, and notes why it ended. Processes that the
+// server has started may outlive it for a while, and even write: they are killed before the server
+// counts as stopped.
 func (e *Engine) attend(l *life, command *exec.Cmd) {
 	err := e.Supervisor.Wait(command)
 	defer close(l.exited)
@@ -149,14 +152,14 @@ func (l *life) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// end kills the server, which may accept writes without being allowed to, and notes why.
+// end kills the server, because it may accept writes although it must not, and notes why.
 func (l *life) end(why string) error {
 	l.output.blame(why)
 	return l.signal(syscall.SIGKILL)
 }
 
-// receivers returns the processes that receive, and whether there may be more: processes that have
-// just been started, and have not said yet what they do.
+// receivers returns the PIDs of processes that receive, and whether there may be more: processes
+// that have just been started, and have not set their titles yet.
 func (l *life) receivers() (receive []int, maybeMore bool) {
 	for pid, title := range supervise.Children(l.pid) {
 		switch what, isSaid := strings.CutPrefix(title, "postgres: "); {
@@ -169,32 +172,36 @@ func (l *life) receivers() (receive []int, maybeMore bool) {
 	return receive, maybeMore
 }
 
-// lines passes a log on, and keeps its last line that says why a server ended.
+// lines passes the server's log on, and keeps the last lines that say why the server ended, or why
+// it receives nothing.
 type lines struct {
 	to io.Writer
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// said is the last line that says why the server ended.
 	said string
-	// latest is the last line of any level, until the server answers.
+	// latest is the last line of the level LOG, before the server answers.
 	latest string
-	// idle is the last line that a standby without a source repeats five times a second.
+	// idle is the line that a standby without a source repeats five times a second, and that is passed
+	// on only once.
 	idle string
-	// stream is the last line that says why nothing is received.
+	// stream is the last line that says why the server receives nothing.
 	stream string
-	// isGone is true if what the standby needs next was removed from its source's log.
+	// isGone is true if the source has removed the part of its log that the standby needs next.
 	isGone bool
-	// answers is true once the server answers. From then on only a panic says why it ended.
+	// answers is true once the server has answered. From then on only a PANIC says why the server
+	// ended.
 	answers bool
 }
 
-// quieten notes that the server answers.
-func (l *lines) quieten() {
+// noteAnswer notes that the server answers, and forgets earlier lines.
+func (l *lines) noteAnswer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers, l.said, l.latest = true, "", ""
 }
 
-// blame notes why the server ended, if no reason is known yet.
+// blame notes why the server ends, if no reason is known yet.
 func (l *lines) blame(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +215,7 @@ func (l *lines) answered() bool {
 	return l.answers
 }
 
-// copy passes on what is read until the end. What is too long of a line is dropped.
+// copy passes lines on until the end of the input. A line is cut after maxLine bytes.
 func (l *lines) copy(from io.ReadCloser) {
 	defer func() { _ = from.Close() }()
 	reader := bufio.NewReaderSize(from, maxLine)
@@ -228,12 +235,12 @@ func (l *lines) copy(from io.ReadCloser) {
 
 func (l *lines) pass(line string) {
 	if l.keep(line) {
-		// A slow reader of the log delays nothing else.
+		// A failure to write the log must not stop the server.
 		_, _ = io.WriteString(l.to, line+"\n")
 	}
 }
 
-// keep keeps what a line says, and reports whether it is worth passing on.
+// keep evaluates a line, and reports whether it should be passed on.
 func (l *lines) keep(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +253,7 @@ func (l *lines) keep(line string) bool {
 		}
 		l.idle = line[at:]
 	}
-	// Before it answers, other processes only say that it does not.
+	// Before the server answers, lines of other levels only say that it does not accept sessions yet.
 	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
 		l.latest = fmt.Sprintf("LOG:%.*s", maxProblem, said)
 	}
@@ -266,41 +273,43 @@ func (l *lines) keep(line string) bool {
 	return true
 }
 
-// idleSign is part of what a standby without a source says whenever it looks for more.
+// idleSign is part of the line that a standby without a source repeats.
 const idleSign = "waiting for WAL to become available at"
 
-// refusals are what a server says to each session that comes too early, ours among them.
+// refusals are parts of the lines about sessions that are refused during the start, ours among
+// them. They are not passed on.
 var refusals = []string{"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been"}
 
-// streamSigns are parts of the lines that say why a standby receives nothing.
+// streamSigns are parts of lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
 
-// levels are what a line of the log begins with, after its prefix.
+// levels matches the level with which a line of the log begins, after its prefix.
 var levels = regexp.MustCompile(`(DEBUG[1-5]?|INFO|NOTICE|WARNING|LOG|ERROR|FATAL|PANIC|DETAIL|HINT|QUERY|CONTEXT|STATEMENT|LOCATION|BACKTRACE):  `)
 
-// reportsGap reports whether a line says that the source's log no longer has what comes next. What
-// a user can make the server write comes after another level: the text of a statement, say.
+// reportsGap reports whether a line says that the source has removed the part of its log that the
+// standby needs next. Only the first level in a line counts, so that users can't forge such a line,
+// for example by the text of a statement.
 func reportsGap(line string) bool {
 	at := levels.FindStringIndex(line)
 	return at != nil && strings.HasPrefix(line[at[0]:], "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment ") &&
 		strings.HasSuffix(line, " has already been removed")
 }
 
-// gone returns whether what the standby needs next is gone from its source's log. From a source
-// that is another one, that may be there.
+// gone returns isGone.
 func (l *lines) gone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isGone
 }
 
+// newSource notes that the source has changed: another one may still have what the standby needs.
 func (l *lines) newSource() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isGone = false
 }
 
-// notReceiving returns the last line that says why nothing is received.
+// notReceiving returns the last line that says why the server receives nothing.
 func (l *lines) notReceiving() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +319,7 @@ func (l *lines) notReceiving() string {
 	return l.stream
 }
 
-// last returns the last line that explains an end.
+// last returns the last line that says why the server ended, or else the last one that may.
 func (l *lines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +332,8 @@ func (l *lines) last() string {
 	return "see the container's log"
 }
 
-// run runs a program of the server to its end, with that input.
+// run runs one of the server's programs to its end, with that standard input. If ctx ends, it kills
+// the program.
 func (e *Engine) run(ctx context.Context, input, name string, arguments ...string) error {
 	kills := e.Supervisor.Kills()
 	output := &lines{to: e.Log}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGap: only the server's own word counts for a gap, not what a user makes it write.
+// TestGap: only a message of the server itself counts as a gap, not what users make it log.
 func TestGap(t *testing.T) {
 	const gone = "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 00000002000000000000000A has already been removed"
 	for line, want := range map[string]bool{
@@ -27,7 +27,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestKeptLog: a small volume is not filled with the log of a standby that is away.
+// TestKeptLog: the log that is kept for a standby that is away does not fill a small volume.
 func TestKeptLog(t *testing.T) {
 	for volume, want := range map[int]int{0: 1024, 100: 64, 500: 64, 1000: 100, 10_000: 1000, 1_000_000: 1024} {
 		if got := keptOf(volume, 0, false); got != want {
@@ -45,7 +45,8 @@ func TestKeptLog(t *testing.T) {
 	}
 }
 
-// TestRoomForClone: what is needed and what is there is said before the copy begins.
+// TestRoomForClone: if the data do not fit, an error says before the copy how much is needed and
+// how much is free.
 func TestRoomForClone(t *testing.T) {
 	if err := checkRoom(t.TempDir(), 1<<20); err != nil {
 		t.Errorf("1 MiB: %v", err)

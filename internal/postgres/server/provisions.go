@@ -14,10 +14,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// ProvideDeclared makes and changes databases and users, so that they are as provisions say. What
-// they do not name is left as it is. It may be called again at any time, also after it was
-// interrupted. One that can't be made does not keep the others from being made; the error names
-// each. It runs beside the operations.
+// ProvideDeclared creates and changes databases and users, so that they are as in provisions. Those
+// that provisions do not name are left as they are. It returns ErrNoLeader if the server does not
+// lead. It may be called again at any time, even after it was interrupted. If it fails for some of
+// them, it goes on with the others, and the error names each that failed. It may run at the same
+// time as an operation.
 func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error {
 	l, err := e.current()
 	if err != nil {
@@ -44,11 +45,12 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	if err != nil || !application.Initialise || len(provisions.InitSQL) == 0 {
 		return err
 	}
-	// They may use all of the above, and have a time of their own.
+	// The statements may use all of these databases and users, and have a time limit of their own.
 	return made.initialise(ctx, provisions.InitSQL)
 }
 
-// noteUnsettled lets [Engine.Observe] say what is wrong with users, though all are made.
+// noteUnsettled sets what is wrong with users although all were created: [Engine.Observe] reports
+// it while the server leads.
 func (e *Engine) noteUnsettled(complaints []string) {
 	said := ""
 	if err := joined(complaints); err != nil {
@@ -63,16 +65,17 @@ func (e *Engine) noteUnsettled(complaints []string) {
 	}
 }
 
-// provisioning makes databases and users with a session of the superuser's.
+// provisioning creates and changes databases and users, in a session of the superuser's.
 type provisioning struct {
 	engine      *Engine
 	session     *pgx.Conn
 	application postgres.Application
 	major       int
-	// complaints are what is wrong with one user, and need not be right for the rest.
+	// complaints are problems of single users, which do not make ProvideDeclared fail.
 	complaints *[]string
 }
 
+// all creates and changes everything except initSQL, and returns one error for all that failed.
 func (s provisioning) all(ctx context.Context, provisions contract.Provisions) error {
 	var problems []string
 	try := func(what, name string, err error) {
@@ -80,7 +83,7 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 			problems = append(problems, fmt.Sprintf("%s %.80q: %s", what, name, err))
 		}
 	}
-	// Users come first, because they own databases.
+	// Users are first, because they own databases.
 	s.users(ctx, provisions.Users, try)
 	for _, former := range provisions.FormerUsers {
 		if slices.ContainsFunc(provisions.Users, func(user contract.User) bool { return user.Name == former.Name }) {
@@ -100,7 +103,8 @@ func (s provisioning) all(ctx context.Context, provisions contract.Provisions) e
 	return joined(problems)
 }
 
-// lock keeps a role from logging in, and ends its sessions. The role stays: it may own something.
+// lock prevents a role from logging in, and ends its sessions. It does not drop the role, which may
+// own something.
 func (s provisioning) lock(ctx context.Context, name string) error {
 	if err := postgres.CheckUser(name); err != nil || name == s.application.User {
 		return err
@@ -125,7 +129,7 @@ func (s provisioning) disconnect(ctx context.Context, roles []string) error {
 	return err
 }
 
-// database makes a database with its extensions and schemas.
+// database creates a database, or changes its owner, and creates its extensions and schemas.
 func (s provisioning) database(ctx context.Context, database contract.Database) error {
 	if err := postgres.CheckDatabase(database.Name); err != nil {
 		return err
@@ -149,7 +153,7 @@ func (s provisioning) database(ctx context.Context, database contract.Database) 
 	return s.inside(ctx, database, owner)
 }
 
-// inside makes the extensions and schemas of a database, in a session of its own.
+// inside creates the extensions and schemas of a database, in a session in that database.
 func (s provisioning) inside(ctx context.Context, database contract.Database, owner string) error {
 	session, err := s.engine.connectTo(ctx, database.Name, nil)
 	if err != nil {
@@ -178,8 +182,8 @@ func (s provisioning) inside(ctx context.Context, database contract.Database, ow
 	return joined(problems)
 }
 
-// makeExtension makes an extension where users expect it: in the schema public, unless it names
-// another one itself.
+// makeExtension creates an extension in the schema public, where users expect it, unless the
+// extension itself names another schema.
 func makeExtension(ctx context.Context, session *pgx.Conn, extension string) error {
 	var exists, isAvailable bool
 	err := session.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = $1),"+
@@ -199,7 +203,7 @@ func makeExtension(ctx context.Context, session *pgx.Conn, extension string) err
 	})
 }
 
-// drop drops a database that its user has declared to be dropped.
+// drop drops a database that was in the spec with reclaim Delete and no longer is.
 func (s provisioning) drop(ctx context.Context, name string) error {
 	if err := postgres.CheckDatabase(name); err != nil || name == s.application.Database {
 		return err
@@ -213,7 +217,7 @@ func (s provisioning) drop(ctx context.Context, name string) error {
 	return err
 }
 
-// joined returns one error of several problems, in one line; nil if there are none.
+// joined returns one error for several problems, in one line; nil if there are none.
 func joined(problems []string) error {
 	const most = 10
 	if len(problems) == 0 {

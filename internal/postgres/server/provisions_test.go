@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// verifierOf returns what the server keeps in place of a password.
+// verifierOf returns a verifier of a password.
 func verifierOf(t *testing.T, password string) string {
 	t.Helper()
 	made, err := postgres.Verifier(password)
@@ -35,8 +35,9 @@ func (i *instance) value(t *testing.T, database, query string) string {
 	return found
 }
 
-// TestProvideDeclared: databases and users are made, changed, locked and dropped as declared, and
-// what is not named stays; one that can't be made does not keep the others from being made.
+// TestProvideDeclared: databases and users are created, changed, locked and dropped as declared,
+// and others are left as they are. One that can't be created does not prevent the creation of
+// others.
 func TestProvideDeclared(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	own := filepath.Join(filepath.Dir(a.run), "certificates")
@@ -86,8 +87,8 @@ func TestProvideDeclared(t *testing.T) {
 	}
 }
 
-// provisionsLeave: a former user can't log in, and a database with reclaim Delete is dropped, with
-// its sessions. Neither can be ours.
+// provisionsLeave checks that a former user can't log in, and that a database with reclaim Delete
+// is dropped, with its sessions. Neither can be one of Mainstay's own.
 func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsIn func(user, password, database string) error) {
 	t.Helper()
 	open, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=postgres dbname=Orders", i.socket, testPort))
@@ -119,8 +120,8 @@ func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsI
 	}
 }
 
-// provisionsChange: a changed password, fewer roles and another owner; and a second time, which
-// writes nothing.
+// provisionsChange changes a password, the roles and an owner, and checks that a second call writes
+// nothing.
 func (i *instance) provisionsChange(
 	t *testing.T, app postgres.Application, provisions contract.Provisions, logsIn func(user, password, database string) error,
 ) {

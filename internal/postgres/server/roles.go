@@ -13,20 +13,21 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// role is what the server has of a role.
+// role is the state of a role in the server.
 type role struct {
 	isSuper, canLogIn bool
-	limit             int32
-	verifier          string
-	// roles are those that it is a member of.
+	// limit is how many connections it may have at once; -1 is no limit.
+	limit    int32
+	verifier string
+	// roles are those of which it is a member.
 	roles []string
-	// actsAs is the role that its sessions begin with; "" is itself.
+	// actsAs is the role as which its sessions act from their beginning; "" is itself.
 	actsAs string
-	// owns reports whether it owns objects of databases.
+	// owns is true if it owns objects in databases.
 	owns bool
 }
 
-// roles reads roles by their names: those that exist. It is one query, however many there are.
+// roles returns the existing roles of these names. It needs one query, however many there are.
 func (s provisioning) roles(ctx context.Context, names []string) (map[string]role, error) {
 	rows, err := s.session.Query(ctx, `SELECT a.rolname, a.rolsuper, a.rolcanlogin, a.rolconnlimit, coalesce(a.rolpassword, ''),
 		array(SELECT g.rolname::text FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid WHERE m.member = a.oid),
@@ -53,14 +54,15 @@ func (s provisioning) roles(ctx context.Context, names []string) (map[string]rol
 	return found, nil
 }
 
-// users makes the roles of users, and changes what differs. A second role that is not listed must
-// not log in: it is of a user of this name that was there before.
+// users creates the roles of users, and changes what differs. If a user's second role exists but is
+// not in the list, it is left from an earlier rotation, or from an earlier user of the same name,
+// and must not log in.
 func (s provisioning) users(ctx context.Context, users []contract.User, try func(what, name string, err error)) {
 	var names, locked []string
 	unlisted := map[string]string{}
 	for _, user := range users {
 		if postgres.CheckUser(user.Name) != nil {
-			continue // It is refused below. A query with such a name may be, too, for all of them.
+			continue // It is refused below. With such a name, the query for all of them might fail.
 		}
 		names = append(names, user.Name)
 		if user.As == "" {
@@ -79,7 +81,7 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 		try("users", "that take turns", err)
 		return
 	}
-	// All of them before what they are members of.
+	// Roles are created before memberships, because users may be members of each other.
 	var made []contract.User
 	for _, user := range users {
 		err := s.user(ctx, user, has)
@@ -106,9 +108,10 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 	}
 }
 
-// release ends the roles that take turns and get another password, with all their sessions: whoever
-// is connected with the former one, which may have leaked, must not stay. It comes before the new
-// password, so it is also done after a crash between the two.
+// release prevents roles that get another password by rotation from logging in, and ends their
+// sessions: a client that is connected with the former password, which may have leaked, must not
+// stay connected. It is done before the new password is set, so that it is not skipped after a
+// crash between the two.
 func (s provisioning) release(ctx context.Context, users []contract.User, all map[string]role) error {
 	var released []string
 	for _, user := range users {
@@ -129,13 +132,14 @@ func (s provisioning) release(ctx context.Context, users []contract.User, all ma
 	return s.disconnect(ctx, released)
 }
 
-// isReleasedFor reports whether a role takes turns, and is to get another password.
+// isReleasedFor reports whether a role is one of a user whose password rotates, and is to get
+// another password.
 func (r role) isReleasedFor(user contract.User) bool {
 	takesTurns := user.As != "" || user.Turn.Login != "" || !user.Turn.Until.IsZero()
 	return takesTurns && !user.IsUnknown && user.Verifier != "" && user.Verifier != r.verifier
 }
 
-// refuses returns why a role that exists can't be that of a user; nil if it can.
+// refuses returns why an existing role can't be that of a user; nil if it can.
 func (r role) refuses(user contract.User) error {
 	switch {
 	case r.isSuper:
@@ -146,10 +150,11 @@ func (r role) refuses(user contract.User) error {
 	return nil
 }
 
-// isSecondOf reports whether it was made as the second role of a user: it is a member of that.
+// isSecondOf reports whether the role was created as the second role of a user: it is a member of
+// that user's role, or acts as it.
 func (r role) isSecondOf(user string) bool { return r.actsAs == user || slices.Contains(r.roles, user) }
 
-// user makes a role that may log in, or changes it.
+// user creates or changes the role of a user.
 func (s provisioning) user(ctx context.Context, user contract.User, all map[string]role) error {
 	if err := postgres.CheckUser(user.Name); err != nil {
 		return err
@@ -177,7 +182,7 @@ func (s provisioning) user(ctx context.Context, user contract.User, all map[stri
 	}
 	statement += fmt.Sprintf(" CONNECTION LIMIT %d", user.ConnectionLimit)
 	if !exists && user.As != "" {
-		// In one statement: by it the role is known to be ours.
+		// In the same statement, because a second role is recognised by that membership.
 		statement += " IN ROLE " + postgres.QuoteName(user.As)
 		all[user.Name] = role{roles: []string{user.As}}
 	}
@@ -185,7 +190,7 @@ func (s provisioning) user(ctx context.Context, user contract.User, all map[stri
 	return err
 }
 
-// prevent keeps a role from logging in.
+// prevent prevents a role from logging in.
 func (s provisioning) prevent(ctx context.Context, name string, has role) error {
 	if !has.canLogIn && has.verifier == "" {
 		return nil
@@ -194,7 +199,8 @@ func (s provisioning) prevent(ctx context.Context, name string, has role) error 
 	return err
 }
 
-// memberships makes a user a member of exactly its roles.
+// memberships makes a user a member of its roles, and of no others. has are those of which it is a
+// member now.
 func (s provisioning) memberships(ctx context.Context, user contract.User, has []string) error {
 	if user.IsUnknown && user.As != "" {
 		return nil

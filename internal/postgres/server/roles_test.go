@@ -14,8 +14,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// TestTurns: the second role of a user acts as the user, with its settings; what it owns becomes
-// the user's; it ends with its sessions, and so does the first one. Neither is taken from others.
+// TestTurns: the second role of a user acts as the user, with the user's settings, and what it owns
+// becomes the user's. When either role may no longer log in, its sessions are ended. Roles of
+// others are not used.
 func TestTurns(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	own := filepath.Join(filepath.Dir(a.run), "certificates")
@@ -79,8 +80,8 @@ func TestTurns(t *testing.T) {
 	a.turnsOfOthers(t, declare, first, second)
 }
 
-// turnsEnd: the first role ends, and what it may do is the second one's still; a second one that is
-// not listed ends, with its sessions.
+// turnsEnd checks that the second role keeps its rights when the first one may no longer log in,
+// and that a second role which is not listed can't log in, and its sessions are ended.
 func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(...contract.User) error, first, second contract.User) {
 	t.Helper()
 	own := filepath.Join(filepath.Dir(i.run), "certificates")
@@ -110,9 +111,9 @@ func (i *instance) turnsEnd(t *testing.T, session *pgconn.PgConn, declare func(.
 	check(t, logsIn("shop.2", "two"))
 }
 
-// turnsGoOnWhateverIsSet: whatever a user has set for itself, or locks, its second role and those
-// of others are made; what can't be copied is said. A user that acts as yet another role does so
-// with both.
+// turnsGoOnWhateverIsSet checks that second roles are created whatever a user has set for itself or
+// locks, and that settings which can't be copied are reported. A user that acts as yet another role
+// does so with both roles.
 func (i *instance) turnsGoOnWhateverIsSet(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
 	t.Helper()
 	own := filepath.Join(filepath.Dir(i.run), "certificates")
@@ -169,8 +170,8 @@ func (i *instance) turnsGoOnWhateverIsSet(t *testing.T, declare func(...contract
 	}
 }
 
-// turnsAreEdited: another password of either role ends the sessions of the former one; what has not
-// changed goes on.
+// turnsAreEdited checks that sessions with a former password end when either role gets another one,
+// and that others go on.
 func (i *instance) turnsAreEdited(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
 	t.Helper()
 	own := filepath.Join(filepath.Dir(i.run), "certificates")
@@ -197,7 +198,7 @@ func (i *instance) turnsAreEdited(t *testing.T, declare func(...contract.User) e
 	session("shop", "four")
 }
 
-// turnsOfOthers: a role that others have made is left as it is.
+// turnsOfOthers checks that a role which others have created is left as it is.
 func (i *instance) turnsOfOthers(t *testing.T, declare func(...contract.User) error, first, second contract.User) {
 	t.Helper()
 	_, err := i.session().Exec(t.Context(), `CREATE ROLE "other.2" LOGIN`)

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// Heartbeats come every beatEvery, and every fastBeat while something waits for them.
+// Heartbeats are written every beatEvery, and every fastBeat while something waits for them.
 const (
 	beatEvery = 2 * time.Second
 	fastBeat  = 100 * time.Millisecond
@@ -28,7 +28,7 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	l.told()
+	l.cancelSettling()
 	c := l.wrote
 	c.rule = rule
 	if c.leads && rule.WaitsForNobody() {
@@ -45,10 +45,11 @@ func (e *Engine) SetRule(ctx context.Context, rule election.Rule) error {
 	return nil
 }
 
-// proveFlag returns when every commit asks whether it has to wait. The checkpointer sets the flag
-// for that when it re-reads the configuration, which it does at the top of its loop, before it
-// looks for a request. It was sent the signal before the session was accepted that saw the setting;
-// so a request that it finds in a later round than the first comes after that.
+// proveFlag returns nil once every commit checks whether it has to wait. The checkpointer sets the
+// flag for that when it re-reads the configuration, at the beginning of each round of its loop,
+// before it looks for requests. It got the signal to do so before the session was accepted that saw
+// the new setting. So by the time that it handles a second checkpoint, in a later round, it has set
+// the flag.
 func (e *Engine) proveFlag(ctx context.Context, l *life) error {
 	e.mu.Lock()
 	has := l.hasFlag
@@ -68,8 +69,9 @@ func (e *Engine) proveFlag(ctx context.Context, l *life) error {
 	return ctx.Err()
 }
 
-// seeFlag returns when commits will ask, on a standby that was started with names to wait for. The
-// checkpointer sets the flag before its loop, in which alone it waits for work or writes.
+// seeFlag returns nil once commits will check whether they have to wait, on a standby that was
+// started with a synchronous_standby_names that is not empty. The checkpointer sets the flag before
+// its loop, and waits for work or writes only in the loop.
 func (e *Engine) seeFlag(ctx context.Context, l *life) error {
 	err := e.until(ctx, func() (bool, error) {
 		var loops bool
@@ -89,11 +91,11 @@ func (e *Engine) setFlag(l *life, has bool) {
 	l.hasFlag = has
 }
 
-// resettle finds out, in the background, when the rule counts for everything that is
-// acknowledged, and when a heartbeat was committed under it.
+// resettle finds out in other goroutines when the rule is in effect for everything that is
+// acknowledged (Settled), and when a heartbeat was committed under it (Committed).
 func (l *life) resettle(e *Engine, rule election.Rule) {
 	ctx, cancel := context.WithCancel(l.ctx)
-	l.told = cancel
+	l.cancelSettling = cancel
 	go func() {
 		done := e.hurry(l)
 		defer done()
@@ -112,7 +114,8 @@ func (l *life) resettle(e *Engine, rule election.Rule) {
 	}()
 }
 
-// noteRule changes what is observed of a rule, unless another was set since.
+// noteRule changes what is observed of a rule, unless ctx has ended because another rule was set
+// since.
 func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Server)) {
 	e.note(l, func(o *engine.Observation) {
 		if ctx.Err() == nil {
@@ -121,10 +124,11 @@ func (e *Engine) noteRule(ctx context.Context, l *life, change func(*election.Se
 	})
 }
 
-// settle returns when the rule counts. A process that sends to a standby re-reads the configuration
-// before it sends the next time: so it has, when it was seen to send twice since a session saw the
-// rule. Once all have, what is written later is acknowledged by the new rule only; what was written
-// before must be flushed by the rule's members.
+// settle returns nil once the rule is in effect. A process that sends to a standby (a WAL sender)
+// re-reads the configuration before it sends the next time. So it has done so once it was seen to
+// send twice after a session saw the rule. Once all senders have, what is written from then on is
+// acknowledged under the new rule only, and what was written before must be flushed by enough of
+// the rule's members.
 func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule) error {
 	if rule.WaitsForNobody() {
 		e.noteRule(ctx, l, func(s *election.Server) { s.Settled = true })
@@ -165,8 +169,8 @@ func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule) error 
 	})
 }
 
-// haveSentTwice reports whether each of the old senders that is still there was seen to send twice.
-// It counts in sends, and keeps in old what each had sent last.
+// haveSentTwice reports whether each sender in old that still exists was seen to send twice. It
+// counts in sends, by PID, and updates in old up to where each has sent.
 func haveSentTwice(old, now map[int]sender, sends map[int]int) bool {
 	all := true
 	for pid, before := range old {
@@ -183,7 +187,7 @@ func haveSentTwice(old, now map[int]sender, sends map[int]int) bool {
 	return all
 }
 
-// flushed returns how many members of the rule have flushed all up to there.
+// flushed returns how many members of the rule's set have flushed everything up to a location.
 func flushed(now map[int]sender, rule election.Rule, until postgres.LSN) int {
 	count := 0
 	for _, member := range rule.Set {
@@ -197,9 +201,9 @@ func flushed(now map[int]sender, rule election.Rule, until postgres.LSN) int {
 	return count
 }
 
-// commit commits one heartbeat under the rule, however long its members let it wait.
+// commit commits one heartbeat under the rule, however long that takes, and notes it.
 func (e *Engine) commit(ctx context.Context, l *life) error {
-	// A commit whose wait was cancelled succeeds, with a warning.
+	// If the wait of a commit is cancelled, the commit succeeds, but with a warning.
 	warned := false
 	session, err := e.connectNoticing(ctx, func(*pgconn.PgConn, *pgconn.Notice) { warned = true })
 	if err != nil {
@@ -219,10 +223,10 @@ func (e *Engine) commit(ctx context.Context, l *life) error {
 	return nil
 }
 
-// heartbeat is a write that leaves nothing behind but its record in the log.
+// heartbeat is a statement that writes nothing but a record in the log.
 const heartbeat = "SELECT pg_logical_emit_message(true, 'mainstay', '')"
 
-// hurry makes heartbeats come more often, until the returned function is called.
+// hurry makes heartbeats more frequent, until the returned function is called.
 func (e *Engine) hurry(l *life) func() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,8 +238,8 @@ func (e *Engine) hurry(l *life) func() {
 	}
 }
 
-// beat writes heartbeats that wait for the local disk only, and notes since when one waits. It has
-// a session of its own, which it keeps.
+// beat writes heartbeats that wait for the local disk only, until the server ends, and notes since
+// when one has been waiting. It keeps a session of its own.
 func (e *Engine) beat(l *life) {
 	var session *pgx.Conn
 	defer func() {
@@ -255,7 +259,7 @@ func (e *Engine) beat(l *life) {
 			}
 		}
 		e.setUnflushed(l, time.Time{})
-		// A caller that begins to wait for heartbeats does not wait for the end of this pause.
+		// The pause is short if a caller begins to wait for heartbeats meanwhile.
 		for end := e.Clock.Now().Add(beatEvery); e.Clock.Now().Before(end); {
 			if e.pause(l.ctx, fastBeat) != nil {
 				return
@@ -267,6 +271,7 @@ func (e *Engine) beat(l *life) {
 	}
 }
 
+// hurries reports whether something waits for heartbeats.
 func (e *Engine) hurries(l *life) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -281,7 +286,8 @@ func (e *Engine) setUnflushed(l *life, since time.Time) {
 	}
 }
 
-// beatOnce writes one heartbeat, and returns the session for the next; nil after an error.
+// beatOnce writes one heartbeat, and returns the session for the next one; nil after an error. It
+// opens a session if there is none.
 func (e *Engine) beatOnce(ctx context.Context, session *pgx.Conn) (*pgx.Conn, error) {
 	if session == nil {
 		made, err := e.connect(ctx)

@@ -20,61 +20,67 @@ import (
 type Options struct {
 	// Data is the data directory. It and Run are absolute.
 	Data string
-	// Run is a directory of this instance alone, not on the volume, mode 0700: the socket, the
-	// configuration, and the keys for the stream. Its path has at most 80 bytes.
+	// Run is the directory of the socket, of the configuration, and of the keys with which a standby
+	// receives. It must be used by this instance alone, must not be on the volume, and must have the
+	// mode 0700 and a path of at most 80 bytes.
 	Run string
-	// Listen is the address for clients and members, "*" for all; Port is the same for all members.
+	// Listen is the address on which clients and members connect, "*" for all. Port is the same for
+	// all members.
 	Listen string
 	Port   int
-	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt. The common name
-	// of the certificate is postgres.CertificatePrefix and the pod's name.
+	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt. The common name of
+	// the certificate is postgres.CertificatePrefix, followed by the pod's name.
 	Certificates string
-	// Me returns the member of the data in Data: it changes when they are rebuilt.
+	// Me returns this instance as a member. It changes when the data are rebuilt.
 	Me func() election.Member
-	// Members returns the members that may receive from this server, as they are known now.
+	// Members returns the members that may receive from this server, as far as they are known.
 	Members func() []election.Member
-	// KeepWAL is how many MB of the log a leader keeps for a standby that was away; 0 means a tenth of
-	// the volume, 64 at least and 1024 at most.
+	// KeepWAL is how many MB of the log a leader keeps for standbys that were away; 0 is the default:
+	// a tenth of the volume, at least 64 and at most 1024.
 	KeepWAL int
-	// NewLog returns where the log of data that are made is to be, a directory that is not there yet;
-	// "" or nil is with the data.
+	// NewLog returns the path, which does not exist yet, of the directory for the log of data that are
+	// being made. If it is nil or returns "", the log is part of the data directory.
 	NewLog func() string
-	// Environment is that of the server's processes, with a PATH to its binaries.
+	// Environment is that of the server's processes, as "name=value", with a PATH to the server's
+	// programs.
 	Environment []string
-	// Log is written the server's log, line by line.
+	// Log is where the server's log is written, line by line.
 	Log io.Writer
 	// Supervisor starts and kills the processes.
 	Supervisor *supervise.Supervisor
 	Clock      clock.Clock
 }
 
-// Engine is PostgreSQL as an engine of an instance.
+// Engine implements [engine.Engine] for PostgreSQL.
 type Engine struct {
 	postgres.Positions
 	Options
 
 	changed chan struct{}
-	// programs is the major version of the server's programs; 0 while nobody has asked them. It is set
-	// before anything else is called.
+	// programs is the major version of the server's programs; 0 before FindVersion, which is called
+	// before anything else.
 	programs int
 
 	mu   sync.Mutex
 	life *life
-	// before is the last server process, also after its end.
+	// before is the last run of the server, even after its end.
 	before   *life
 	observed engine.Observation
-	// abort ends a clone that is under way.
+	// abort ends a clone that is in progress.
 	abort context.CancelFunc
-	// unflushed is the start of the oldest heartbeat that the local disk has not taken.
+	// unflushed is since when the oldest heartbeat has been waiting for the local disk; the zero time
+	// if none is.
 	unflushed time.Time
 	users     users
-	// complaint is what is wrong beside the server.
+	// complaint is the last problem that was passed to Complain.
 	complaint string
-	// unsettled is what is wrong with users that a leader has made.
+	// unsettled is what is wrong with users although a leader has created them.
 	unsettled string
-	// damages is how often the data were found damaged since a server with them last received.
+	// damages is how often in a row the data were found damaged, without a server that received with
+	// them in between.
 	damages int
-	// initTotal bounds all first statements of the application's database together.
+	// initTotal limits the duration of all first statements of the application's database together.
+	// Tests set it.
 	initTotal time.Duration
 }
 
@@ -90,20 +96,22 @@ type life struct {
 	cancel context.CancelFunc
 	// exited is closed when the process and all that it has started are gone.
 	exited chan struct{}
-	// wrote is what the configuration files say now; touched by one operation at a time.
+	// wrote is what the configuration files contain now. Only operations use it, of which one runs at
+	// a time.
 	wrote configuration
-	// started are the settings that it was started with, as far as a user may set them, and hasUsers
-	// is true if there were any of a user.
+	// started are the settings with which it was started, of those that a user may set. hasUsers is
+	// true if the user has set any of them.
 	started  []postgres.Setting
 	hasUsers bool
-	// output passes its log on.
+	// output passes the server's log on.
 	output *lines
-	// hasFlag is true while commits are known to ask whether they have to wait. It is guarded by
+	// hasFlag is true while commits are known to check whether they have to wait. It is guarded by
 	// Engine.mu.
 	hasFlag bool
-	// told cancels the settling of the previous rule.
-	told context.CancelFunc
-	// fast is how many wait for heartbeats, so that these come more often. Guarded by Engine.mu.
+	// cancelSettling ends the goroutines that wait for the previous rule to be in effect.
+	cancelSettling context.CancelFunc
+	// fast is how many callers wait for heartbeats, so that these are more frequent. Guarded by
+	// Engine.mu.
 	fast int
 }
 
@@ -134,7 +142,7 @@ func (e *Engine) Observe() engine.Observation {
 	return observed
 }
 
-// note changes what Observe returns, if l still is the life of the server.
+// note changes what Observe returns, if l is still the current life.
 func (e *Engine) note(l *life, change func(*engine.Observation)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -153,14 +161,16 @@ func (e *Engine) Kill() {
 	e.kill()
 }
 
-// kill does so, and returns the number of kills, with which processes may be started afterwards.
+// kill does so, and returns the new value of Supervisor.Kills(), with which processes may be
+// started afterwards.
 func (e *Engine) kill() uint64 {
 	kills := e.Supervisor.KillAll()
 	e.forget(nil, "")
 	return kills
 }
 
-// forget notes that the life is over (any, if l is nil), and why if that is worth a report.
+// forget notes that the run l of the server has ended, or with nil whichever is current; with nil
+// it also aborts a clone. problem is reported, if not "".
 func (e *Engine) forget(l *life, problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +192,7 @@ func (e *Engine) forget(l *life, problem string) {
 	}
 }
 
-// current returns the life of the server that runs.
+// current returns the life of the running server; errNotRunning if there is none.
 func (e *Engine) current() (*life, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,21 +202,21 @@ func (e *Engine) current() (*life, error) {
 	return e.life, nil
 }
 
-// server returns what was observed last.
+// server returns what was last observed of the server.
 func (e *Engine) server() election.Server {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.observed.Server
 }
 
-// within returns a context that ends with both the operation and the life.
+// within returns a context that ends when ctx ends or the server does.
 func (l *life) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	both, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.ctx, cancel)
 	return both, func() { stop(); cancel() }
 }
 
-// until calls done again and again until it is true or fails, or the context ends.
+// until calls done every pollInterval until it returns true or an error, or the context ends.
 func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if is, err := done(); is || err != nil {
@@ -218,9 +228,9 @@ func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// pause waits for that long, or until the context ends.
-func (e *Engine) pause(ctx context.Context, long time.Duration) error {
-	timer := e.Clock.NewTimer(long)
+// pause waits for a duration, or until the context ends, and then returns its cause.
+func (e *Engine) pause(ctx context.Context, duration time.Duration) error {
+	timer := e.Clock.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

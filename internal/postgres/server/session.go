@@ -10,24 +10,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Bounds of a session of ours. Whatever hangs longer is a server that does not answer.
+// Timeouts of our own sessions. A server that takes longer counts as one that does not answer.
 const (
 	connectTimeout   = 2 * time.Second
 	statementTimeout = 5 * time.Second
 )
 
-// connect opens a session over the socket. A server that does not accept it within connectTimeout
-// counts as one that does not answer.
+// connect opens a session of the superuser's over the socket, in the database postgres. It fails if
+// the server does not accept it within connectTimeout.
 func (e *Engine) connect(ctx context.Context) (*pgx.Conn, error) {
 	return e.connectNoticing(ctx, nil)
 }
 
-// connectNoticing opens a session and passes on what the server warns of.
+// connectNoticing does so, and passes the server's notices and warnings to notice.
 func (e *Engine) connectNoticing(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	return e.connectTo(ctx, "postgres", notice)
 }
 
-// connectTo opens a session in a database.
+// connectTo opens a session of the superuser's in a database. notice may be nil.
 func (e *Engine) connectTo(ctx context.Context, database string, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config, err := e.session(database)
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) connectTo(ctx context.Context, database string, notice pgconn.N
 	return open(ctx, config)
 }
 
-// connectAs opens a session as another role than the superuser, with its own search path.
+// connectAs opens a session as another role than the superuser, with that role's own search_path.
 func (e *Engine) connectAs(ctx context.Context, user, database string) (*pgx.Conn, error) {
 	config, err := e.session(database)
 	if err != nil {
@@ -48,7 +48,7 @@ func (e *Engine) connectAs(ctx context.Context, user, database string) (*pgx.Con
 	return open(ctx, config)
 }
 
-// session describes a session of the superuser's.
+// session returns the configuration of a session of the superuser's.
 func (e *Engine) session(database string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig("host=localhost user=postgres dbname=postgres sslmode=disable")
 	if err != nil {
@@ -57,7 +57,8 @@ func (e *Engine) session(database string) (*pgx.ConnConfig, error) {
 	config.Host, config.Port, config.Database = e.Run, uint16(e.Port), database
 	config.Fallbacks, config.ConnectTimeout = nil, connectTimeout
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	// Whatever a user sets for all sessions, or for ours, these measure and lead the server.
+	// They override what a user has set for all sessions, or for the superuser's: with these sessions
+	// the server is measured and led.
 	config.RuntimeParams = map[string]string{
 		"client_encoding": "UTF8", "standard_conforming_strings": "on", "client_min_messages": "warning",
 		"default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "DateStyle": "ISO",
@@ -83,7 +84,7 @@ func open(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	return session, nil
 }
 
-// major is the version of the server that runs; 0 if none does.
+// major returns the major version of the running server; 0 if there is none.
 func (e *Engine) major() int {
 	if l, err := e.current(); err == nil {
 		return l.major
@@ -91,14 +92,14 @@ func (e *Engine) major() int {
 	return 0
 }
 
-// disconnect ends a session without waiting for a server that hangs.
+// disconnect ends a session, and waits for at most 100 ms if the server hangs.
 func disconnect(session *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_ = session.Close(ctx)
 }
 
-// ask runs a query for one row in a session of its own.
+// ask runs a query for one row, in a session of its own.
 func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout+statementTimeout)
 	defer cancel()
@@ -113,7 +114,8 @@ func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
 	return nil
 }
 
-// checkpoint lets the server write all that it has in memory, without a bound but the context's.
+// checkpoint makes the server write all that it has in memory. Only the context limits the
+// duration.
 func (e *Engine) checkpoint(ctx context.Context) error {
 	session, err := e.connect(ctx)
 	if err != nil {

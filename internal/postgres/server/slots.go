@@ -13,21 +13,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// slot is what a slot of a member keeps, and the process that uses it, 0 if none does.
+// slot is a replication slot of a member: user is the PID of the process that uses it, 0 if there
+// is none, and keeps is from where on it retains the log.
 type slot struct {
 	user  int
 	keeps postgres.LSN
 }
 
-// keepTime bounds how long the slots are kept. Meanwhile the leader is not measured, and after five
-// seconds without a measure an election begins anew to watch who receives.
-const keepTime = 2 * time.Second
+// keepTimeout limits one call of keepSlots. Meanwhile the leader is not measured, and after five
+// seconds without a measurement the election has to count the members' silence anew.
+const keepTimeout = 2 * time.Second
 
-// keepSlots creates a slot for each member, and drops those of former members, and those that
-// retain more WAL than a standby may lack: such a member has to be rebuilt. One that receives or
-// clones may take its time, until the volume is nearly full.
+// keepSlots creates a slot for each member. It drops the slots of former members, and unused slots
+// that retain more WAL than walKeepMB: their members have to be rebuilt. A slot that is in use, by
+// a member that receives or clones, may retain more until the volume is nearly full. end is the end
+// of the log.
 func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.LSN) error {
-	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	found, err := slots(ctx, session)
 	if err != nil {
@@ -47,7 +49,7 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 			}
 		}
 	}
-	most, tight := postgres.LSN(e.keeps())<<20, isTight(filepath.Join(e.Data, "pg_wal"))
+	most, tight := postgres.LSN(e.walKeepMB())<<20, isTight(filepath.Join(e.Data, "pg_wal"))
 	for name, s := range found {
 		tooFar := s.keeps != 0 && s.keeps+most < end
 		var err error
@@ -64,8 +66,8 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 	return nil
 }
 
-// dropUsed ends the process that uses a slot, and drops that before the member is back, which tries
-// again five times a second.
+// dropUsed ends the process that uses a slot, and drops the slot before the member, which
+// reconnects within 200 ms, uses it again.
 func (e *Engine) dropUsed(ctx context.Context, session *pgx.Conn, name string, user int) error {
 	if _, err := session.Exec(ctx, "SELECT pg_terminate_backend($1)", user); err != nil {
 		return err
@@ -84,15 +86,16 @@ func (e *Engine) dropUsed(ctx context.Context, session *pgx.Conn, name string, u
 	}
 }
 
-// Errors of a slot that a process uses, and of one that is gone (errcodes-appendix); and how often
-// it is tried to drop one.
+// The error codes for a slot that is in use, and for one that does not exist (errcodes-appendix),
+// and the pause between two attempts to drop a slot.
 const (
 	objectInUse     = "55006"
 	undefinedObject = "42704"
 	dropEvery       = 5 * time.Millisecond
 )
 
-// drop drops a slot, unless that is gone: that of a clone ends with its process.
+// drop drops a slot. It is no error if the slot is gone already: that of a clone ends with the
+// clone's session.
 func drop(ctx context.Context, session *pgx.Conn, name string) error {
 	_, err := session.Exec(ctx, "SELECT pg_drop_replication_slot("+quote(name)+")")
 	var refused *pgconn.PgError
@@ -102,7 +105,7 @@ func drop(ctx context.Context, session *pgx.Conn, name string) error {
 	return err
 }
 
-// slots returns the slots of members.
+// slots returns the slots of members, by their names.
 func slots(ctx context.Context, session *pgx.Conn) (map[string]slot, error) {
 	rows, err := session.Query(ctx, "SELECT slot_name::text, coalesce(active_pid, 0), coalesce(restart_lsn::text, '0/0') FROM pg_replication_slots"+
 		" WHERE slot_type = 'physical' AND starts_with(slot_name::text, "+quote(postgres.SlotPrefix)+")")

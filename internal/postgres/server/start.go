@@ -16,11 +16,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// standbySignal is the file that makes a server start as a standby.
+// standbySignal is the name of the file that makes a server start as a standby.
 const standbySignal = "standby.signal"
 
-// clean kills what is left, and removes what an earlier process left of a source, a promotion or
-// itself. It returns the version of the data.
+// clean kills what is left of an earlier process, waits for its end, and removes what it has left
+// of a source or a promotion. It returns the new value of Supervisor.Kills(), with which processes
+// may be started, and the major version of the data. It fails if KillAll was called meanwhile.
 func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error) {
 	began := e.Supervisor.Kills()
 	if kills = e.kill(); kills != began+1 {
@@ -56,11 +57,11 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	if err := remove(filepath.Join(e.Data, "pg_wal"), planted...); err != nil {
 		return 0, 0, err
 	}
-	// The WAL that slots retain is not needed before we lead, and they are created again then.
+	// The WAL that slots retain is only needed once we lead, and then they are created again.
 	if err := removeSlots(e.Data); err != nil {
 		return 0, 0, err
 	}
-	// A volume that is mounted for a group gives the group more than the server starts with.
+	// With fsGroup, the kubelet gives the group permissions with which the server refuses to start.
 	if err := os.Chmod(e.Data, 0o700); err != nil { //nolint:gosec // it is a directory
 		return 0, 0, fmt.Errorf("restricting the data to the instance's user: %w", err)
 	}
@@ -77,6 +78,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return e.startStandby(ctx, kills, major, configuration{clients: true})
 }
 
+// startStandby starts the server as a standby with a configuration, and waits until it answers and
+// commits are known to wait. After an error the server is killed.
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
 	control, err := readControl(e.Data)
 	if err != nil {
@@ -96,7 +99,7 @@ func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c co
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	err = e.answers(ctx, l, true)
+	err = e.awaitAnswer(ctx, l, true)
 	if err == nil {
 		err = e.seeFlag(ctx, l)
 	}
@@ -108,9 +111,9 @@ func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c co
 	return nil
 }
 
-// answers waits until the server answers. It is an error if it is a standby and should not be, or
-// the other way round.
-func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
+// awaitAnswer waits until the server answers, as a standby or not. It fails if the server answers,
+// but is no standby although it should be; if it still is one but should not be, it waits on.
+func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
 	var last error
 	err := e.until(ctx, func() (bool, error) {
 		var recovers bool
@@ -127,11 +130,11 @@ func (e *Engine) answers(ctx context.Context, l *life, standby bool) error {
 	if err != nil && last != nil {
 		return fmt.Errorf("%w: %s", err, l.output.last())
 	}
-	l.output.quieten()
+	l.output.noteAnswer()
 	return err
 }
 
-// Resume implements [engine.Engine]. Only we may connect until commits are known to wait for the
+// Resume implements [engine.Engine]. Clients can't connect until commits are known to wait for the
 // rule.
 func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	kills, major, err := e.clean(ctx)
@@ -141,6 +144,7 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	return e.resume(ctx, kills, major, rule)
 }
 
+// resume starts the server as the leader. After an error the server is killed.
 func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule election.Rule) error {
 	if err := remove(e.Data, standbySignal); err != nil {
 		return err
@@ -155,7 +159,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	err = e.answers(ctx, l, false)
+	err = e.awaitAnswer(ctx, l, false)
 	if err == nil && !rule.WaitsForNobody() {
 		err = e.proveFlag(ctx, l)
 	}
@@ -173,7 +177,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	return nil
 }
 
-// ownTimeline returns the timeline on which a leader writes.
+// ownTimeline returns the timeline on which the server writes.
 func (e *Engine) ownTimeline(ctx context.Context) (uint32, error) {
 	var file string
 	if err := e.ask(ctx, "SELECT pg_walfile_name(pg_current_wal_insert_lsn())", &file); err != nil {
@@ -186,7 +190,7 @@ func (e *Engine) ownTimeline(ctx context.Context) (uint32, error) {
 	return uint32(timeline), nil
 }
 
-// lead opens a server that was promoted for members and clients, and begins to measure it.
+// lead lets members and clients connect to a server that was promoted, and begins to measure it.
 func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	history, err := e.history(timeline)
 	if err != nil {
@@ -236,13 +240,14 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 		e.Kill()
 		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
 	}
-	// Until then pg_control has the old timeline, which would mislead a member that rewinds from
-	// here.
+	// Until a checkpoint, pg_control has the old timeline, which would mislead a member that rewinds
+	// its data to these.
 	go func() { _ = e.checkpoint(l.ctx) }()
 	return nil
 }
 
-// promote returns when the server takes writes, on that timeline.
+// promote promotes the server, and returns when it accepts writes. It fails if they are on another
+// timeline.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -250,7 +255,7 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	if err := e.ask(ctx, "SELECT pg_promote(false)", new(bool)); err != nil {
 		return err
 	}
-	if err := e.answers(ctx, l, false); err != nil {
+	if err := e.awaitAnswer(ctx, l, false); err != nil {
 		return err
 	}
 	came, err := e.ownTimeline(ctx)
@@ -260,7 +265,7 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	return err
 }
 
-// plant makes the server's next timeline the claimed one.
+// plant writes planted history files, so that the server's promotion takes the claimed timeline.
 func (e *Engine) plant(timeline uint32) error {
 	files, err := historyFiles(e.Data)
 	if err != nil {
@@ -286,7 +291,8 @@ func (e *Engine) plant(timeline uint32) error {
 	return syncDirectory(filepath.Join(e.Data, "pg_wal"))
 }
 
-// checkpointTime is how long a checkpoint before a clean stop may take: the rest is written then.
+// checkpointTime is how long the checkpoint before a clean stop may take. What it has not written
+// by then is written during the stop.
 const checkpointTime = 3 * time.Second
 
 // StopCleanly implements [engine.Engine].
@@ -295,13 +301,13 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What it writes now, it need not write during the shutdown, when clients can't.
+	// What is written now need not be written during the shutdown, while clients can't write.
 	checkpointing, stop := context.WithTimeout(ctx, checkpointTime)
 	defer stop()
 	_ = e.checkpoint(checkpointing)
 	_ = e.drainPoolers(ctx)
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.StoppingCleanly })
-	l.told()
+	l.cancelSettling()
 	if err := l.signal(syscall.SIGINT); err != nil {
 		return err
 	}
@@ -316,7 +322,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 		return err
 	}
 	if data.Position == "" {
-		return errors.New("stopping the server cleanly: its control file does not say so")
+		return errors.New("stopping the server cleanly: by its control file, it was not")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// asMonitor gives up the superuser's rights for those of reading statistics. The session is that of
-// the superuser, because a server whose connections are used up takes no other, and that is when
-// its statistics are needed. What is read has no names but those of pg_catalog (connectNoticing).
+// asMonitor gives up the superuser's rights, except for reading statistics. The session is opened
+// as the superuser, because a server whose connections are used up accepts no others, and then its
+// statistics are needed most. Its search_path is only pg_catalog (see session).
 const asMonitor = "SET ROLE pg_monitor"
 
 const generalStatistics = `SELECT
@@ -28,7 +28,7 @@ const generalStatistics = `SELECT
 	CASE WHEN pg_is_in_recovery() AND pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn()
 		THEN coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) ELSE 0 END::float8`
 
-// receiverStatistics skips what receives a base backup: it replays nothing.
+// receiverStatistics leaves out senders of base backups, whose receivers replay nothing.
 const receiverStatistics = `SELECT application_name,
 	greatest(coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
 		replay_lsn), 0), 0)::float8, coalesce(extract(epoch FROM replay_lag), 0)::float8
@@ -39,8 +39,8 @@ var databaseStatistics = `SELECT d.datname, pg_database_size(d.oid)::float8, s.x
 	FROM pg_database d JOIN pg_stat_database s ON s.datid = d.oid WHERE d.datallowconn AND NOT d.datistemplate
 	ORDER BY d.oid LIMIT ` + strconv.Itoa(postgres.MaxDatabases)
 
-// Statistics asks the server about itself, in a session of its own that only reads. If it fails,
-// what was read before is returned too. answers is false if nothing was.
+// Statistics reads the statistics of the server, in a session of its own. If only a part could be
+// read, it returns that part and an error. answers is false if nothing could be read.
 func (e *Engine) Statistics(ctx context.Context) (s postgres.Statistics, answers bool, err error) {
 	l, err := e.current()
 	if err != nil {

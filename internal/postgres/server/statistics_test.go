@@ -12,9 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// statistics returns what a server says of itself. Before PostgreSQL 15, a process collects the
-// numbers of databases, which needs the name localhost: pods have it, and the root of a test has
-// not.
+// statistics returns a server's statistics. Before PostgreSQL 15, those of databases are collected
+// by a process that needs the name localhost, which pods have, but not the root of a test.
 func (i *instance) statistics() (s postgres.Statistics, isWhole bool) {
 	i.t.Helper()
 	answer := i.do(Call{Do: "statistics", Within: waitLimit})
@@ -28,8 +27,8 @@ func (i *instance) statistics() (s postgres.Statistics, isWhole bool) {
 	return answer.Statistics, answer.Missing == ""
 }
 
-// TestStatistics: what a leader and a standby say about themselves, as a role that may only read,
-// and whatever a schema has of the names of pg_catalog.
+// TestStatistics: the statistics of a leader and of a standby are read with the rights of a role
+// that may only read, even if a schema has objects with names of pg_catalog.
 func TestStatistics(t *testing.T) {
 	a, b, d := newCluster(t).begin(2)
 	session := a.session()

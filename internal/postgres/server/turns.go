@@ -15,21 +15,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// Limits of the settings that are copied from a role: whoever logs in may give itself any.
+// Limits of the settings that are copied from a role. Each role may set any number of its own
+// settings.
 const (
 	maxSettings      = 64
 	maxSettingBytes  = 8 << 10
 	maxSettingsBytes = 32 << 10 // of all of them
 )
 
-// Limits of giving away what roles own: whoever logs in may make as much as it likes, and lock it.
+// Time limits of REASSIGN OWNED. Each role may own and lock any number of objects.
 const (
-	reassignTime    = 10 * time.Second // in one database
-	reassignAllTime = 20 * time.Second // until no further database is begun
+	reassignTime    = 10 * time.Second // for one database
+	reassignAllTime = 20 * time.Second // after this, no further database is begun
 )
 
-// actAll lets second roles act as their users. What depends on the users, who may have any setting
-// and lock what they own, is only complained of: it must not keep others' passwords from rotating.
+// actAll makes second roles act as their users. Problems that users themselves can cause, by any
+// settings or by locking what they own, are only reported: they must not prevent the rotation of
+// others' passwords.
 func (s provisioning) actAll(
 	ctx context.Context, users []contract.User, has map[string]role, try func(what, name string, err error),
 ) {
@@ -59,15 +61,15 @@ func (s provisioning) actAll(
 	}
 }
 
-// complain notes a problem of a user that keeps nothing else from being made.
+// complain notes a problem of a user, which does not make ProvideDeclared fail.
 func (s provisioning) complain(user string, err error) {
 	if err != nil {
 		*s.complaints = append(*s.complaints, fmt.Sprintf("user %.80q: %.300s", user, err))
 	}
 }
 
-// act lets the sessions of a role begin as a user, with the settings that the user has. One of them
-// may be that its sessions begin as yet another role.
+// act makes the sessions of a second role act as its user from their beginning, with the user's
+// settings. One of those may be role: that sessions act as yet another role.
 func (s provisioning) act(ctx context.Context, user contract.User, has role, settings map[string][]setting) error {
 	if user.IsUnknown || user.Verifier == "" && has.actsAs == "" {
 		return nil
@@ -96,8 +98,8 @@ func (s provisioning) act(ctx context.Context, user contract.User, has role, set
 	return nil
 }
 
-// apart returns as which role the sessions of a role begin in every database, and its other
-// settings.
+// apart splits the settings of a role into the role as which its sessions act in every database (""
+// if none is set), and all others.
 func apart(settings []setting) (actsAs string, others []setting) {
 	for _, one := range settings {
 		if one.name == "role" && one.database == "" {
@@ -109,8 +111,9 @@ func apart(settings []setting) (actsAs string, others []setting) {
 	return actsAs, others
 }
 
-// reassign gives what a role owns in any database to the user as which it acts: a client that has
-// discarded its session is the role itself.
+// reassign gives what a second role owns in any database to its user. A second role owns something
+// if a client has reset its session (RESET ROLE, DISCARD ALL), so that it acted as the second role
+// itself. No further database is begun after the time until.
 func (s provisioning) reassign(ctx context.Context, from, to string, until time.Time) error {
 	rows, err := s.session.Query(ctx, `SELECT DISTINCT b.datname FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid
 		WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = (SELECT oid FROM pg_authid WHERE rolname = $1) AND d.deptype = 'o'
@@ -123,7 +126,7 @@ func (s provisioning) reassign(ctx context.Context, from, to string, until time.
 		return err
 	}
 	for _, database := range databases {
-		err := errors.New("there was no time for it: it is done when users are next made")
+		err := errors.New("there was not enough time: it is retried when users are next provided")
 		if time.Now().Before(until) {
 			err = s.reassignIn(ctx, database, from, to)
 		}
@@ -146,19 +149,21 @@ func (s provisioning) reassignIn(ctx context.Context, database, from, to string)
 	return err
 }
 
-// setting is one that sessions of a role begin with, in a database or, with "", in all. One that is
-// beyond the limits has no value; without a name, it is all in that database.
+// setting is a setting with which sessions of a role begin, in a database or, with "", in all. If
+// it exceeds the limits, fits is false and it has no value; if it has no name either, it stands for
+// all of the role's settings in that database.
 type setting struct {
 	database, name, value string
 	fits                  bool
 }
 
-// lists are the settings whose value is a list of quoted words. The server takes such a list as one
-// word, unless a session has it.
+// lists are the settings whose value is a list of quoted words. ALTER ROLE ... SET with a string
+// literal would make the whole list one word, so they are copied from a session: see copyList.
 var lists = []string{"local_preload_libraries", "search_path", "session_preload_libraries", "temp_tablespaces"}
 
-// copySettings gives a role the settings that another one has, and no others. What can't be copied
-// is complained of. Values are no SQL, and but for lists the server does not carry them out.
+// copySettings gives a role the settings wanted, and removes those of has that are not wanted.
+// Problems are only reported. Values are quoted, and are not executed; only those of lists are set
+// in the session.
 func (s provisioning) copySettings(ctx context.Context, to string, has, wanted []setting) {
 	set := func(what string, one setting, statement string) {
 		if _, err := s.session.Exec(ctx, alter(to, one.database)+statement); err != nil {
@@ -184,7 +189,8 @@ func (s provisioning) copySettings(ctx context.Context, to string, has, wanted [
 	}
 }
 
-// copyList gives a role a setting that is a list, through the session.
+// copyList gives a role a setting that is a list: it sets it in the session, and takes it from
+// there (FROM CURRENT).
 func (s provisioning) copyList(ctx context.Context, to string, one setting) error {
 	err := pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
 		if _, err := transaction.Exec(ctx, "SELECT pg_catalog.set_config($1, $2, true)", one.name, one.value); err != nil {
@@ -208,8 +214,7 @@ func alter(role, database string) string {
 	return statement
 }
 
-// parameterName returns the name of a parameter, as SQL takes it: that of an extension has two
-// parts.
+// parameterName quotes the name of a parameter for SQL: that of an extension has two parts.
 func parameterName(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
@@ -218,8 +223,9 @@ func parameterName(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// settings returns those of roles, by their names; as whom they act only if they may. Those of a
-// transaction, with which no session begins, are left out. The server keeps the limits.
+// settings returns the settings of roles, by the names of the roles. It includes the setting role
+// only if the role is a member of that role, and leaves out settings of transactions, which have no
+// effect on sessions. The query itself applies the limits.
 func (s provisioning) settings(ctx context.Context, roles []string) (map[string][]setting, error) {
 	rows, err := s.session.Query(ctx, `SELECT role, database, name, CASE WHEN fits THEN substr(c, strpos(c, '=') + 1) ELSE '' END, fits
 		FROM (SELECT *, coalesce(n <= $2 AND octet_length(c) <= $3 AND bytes <= $4, false) AS fits

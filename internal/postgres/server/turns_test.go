@@ -7,7 +7,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 )
 
-// TestRolesAreReleased: one that takes turns and gets another password ends first.
+// TestRolesAreReleased: a role of a rotating user that gets another password is first prevented
+// from logging in.
 func TestRolesAreReleased(t *testing.T) {
 	has := role{verifier: "v1", canLogIn: true}
 	for name, test := range map[string]struct {

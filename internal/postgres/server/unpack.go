@@ -12,18 +12,19 @@ import (
 	"strings"
 )
 
-// walDirectory is where the data have their log, or a link to it.
+// walDirectory is the directory of the log in the data, or a link to it.
 const walDirectory = "pg_wal"
 
-// copied is where a clone is written: the data, and their log if that is elsewhere. Nothing is
-// written outside of them.
+// copied are the directories to which a clone is written: the data, and their log if that is
+// elsewhere. Nothing is written outside of them.
 type copied struct {
 	data *os.Root
-	// log is nil if it is with the data.
+	// log is nil if the log is part of the data directory.
 	log *os.Root
 }
 
-// openCopy makes the directory of the log, and links it, if it is not with the data.
+// openCopy opens the directory of the data. If log is not "", it also creates that directory, and a
+// link to it in the data.
 func openCopy(directory, log string) (*copied, error) {
 	data, err := os.OpenRoot(directory)
 	if err != nil || log == "" {
@@ -50,7 +51,8 @@ func (c *copied) close() {
 	}
 }
 
-// sync makes durable which files the directories have.
+// sync flushes the directories, so that their entries are durable. The files were flushed when they
+// were written.
 func (c *copied) sync() error {
 	if c.log == nil {
 		return syncTree(c.data)
@@ -58,7 +60,7 @@ func (c *copied) sync() error {
 	return errors.Join(syncTree(c.log), syncDirectory(filepath.Dir(c.log.Name())), syncTree(c.data))
 }
 
-// place returns where a file of the data is written.
+// place returns to which directory a file of the data is written, and its name there.
 func (c *copied) place(name string) (*os.Root, string) {
 	if c.log == nil || name != walDirectory && !strings.HasPrefix(name, walDirectory+"/") {
 		return c.data, name
@@ -66,7 +68,7 @@ func (c *copied) place(name string) (*os.Root, string) {
 	return c.log, path.Clean("." + strings.TrimPrefix(name, walDirectory))
 }
 
-// unpack writes the files of a tar into the directories, and nowhere else.
+// unpack writes the files of a tar archive into the directories, and nowhere else.
 func (c *copied) unpack(from *tar.Reader) error {
 	for range maxEntries {
 		header, err := from.Next()
@@ -112,7 +114,7 @@ func unpackFile(root *os.Root, name string, size int64, from io.Reader) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// syncTree makes durable which files the directories have.
+// syncTree flushes a directory and all below it, so that their entries are durable.
 func syncTree(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// archive is a tar of files, and of directories, whose names end with a slash.
+// archive returns a tar archive of files, and of directories, whose names end with a slash.
 func archive(t *testing.T, names ...string) *tar.Reader {
 	t.Helper()
 	var text bytes.Buffer
@@ -34,7 +34,8 @@ func archive(t *testing.T, names ...string) *tar.Reader {
 	return tar.NewReader(&text)
 }
 
-// TestUnpack: a clone's log goes to its own volume, all else to the data, and nothing elsewhere.
+// TestUnpack: a clone's log is written to its own volume, everything else to the data, and nothing
+// elsewhere.
 func TestUnpack(t *testing.T) {
 	data, log := t.TempDir(), filepath.Join(t.TempDir(), "log-1")
 	into, err := openCopy(data, log)

@@ -11,12 +11,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
-// versionLine is what the server says of itself: postgres (PostgreSQL) 17.2 (Debian 17.2-1), or
-// 18beta1. Its derivatives have other names.
+// versionLine matches the output of postgres -V: postgres (PostgreSQL) 17.2 (Debian 17.2-1), or
+// 18beta1. Derivatives of PostgreSQL have other names in the parentheses.
 var versionLine = regexp.MustCompile(`^postgres \([^()]{1,60}\) ([0-9]{1,3})[^0-9]`)
 
-// FindVersion finds out the major version of the server's programs, as 17. From then on data of
-// another version are refused before anything of them is changed. It is called before all else.
+// FindVersion finds out the major version of the server's programs, such as 17. It must be called
+// before anything else. From then on data of another version are refused before anything is
+// changed.
 func (e *Engine) FindVersion(ctx context.Context) (string, error) {
 	command, err := e.command("postgres", "-V")
 	if err != nil {
@@ -51,10 +52,11 @@ func majorOf(said string) (int, error) {
 	return major, nil
 }
 
-// isKnown reports whether this program runs servers of a major version.
+// isKnown reports whether a major version is supported.
 func isKnown(major int) bool { return major >= 12 && major <= 18 }
 
-// checkMajor refuses data of another major version than the server's, if that was found out.
+// checkMajor returns an error for data of another major version than the server's, if that is
+// known.
 func (e *Engine) checkMajor(major int) error {
 	if e.programs == 0 || major == e.programs {
 		return nil

@@ -33,7 +33,7 @@ func TestMajorOf(t *testing.T) {
 	}
 }
 
-// withPrograms returns an engine whose programs say that they are of a version.
+// withPrograms returns an engine whose programs print a given version.
 func withPrograms(t *testing.T, said string) *Engine {
 	t.Helper()
 	programs := t.TempDir()
@@ -52,8 +52,8 @@ func withPrograms(t *testing.T, said string) *Engine {
 	})
 }
 
-// TestDataOfAnotherVersion: they are refused with what is there and what is needed, and neither a
-// look at them nor a start changes a file.
+// TestDataOfAnotherVersion: such data are refused, with an error that says what there is and what
+// is needed. Neither an inspection nor a start changes a file.
 func TestDataOfAnotherVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"16": "the volume has the data of PostgreSQL 16, and needs those of PostgreSQL 17; nothing was changed",

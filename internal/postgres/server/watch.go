@@ -16,39 +16,44 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// watchEvery is how often a server is measured.
+// watchEvery is the pause between two measurements of a server.
 const watchEvery = 250 * time.Millisecond
 
-// streamPatience is how long a standby may take to connect before that is reported as a problem.
-const streamPatience = 3 * time.Second
+// connectGrace is how long a standby may take to connect to its source before that is reported as a
+// problem.
+const connectGrace = 3 * time.Second
 
-// nearBytes is how far behind a member may be that is about to have all.
+// nearBytes is how far behind a member may be at most to be near, which means that it is about to
+// have everything.
 const nearBytes = 16 << 20
 
-// fresh is how old the last report of a standby may be, which comes every second, by this server's
-// clock.
-const fresh = 2500 * time.Millisecond
+// maxReportAge is how old, by this server's clock, the last report of a standby may be for it to
+// count as receiving. A standby reports every second.
+const maxReportAge = 2500 * time.Millisecond
 
-// waitsForWAL are the wait events of a startup process that has replayed all that there is. The
-// last one is that of PostgreSQL 12.
-var waitsForWAL = []string{"RecoveryRetrieveRetryInterval", "RecoveryWalStream", "RecoveryWalAll"}
+// walWaitEvents are the wait events of a startup process (the one that replays) that has replayed
+// everything there is. The last one is that of PostgreSQL 12.
+var walWaitEvents = []string{"RecoveryRetrieveRetryInterval", "RecoveryWalStream", "RecoveryWalAll"}
 
-// standbyLook is what was found at a standby.
+// standbyLook is what was measured at a standby, updated by each take.
 type standbyLook struct {
 	received, replayed postgres.LSN
-	// waits is at how many looks on end the startup process waited for the log, and nothing moved.
+	// waits is in how many measurements in a row the startup process was waiting for the log, and
+	// nothing was received or replayed.
 	waits     int
 	connected bool
-	// recovers is false for a server that was promoted.
+	// recovers is false once the server was promoted.
 	recovers bool
-	// pauses is true while the replay is paused, by a user or because of the server's parameters.
+	// pauses is true while the replay is paused, by a user or because parameters are too low for it.
 	pauses bool
 	lag    time.Duration
-	// since is when a source was first seen without a connection to it.
+	// since is since when the standby has had a source, but no connection to it; the zero time if it
+	// has one.
 	since time.Time
 }
 
-// problem is why nothing is received; "" if something is, or nothing should be.
+// problem returns why nothing is received; "" if the standby receives, has no source, or has been
+// without a connection for less than connectGrace.
 func (s *standbyLook) problem(server election.Server, l *life, at time.Time) string {
 	if s.connected || server.Source == (election.Source{}) {
 		s.since = time.Time{}
@@ -57,12 +62,13 @@ func (s *standbyLook) problem(server election.Server, l *life, at time.Time) str
 	if s.since.IsZero() {
 		s.since = at
 	}
-	if at.Sub(s.since) < streamPatience {
+	if at.Sub(s.since) < connectGrace {
 		return ""
 	}
 	return fmt.Sprintf("receives nothing from %s: %s", server.Source.Leader.Name, l.output.notReceiving())
 }
 
+// take measures the standby.
 func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	var received, replayed, event, status string
 	var lag float64
@@ -82,7 +88,7 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 		return err
 	}
 	s.waits++
-	if !slices.Contains(waitsForWAL, event) || before.received != s.received || before.replayed != s.replayed {
+	if !slices.Contains(walWaitEvents, event) || before.received != s.received || before.replayed != s.replayed {
 		s.waits = 0
 	}
 	s.connected, s.lag, s.pauses = status == "streaming", 0, event == "RecoveryPause"
@@ -92,13 +98,14 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	return nil
 }
 
-// position returns the end of what is on the disk.
+// position returns the end of what is on the standby's disk.
 func (s *standbyLook) position(history election.History) (election.Position, error) {
 	return positionAt(history, max(s.received, s.replayed))
 }
 
-// whole returns the end of the last whole record that is on the disk, once all is replayed: a
-// leader that was killed may have sent a part of the next.
+// whole returns the end of the last complete record on the standby's disk, once everything is
+// replayed. It may be before the position: a leader that was killed may have sent a part of the
+// next record.
 func (s *standbyLook) whole(history election.History) (election.Position, error) {
 	return positionAt(history, s.replayed)
 }
@@ -114,7 +121,7 @@ func positionAt(history election.History, end postgres.LSN) (election.Position, 
 	return postgres.Position(timeline, end), nil
 }
 
-// watchStandby measures a standby until it leads or ends.
+// watchStandby measures a standby until it leads or its process ends.
 func (e *Engine) watchStandby(l *life) {
 	var session *pgx.Conn
 	look := &standbyLook{}
@@ -130,7 +137,7 @@ func (e *Engine) watchStandby(l *life) {
 			disconnect(session)
 			session = nil
 		}
-		if e.pause(l.ctx, e.restfulness()) != nil {
+		if e.pause(l.ctx, e.standbyInterval()) != nil {
 			break
 		}
 	}
@@ -139,14 +146,17 @@ func (e *Engine) watchStandby(l *life) {
 	}
 }
 
-// restfulness is how long a standby is not measured: an election waits for its final position.
-func (e *Engine) restfulness() time.Duration {
+// standbyInterval returns the pause before the next measurement of a standby. It is short while an
+// election may wait for the standby's final position.
+func (e *Engine) standbyInterval() time.Duration {
 	if server := e.server(); (server.Source == election.Source{}) && !server.Final {
 		return pollInterval
 	}
 	return watchEvery
 }
 
+// measureStandby measures a standby once and notes the result. It kills a server that was promoted,
+// but not by this program, and stops one whose parameters are too low for the replay.
 func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
@@ -169,7 +179,7 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 		return err
 	}
 	if look.pauses && e.lacks(l) {
-		return l.signal(syscall.SIGINT) // It is restarted with what it needs.
+		return l.signal(syscall.SIGINT) // The election starts it again, with the values that it needs.
 	}
 	if look.connected {
 		e.noteHealth()
@@ -194,18 +204,19 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	return nil
 }
 
-// sender is a process that sends to a standby.
+// sender is a process of a leader that sends to a standby (a WAL sender).
 type sender struct {
 	member        election.Member
 	isMember      bool
 	sent, flushed postgres.LSN
-	// backup is true while it sends a backup: then it acknowledges nothing.
+	// backup is true while it sends a base backup: then the receiver acknowledges nothing. streams is
+	// true while it sends new log.
 	backup, streams bool
 	// fresh is true if the standby has reported recently.
 	fresh bool
 }
 
-// senders returns the processes that send, by their number.
+// senders returns the WAL senders of a leader, by their PIDs.
 func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	rows, err := session.Query(ctx, `SELECT pid, application_name, state, coalesce(sent_lsn::text, '0/0'), coalesce(flush_lsn::text, '0/0'),
 		coalesce(extract(epoch FROM clock_timestamp() - reply_time), 3600)::float8 FROM pg_stat_replication`)
@@ -217,7 +228,7 @@ func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	var name, state, sent, flushed string
 	var age float64
 	_, err = pgx.ForEachRow(rows, []any{&pid, &name, &state, &sent, &flushed, &age}, func() error {
-		s := sender{backup: state == "backup", streams: state == "streaming", fresh: age < fresh.Seconds()}
+		s := sender{backup: state == "backup", streams: state == "streaming", fresh: age < maxReportAge.Seconds()}
 		s.member, s.isMember = postgres.ParseApplicationName(name)
 		var err error
 		if s.sent, err = postgres.ParseLSN(sent); err != nil {
@@ -235,7 +246,7 @@ func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	return found, nil
 }
 
-// askLSN runs a query for one place in the log.
+// askLSN runs a query for one location in the log.
 func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN, error) {
 	var text string
 	if err := session.QueryRow(ctx, strings.Replace(query, "()", "()::text", 1)).Scan(&text); err != nil {
@@ -244,7 +255,7 @@ func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN,
 	return postgres.ParseLSN(text)
 }
 
-// watchLeader measures a leader until it ends.
+// watchLeader measures a leader until its process ends.
 func (e *Engine) watchLeader(l *life, timeline uint32) {
 	var session *pgx.Conn
 	unkept := "" // why the slots were not kept the last time
@@ -259,7 +270,7 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 		}
 		if err == nil {
 			unkept = ""
-			// An election waits for who receives, and not for the slots.
+			// Slots are kept after the measurement, because the election needs its result soon.
 			if err = e.keepSlots(l.ctx, session, end); err != nil {
 				unkept = err.Error()
 			}
@@ -277,8 +288,8 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 	}
 }
 
-// measureLeader notes what a leader says; unkept is a problem that it has besides. It returns the
-// end of its log.
+// measureLeader notes the state of a leader, and returns the end of its log. unkept is why the
+// slots could not be kept; it is reported if there is no other problem.
 func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unkept string) (postgres.LSN, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
@@ -306,7 +317,8 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unke
 	return end, nil
 }
 
-// receiver is what pg_stat_replication says about a member that receives.
+// receiver returns what is known of a member that receives. If the member has not reported
+// recently, FlushedAt is taken from known, the last result.
 func receiver(s sender, known []engine.Receiver, at time.Time, end postgres.LSN) engine.Receiver {
 	r := engine.Receiver{Member: s.member, FlushedAt: at, Near: s.streams && s.flushed+nearBytes >= end}
 	if s.fresh {
@@ -321,11 +333,11 @@ func receiver(s sender, known []engine.Receiver, at time.Time, end postgres.LSN)
 	return r
 }
 
-// shortage says that commits wait because too few members receive; "" if enough do.
+// shortage returns the problem that commits wait because too few members receive; "" if enough do.
 func shortage(rule election.Rule, receivers []engine.Receiver, at time.Time) string {
 	count := 0
 	for _, r := range receivers {
-		if slices.Contains(rule.Set, r.Member) && at.Sub(r.FlushedAt) < 2*fresh {
+		if slices.Contains(rule.Set, r.Member) && at.Sub(r.FlushedAt) < 2*maxReportAge {
 			count++
 		}
 	}

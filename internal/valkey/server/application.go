@@ -7,9 +7,9 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Provide gives the application its user in our server, with its passwords. Each instance does so:
-// users are not replicated. It may be called at any time: a server that does not run
-// yet gets the user when it is started.
+// Provide creates or updates the application's user, with its passwords, in the server. Each
+// instance does so, because users are not replicated. It may be called at any time: a server that
+// does not run gets the user when it is started.
 func (e *Engine) Provide(ctx context.Context, a model.Application) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (e *Engine) Provide(ctx context.Context, a model.Application) error {
 	return e.provideAgain(ctx, l)
 }
 
-// provideAgain gives the application its user, if it is known.
+// provideAgain creates or updates the user of the last Provide, if there was one.
 func (e *Engine) provideAgain(ctx context.Context, l *life) error {
 	e.mu.Lock()
 	a := e.application
@@ -45,8 +45,8 @@ func (e *Engine) provideAgain(ctx context.Context, l *life) error {
 	return nil
 }
 
-// Complain lets [Engine.Observe] say what is wrong beside the server; "" if nothing is. What is
-// wrong with the server itself comes before.
+// Complain sets a problem that is not one of the server; "" means none. [Engine.Observe] reports it
+// if the server itself has no problem.
 func (e *Engine) Complain(problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Clone implements [engine.Engine]: it is a snapshot that the leader's server makes in memory, as
-// for a new replica. The stream stays open until the new server receives, or for the minute that
-// the leader's server waits: until then the leader keeps what it writes.
+// Clone implements [engine.Engine]. It stores a snapshot that the leader's server makes and sends
+// as to a new replica. The stream stays open until the new server receives from the leader, or
+// until the leader's server closes it after a minute: until then the leader keeps what it writes.
 func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
 	e.mu.Lock()
@@ -57,7 +57,7 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	case err != nil:
 		return err
 	case !answer.Full || answer.ID != leader.Lines.Last().ID:
-		return errors.New("the leader's server is another one than its program said")
+		return errors.New("the leader's server has another replication ID than its program said: it was replaced meanwhile")
 	}
 	line, err := model.ReadReply(leader.from)
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	return writeState(directory, model.State{System: leader.System, Version: e.programs, Lines: leader.Lines})
 }
 
-// canLoad refuses a snapshot of a newer server.
+// canLoad returns an error for a snapshot of a newer major version than this instance's server.
 func (e *Engine) canLoad(version string) error {
 	theirs, err := strconv.Atoi(version)
 	if err != nil {
@@ -93,8 +93,9 @@ func (e *Engine) canLoad(version string) error {
 	return nil
 }
 
-// copySnapshot copies a snapshot that has a length, or that ends with a mark, after which the
-// leader sends nothing until it is told to.
+// copySnapshot copies a snapshot of the given length, or, if mark is not "", one that ends with the
+// mark. The mark is not copied. After it the leader sends nothing more until it gets an answer, so
+// nothing of the stream is read.
 func copySnapshot(into io.Writer, from *bufio.Reader, length int64, mark string, progress engine.Progress) error {
 	var tail []byte
 	buffer := make([]byte, 64<<10)
@@ -120,7 +121,7 @@ func copySnapshot(into io.Writer, from *bufio.Reader, length int64, mark string,
 			}
 			continue
 		}
-		// What may be the mark is kept back.
+		// The last bytes are kept back, because they may be the mark.
 		tail = append(tail, part[:count]...)
 		if string(tail[max(0, len(tail)-len(mark)):]) == mark {
 			_, err := into.Write(tail[:len(tail)-len(mark)])

@@ -18,14 +18,14 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// The files of ours beside the server's.
+// Mainstay's own files in the data directory.
 const (
-	// stateFile is what the data are: it is there from the beginning to the end of the data.
+	// stateFile has the State of the data. It exists as long as the data do.
 	stateFile = "mainstay.json"
-	// endFile has the end of the data as it was last seen, for a server that does not know it after
-	// it has loaded an append-only file. It is not flushed, and may be missing.
+	// endFile has the end of the data as last noted, because a server does not know it after it has
+	// loaded an append-only file. It is not flushed, and may be missing.
 	endFile = "mainstay.end"
-	// maxFileBytes limits what is read of our files.
+	// maxFileBytes limits what is read of each of these files.
 	maxFileBytes = 64 << 10
 )
 
@@ -33,7 +33,7 @@ const (
 func (e *Engine) Inspect() (engine.Data, error) {
 	isLost := e.isLost()
 	e.mu.Lock()
-	if e.life == nil { // The data may be others than those of the last server.
+	if e.life == nil { // The data may have been replaced since the last server ran.
 		e.observed.Server = e.resting(isLost)
 	}
 	e.mu.Unlock()
@@ -59,7 +59,7 @@ func (e *Engine) Inspect() (engine.Data, error) {
 	}, nil
 }
 
-// checkVersion refuses data that only a newer server can read.
+// checkVersion returns an error for data that only a newer server can read.
 func (e *Engine) checkVersion(state model.State) error {
 	needed, err := strconv.Atoi(state.Version)
 	if err != nil {
@@ -71,13 +71,13 @@ func (e *Engine) checkVersion(state model.State) error {
 	return nil
 }
 
-// isLoadable reports whether a server could load the data: otherwise they were only in the memory
-// of one that has ended.
+// isLoadable reports whether a server could load the data. If not, they were only in the memory of
+// a server that has ended.
 func isLoadable(data string, state model.State) bool {
 	return state.Fresh || exists(filepath.Join(data, model.Dump)) || isStored(data)
 }
 
-// isStored reports whether the append-only file counts.
+// isStored reports whether there is a valid append-only file.
 func isStored(data string) bool { return exists(filepath.Join(data, model.Appended, model.Manifest)) }
 
 func exists(path string) bool {
@@ -97,7 +97,7 @@ func (e *Engine) Initialise(_ context.Context, directory string) error {
 func readState(data string) (model.State, error) {
 	text, err := readFile(filepath.Join(data, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return model.State{}, fmt.Errorf("the data directory has files, but not %s: they are not an instance's; nothing was changed", stateFile)
+		return model.State{}, fmt.Errorf("the data directory has files, but no %s: they are not Mainstay's; nothing was changed", stateFile)
 	}
 	if err != nil {
 		return model.State{}, fmt.Errorf("reading the state of the data: %w", err)
@@ -118,7 +118,8 @@ func writeState(data string, state model.State) error {
 	return writeFile(filepath.Join(data, stateFile), append(text, '\n'))
 }
 
-// changeState changes the state of the data, while l is the life of their server.
+// changeState reads the state of the data, calls change, and writes it. It fails if l is no longer
+// the current life, because the data may be others then.
 func (e *Engine) changeState(l *life, change func(*model.State) error) error {
 	e.states.Lock()
 	defer e.states.Unlock()
@@ -133,7 +134,7 @@ func (e *Engine) changeState(l *life, change func(*model.State) error) error {
 	isCurrent := e.life == l
 	e.mu.Unlock()
 	if !isCurrent {
-		return errNotRunning // The data may be others now.
+		return errNotRunning // The data may have been replaced.
 	}
 	if err := writeState(e.Data, state); err != nil {
 		return err
@@ -144,15 +145,16 @@ func (e *Engine) changeState(l *life, change func(*model.State) error) error {
 	return nil
 }
 
-// locate returns the position of the server with that id and offset; false if it is not known.
+// locate returns the position that a server with that replication ID and offset has; false if it is
+// unknown.
 func (e *Engine) locate(replication model.Replication) (election.Position, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lines.Locate(replication.ID, replication.Offset)
 }
 
-// readEnd returns the end of the data as it was last noted, or what is known to be in them at
-// least.
+// readEnd returns the end of the data as last noted, or, if none or only an older one was noted,
+// the start of the last line, which they contain at least; "" if there is no line.
 func readEnd(data string, state model.State) election.Position {
 	text, err := readFile(filepath.Join(data, endFile))
 	last := state.Lines.Last()
@@ -167,8 +169,8 @@ func readEnd(data string, state model.State) election.Position {
 	return least
 }
 
-// writeEnd notes the end of the data. After a crash of the machine the file may be an older one, or
-// empty, which means that less is known.
+// writeEnd notes the end of the data. It is not durable: after a crash of the machine the file may
+// be an older one, or empty, which only means that less is known.
 func writeEnd(data string, end election.Position) error {
 	path := filepath.Join(data, endFile)
 	if err := os.WriteFile(path+".new", []byte(end+"\n"), 0o600); err != nil {
@@ -180,19 +182,20 @@ func writeEnd(data string, end election.Position) error {
 	return nil
 }
 
-// isLost reports whether the data were in the memory of a server that has ended. It reads files.
+// isLost reports whether the data were only in the memory of a server that has ended. It reads
+// files, which may block.
 func (e *Engine) isLost() bool {
 	state, err := readState(e.Data)
 	return err == nil && !isLoadable(e.Data, state)
 }
 
-// resting is what is observed while no server runs. It reads no file: the caller has locked, and a
-// disk may not answer.
+// resting returns what is observed while no server runs. The caller holds e.mu, so it reads no
+// file: a disk may not answer.
 func (e *Engine) resting(isLost bool) election.Server {
 	if isLost {
 		return election.Server{State: election.NoData}
 	}
-	const enough = 2
+	const enough = 2 // starts that failed because of damaged data
 	return election.Server{State: election.Stopped, Damaged: e.damages >= enough}
 }
 

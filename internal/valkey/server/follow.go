@@ -25,11 +25,11 @@ func (e *Engine) Follow(_ context.Context, from engine.Upstream) error {
 	return nil
 }
 
-// endWithin is how long a server may take to notice that its source is gone.
-const endWithin = 5 * time.Second
+// unfollowTimeout is how long a server may take to notice that its source is gone.
+const unfollowTimeout = 5 * time.Second
 
-// Unfollow implements [engine.Engine]. What the server has not applied of what it had received, it
-// drops: it asks for that again.
+// Unfollow implements [engine.Engine]. The server drops what it has received and not applied yet,
+// and will ask for it again.
 func (e *Engine) Unfollow(ctx context.Context) error {
 	l, err := e.current()
 	if err != nil {
@@ -38,7 +38,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	l.relay.set(nil)
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	ctx, stop := context.WithTimeoutCause(ctx, endWithin, errors.New("the server still has its source"))
+	ctx, stop := context.WithTimeoutCause(ctx, unfollowTimeout, errors.New("the server still has its source"))
 	defer stop()
 	err = e.until(ctx, func() (bool, error) {
 		if l.relay.receives() > 0 {
@@ -63,8 +63,8 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	return nil
 }
 
-// SetRule implements [engine.Engine]. Commits wait for no other member, so every such rule is in
-// effect at once.
+// SetRule implements [engine.Engine]. Valkey's writes wait for no other member, so only rules that
+// wait for nobody are accepted, and they are in effect at once.
 func (e *Engine) SetRule(_ context.Context, rule election.Rule) error {
 	l, err := e.current()
 	if err != nil {

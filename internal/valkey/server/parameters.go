@@ -17,15 +17,14 @@ func (e *Engine) SetParameters(parameters map[string]string) {
 	e.users = maps.Clone(parameters)
 }
 
-// accepted returns the parameters of the settings that a server may get, and why others are left
-// out.
+// accepted returns the parameters for the server, and why others are left out: see model.Accepted.
 func (e *Engine) accepted() ([]model.Setting, []error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return model.Accepted(e.users)
 }
 
-// refuse notes why parameters have no effect.
+// refuse notes the errors of parameters that were left out; Observe reports the first one.
 func (e *Engine) refuse(refused []error) {
 	problem := ""
 	if len(refused) > 0 {
@@ -46,7 +45,7 @@ func without(settings []model.Setting, name string) []model.Setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(setting model.Setting) bool { return setting.Name == name })
 }
 
-// immutable is part of what a server says of a parameter that counts from its next start on.
+// immutable is part of the server's error for a parameter that takes effect only at its next start.
 const immutable = "immutable"
 
 // Reload implements [engine.Engine].
@@ -57,7 +56,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	// The same paths again let the server read the files again.
+	// Setting the same paths makes the server read the files again.
 	_, err = l.do(ctx, "CONFIG", "SET", "tls-cert-file", e.Certificates+"/tls.crt", "tls-key-file", e.Certificates+"/tls.key",
 		"tls-ca-cert-file", e.Certificates+"/ca.crt")
 	if err != nil {
@@ -88,7 +87,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 		}
 	}
 	for name := range l.given {
-		// What the server would have without it, only a start says.
+		// A parameter that was removed gets its default only at the next start.
 		pending = pending || !kept[name]
 	}
 	e.refuse(refused)

@@ -22,20 +22,22 @@ import (
 )
 
 const (
-	// maxLine is how much of a line of the server's log is passed on.
+	// maxLine is how many bytes of a line of the server's log are passed on.
 	maxLine = 8 << 10
-	// maxProblem is how much of such a line is reported as a problem.
+	// maxProblem is how many bytes of such a line are reported as a problem.
 	maxProblem = 300
 	program    = "valkey-server"
 )
 
-// errParameter is returned for a server that does not start because of a parameter.
+// errParameter is the error of a server that does not start because of a parameter. said is the
+// server's reason.
 type errParameter struct{ name, said string }
 
 func (e *errParameter) Error() string { return e.name + ": " + e.said }
 
-// clean kills what is left of an earlier process, and returns the number of kills, with which
-// processes may be started, and the state of the data.
+// clean kills what is left of an earlier process, waits for its end, and reads the state of the
+// data. It returns the new value of Supervisor.Kills(), with which processes may be started. It
+// fails if KillAll was called meanwhile, or if there is nothing to load.
 func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, err error) {
 	began := e.Supervisor.Kills()
 	if kills = e.kill(); kills != began+1 {
@@ -66,8 +68,9 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, er
 	return kills, state, nil
 }
 
-// launch starts the server's process, as a standby without a source, and waits until it answers.
-// Parameters that keep it from starting are left out.
+// launch starts the server's process, as a standby without a source, and waits until it answers. It
+// leaves out parameters that keep the server from starting. kills is the value of
+// Supervisor.Kills() when the start began: the start fails if KillAll was called since.
 func (e *Engine) launch(ctx context.Context, kills uint64, state model.State) (*life, error) {
 	accepted, refused := e.accepted()
 	for {
@@ -91,6 +94,8 @@ func (e *Engine) launch(ctx context.Context, kills uint64, state model.State) (*
 	}
 }
 
+// launchWith does so with exactly these parameters. It fails with an errParameter if the server
+// does not start because of one of them.
 func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State, accepted []model.Setting) (*life, error) {
 	relay, err := newRelay(e)
 	if err != nil {
@@ -127,14 +132,15 @@ func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State
 	}
 	context.AfterFunc(living, relay.close)
 	go relay.serve(living, l)
-	if err := e.answers(ctx, l, state); err != nil {
+	if err := e.awaitAnswer(ctx, l, state); err != nil {
 		e.Kill()
 		return nil, err
 	}
 	return l, nil
 }
 
-// spawn starts the process with its output on the log.
+// spawn starts the process and passes its output on to the log. kills is as for launch. From its
+// return on, l is the current life.
 func (e *Engine) spawn(kills uint64, l *life, state model.State, configuration string) error {
 	path, err := e.lookPath(program)
 	if err != nil {
@@ -165,7 +171,8 @@ func (e *Engine) spawn(kills uint64, l *life, state model.State, configuration s
 	return nil
 }
 
-// attend waits for the end of the server's process.
+// attend waits for the end of the server's process, and notes why it ended. said is closed when all
+// of its output was read.
 func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
 	err := e.Supervisor.Wait(command)
 	defer close(l.exited)
@@ -176,7 +183,7 @@ func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
 		l.cancel()
 		return
 	}
-	e.Supervisor.Sweep() // A child that stores the data holds the end of the pipe too.
+	e.Supervisor.Sweep() // A child process that saves the data has inherited the pipe, which would not end otherwise.
 	<-said
 	problem := ""
 	if err != nil {
@@ -190,7 +197,7 @@ func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
 	e.forget(l, problem)
 }
 
-// login opens the session of the administrator, unless it is open.
+// login opens the administrator's session, unless it is open already.
 func (e *Engine) login(l *life) error {
 	if l.client.Load() != nil {
 		return nil
@@ -204,8 +211,9 @@ func (e *Engine) login(l *life) error {
 	return nil
 }
 
-// answers waits until the server answers, with its data loaded.
-func (e *Engine) answers(ctx context.Context, l *life, state model.State) error {
+// awaitAnswer waits until the server has loaded its data and answers. If it ended because of a
+// parameter, the error is an errParameter.
+func (e *Engine) awaitAnswer(ctx context.Context, l *life, state model.State) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	var last error
@@ -231,8 +239,8 @@ func (e *Engine) answers(ctx context.Context, l *life, state model.State) error 
 	return e.afterLoading(ctx, l, state)
 }
 
-// afterLoading lets the server store its data by itself, or removes what it has loaded if it should
-// not: from then on that is old.
+// afterLoading makes the server persist its data by itself, if it should. Otherwise it removes the
+// files that were loaded, which are out of date from then on.
 func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) error {
 	replication, err := l.replicates(ctx)
 	if err != nil {
@@ -269,7 +277,7 @@ func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) e
 	return syncDirectory(e.Data)
 }
 
-// remove removes files that may be there.
+// remove removes files; those that do not exist are no error.
 func remove(paths ...string) error {
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -296,22 +304,24 @@ func (e *Engine) lookPath(name string) (string, error) {
 	return "", fmt.Errorf("the image has no program %s on its PATH: it must be an image of Valkey", name)
 }
 
-// lines passes a log on, and keeps what says why a server ended.
+// lines passes the server's log on, and keeps the lines that say why a server ended.
 type lines struct {
 	to io.Writer
-	// parameters are those of the configuration file, by the numbers of their lines.
+	// parameters are the names of the parameters in the configuration file, by the numbers of their
+	// lines.
 	parameters map[int]string
 
 	mu      sync.Mutex
 	latest  string
 	damaged bool
-	// wrong is the number of the line of the configuration file that is not accepted, and why says
-	// the line after the one with its content. after counts lines since.
+	// wrong is the number of the line of the configuration file that the server does not accept; 0 if
+	// it has reported none. The server prints that number, then the line itself, then the reason:
+	// after counts the lines that it has printed since the number, and why is the reason.
 	wrong, after int
 	why          string
 }
 
-// copy passes on what is read until the end. What is too long of a line is dropped.
+// copy passes lines on until the end of the input. A line is cut after maxLine bytes.
 func (l *lines) copy(from io.ReadCloser) {
 	defer func() { _ = from.Close() }()
 	reader := bufio.NewReaderSize(from, maxLine)
@@ -331,22 +341,23 @@ func (l *lines) copy(from io.ReadCloser) {
 
 var wrongLine = regexp.MustCompile(`Reading the configuration file, at line ([0-9]{1,6})`)
 
-// damageSigns are parts of the lines that say that the data can't be loaded, whatever is tried.
+// damageSigns are parts of log lines which mean that the data can never be loaded.
 var damageSigns = []string{
 	"Bad file format reading the append only file", "Wrong signature trying to load DB", "RDB CRC error", "Internal error in RDB reading",
 	"Short read or OOM loading DB", "Unexpected EOF reading RDB file", "Can't handle RDB format version",
 }
 
-// noise are parts of lines that the relay causes, and that mean nothing.
+// noise are parts of log lines that the relay causes and that are not passed on.
 var noise = []string{"Connecting to PRIMARY 127.0.0.1:", "PRIMARY <-> REPLICA sync started", "Non blocking connect for SYNC fired the event"}
 
+// pass evaluates a line, and passes it on unless it is noise or may contain a secret.
 func (l *lines) pass(line string) {
 	l.mu.Lock()
 	if found := wrongLine.FindStringSubmatch(line); found != nil {
 		l.wrong, _ = strconv.Atoi(found[1])
 		l.after = 0
 	} else if l.wrong != 0 {
-		if l.after++; l.after == 2 { // The line with the content comes before.
+		if l.after++; l.after == 2 { // The first one is the line of the configuration.
 			l.why = fmt.Sprintf("%.*s", maxProblem, line)
 		}
 	}
@@ -360,14 +371,15 @@ func (l *lines) pass(line string) {
 	for _, part := range noise {
 		isNoise = isNoise || strings.Contains(line, part)
 	}
-	isSecret := l.wrong != 0 && l.after == 1 // It may be a line of a user.
+	isSecret := l.wrong != 0 && l.after == 1 // The line of the configuration, which may define a user.
 	l.mu.Unlock()
 	if !isNoise && !isSecret {
-		_, _ = io.WriteString(l.to, line+"\n") // A log that can't be written stops nothing.
+		_, _ = io.WriteString(l.to, line+"\n") // A failure to write the log must not stop the server.
 	}
 }
 
-// wrongParameter returns the parameter that keeps the server from starting, and what it says.
+// wrongParameter returns the parameter that keeps the server from starting, and the server's
+// reason; "" if it named none.
 func (l *lines) wrongParameter() (name, said string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -380,7 +392,7 @@ func (l *lines) isDamaged() bool {
 	return l.damaged
 }
 
-// last returns the last line.
+// last returns the last line of the log that was not empty.
 func (l *lines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,20 +20,21 @@ import (
 
 // Times of the relay.
 const (
-	// greetTime is how long the server may take to say what it wants.
-	greetTime = 5 * time.Second
-	// joinTime is how long the leader may take to say what it sends.
-	joinTime = 10 * time.Second
-	// rejoin is the time after which a leader that could not be reached is tried again.
-	rejoin = 500 * time.Millisecond
-	// stillHere is how often the server is told that an answer will come. It waits for a minute.
-	stillHere = 10 * time.Second
+	// greetTimeout is how long the server may take until its PSYNC command.
+	greetTimeout = 5 * time.Second
+	// joinTimeout is how long the leader may take until it answers what it will send.
+	joinTimeout = 10 * time.Second
+	// rejoinInterval is the pause before another attempt to receive from a leader.
+	rejoinInterval = 500 * time.Millisecond
+	// keepaliveInterval is how often the relay sends a sign of life to the server while there is no
+	// source. The server waits for a minute (repl-timeout).
+	keepaliveInterval = 10 * time.Second
 )
 
-// errNotContinued is returned for a leader that can't continue our data.
+// errNotContinued is returned if the leader can't continue our data: they have to be rebuilt.
 var errNotContinued = errors.New("the leader no longer has what follows our data")
 
-// relay is the source of a standby: it passes on the stream of a leader, as long as there is one.
+// relay is the source of a standby: it passes on the stream of a leader, while there is one.
 type relay struct {
 	engine   *Engine
 	listener net.Listener
@@ -41,17 +42,20 @@ type relay struct {
 	token    string
 
 	mu sync.Mutex
-	// source is what may be received from; nil is none. changed is closed when it changes.
+	// source is the leader from which to receive; nil means none. changed is closed, and replaced,
+	// when the source changes.
 	source  *engine.Upstream
 	changed chan struct{}
-	// lacks is true if the source can't continue our data, and problem says why nothing is received.
+	// lacks is true if the source can't continue our data. problem is why nothing is received; "" is
+	// unknown or nothing is wrong.
 	lacks   bool
 	problem string
-	// open are the connections of the server.
+	// open are the connections of the server on which a stream is being passed on.
 	open map[net.Conn]bool
 }
 
-// newRelay returns a relay without a source, which is to be served and closed.
+// newRelay returns a relay without a source, which listens already. The caller must call serve and
+// close.
 func newRelay(e *Engine) (*relay, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +72,7 @@ func (r *relay) close() {
 	r.set(nil)
 }
 
-// set changes the source, and ends what is received from the one before.
+// set changes the source, and ends the stream of the former one.
 func (r *relay) set(source *engine.Upstream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +81,8 @@ func (r *relay) set(source *engine.Upstream) {
 	r.changed = make(chan struct{})
 }
 
-// current returns the source if it may be received from, and what is closed when it changes.
+// current returns the source, or nil if there is none or it can't continue our data, and a channel
+// that is closed when the source changes.
 func (r *relay) current() (*engine.Upstream, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +92,8 @@ func (r *relay) current() (*engine.Upstream, <-chan struct{}) {
 	return r.source, r.changed
 }
 
-// noteFailure notes why nothing is received, unless the source has changed since.
+// noteFailure notes why nothing is received, unless the source has changed since changed was
+// returned by current.
 func (r *relay) noteFailure(changed <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,20 +102,21 @@ func (r *relay) noteFailure(changed <-chan struct{}, err error) {
 	}
 }
 
-// state returns whether the source can't continue our data, and why nothing is received.
+// state returns r.lacks and r.problem.
 func (r *relay) state() (lacks bool, problem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lacks, r.problem
 }
 
-// receives returns the number of connections on which something may arrive.
+// receives returns the number of connections on which something may be passed on to the server.
 func (r *relay) receives() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.open)
 }
 
+// serve accepts connections of the server until the relay is closed.
 func (r *relay) serve(ctx context.Context, l *life) {
 	for {
 		connection, err := r.listener.Accept()
@@ -125,14 +132,14 @@ func (r *relay) serve(ctx context.Context, l *life) {
 				r.mu.Unlock()
 				_ = connection.Close()
 			}()
-			_ = r.attend(ctx, l, connection) // The server connects again.
+			_ = r.attend(ctx, l, connection) // After an error the server connects again.
 		}()
 	}
 }
 
 // attend serves one connection of the server.
 func (r *relay) attend(ctx context.Context, l *life, connection net.Conn) error {
-	if err := connection.SetReadDeadline(r.engine.Clock.Now().Add(greetTime)); err != nil {
+	if err := connection.SetReadDeadline(r.engine.Clock.Now().Add(greetTimeout)); err != nil {
 		return err
 	}
 	w := &wanted{Conn: connection, from: bufio.NewReader(connection)}
@@ -145,7 +152,7 @@ func (r *relay) attend(ctx context.Context, l *life, connection net.Conn) error 
 	for {
 		source, changed := r.current()
 		if source == nil {
-			if err := r.wait(ctx, connection, changed, stillHere); err != nil {
+			if err := r.wait(ctx, connection, changed, keepaliveInterval); err != nil {
 				return err
 			}
 			continue
@@ -153,16 +160,16 @@ func (r *relay) attend(ctx context.Context, l *life, connection net.Conn) error 
 		if done, err := r.join(ctx, l, *source, changed, w); done || err != nil {
 			return err
 		}
-		if err := r.wait(ctx, connection, changed, rejoin); err != nil {
+		if err := r.wait(ctx, connection, changed, rejoinInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// wait waits until the source changes or the time is over, and then tells the server that it has to
-// wait on.
-func (r *relay) wait(ctx context.Context, connection net.Conn, changed <-chan struct{}, long time.Duration) error {
-	timer := r.engine.Clock.NewTimer(long)
+// wait waits until the source changes or the time is over, and then sends a sign of life to the
+// server.
+func (r *relay) wait(ctx context.Context, connection net.Conn, changed <-chan struct{}, duration time.Duration) error {
+	timer := r.engine.Clock.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -174,7 +181,8 @@ func (r *relay) wait(ctx context.Context, connection net.Conn, changed <-chan st
 	return err
 }
 
-// wanted is a connection of our server, which wants what follows an offset.
+// wanted is a connection of our server, which has asked for the stream with a replication ID, from
+// an offset on.
 type wanted struct {
 	net.Conn
 	from   *bufio.Reader
@@ -182,8 +190,8 @@ type wanted struct {
 	offset int64
 }
 
-// greet answers the server as a leader would, until it says where its data end: the id "?" is
-// nowhere. Only our own server knows the password.
+// greet answers the server as a leader would, until its PSYNC, with which it says where its data
+// end. The replication ID "?" means that it can't continue. Only our own server knows the password.
 func (r *relay) greet(w *wanted) error {
 	const most = 16
 	isOurs := false
@@ -207,7 +215,7 @@ func (r *relay) greet(w *wanted) error {
 		case "REPLCONF":
 		case "PSYNC":
 			if !isOurs || len(command) < 3 {
-				return errors.New("a stranger wants to receive")
+				return errors.New("a client without the password asks for the stream")
 			}
 			w.id = command[1]
 			w.offset, err = strconv.ParseInt(command[2], 10, 64)
@@ -222,8 +230,8 @@ func (r *relay) greet(w *wanted) error {
 	return errors.New("too many commands before the stream")
 }
 
-// join receives from the source, and returns when that has ended. done is false if it has not
-// begun.
+// join passes on the stream of the source, and returns when it has ended. done is false if the
+// stream has not begun.
 func (r *relay) join(ctx context.Context, l *life, source engine.Upstream, changed <-chan struct{}, w *wanted) (done bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

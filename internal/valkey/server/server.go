@@ -22,69 +22,72 @@ import (
 type Options struct {
 	// Data is the directory of the data. It and Run are absolute.
 	Data string
-	// Run is a directory of this instance alone, not on the volume, mode 0700: the socket and the
-	// configuration, with hashes of passwords. Its path has at most 80 bytes.
+	// Run is the directory of the socket and of the configuration, which has hashes of passwords. It
+	// must be used by this instance alone, must not be on the volume, and must have the mode 0700 and
+	// a path of at most 80 bytes.
 	Run string
-	// Listen is the address for clients, "" for all; Port is the same for all members. PlainPort is
-	// that without TLS, 0 for none.
+	// Listen is the address on which clients connect, "" for all. Port is the port with TLS, the same
+	// for all members, and PlainPort is the one without TLS; 0 means none.
 	Listen          string
 	Port, PlainPort int
 	// Certificates is the directory of this instance's tls.crt, tls.key and ca.crt.
 	Certificates string
-	// Me returns the member of the data in Data: it changes when they are rebuilt.
+	// Me returns this instance as a member. It changes when the data are rebuilt.
 	Me func() election.Member
-	// Stream opens a stream to the engine of another pod's instance: its HandleStream serves it.
+	// Stream opens a stream to the engine of another pod's instance, whose HandleStream serves it.
 	Stream func(ctx context.Context, pod string) (io.ReadWriteCloser, error)
 	// Environment is that of the server's process, with a PATH to its program.
 	Environment []string
-	// Log is written the server's log, line by line.
+	// Log is where the server's log is written, line by line.
 	Log io.Writer
 	// Supervisor starts and kills the process.
 	Supervisor *supervise.Supervisor
 	Clock      clock.Clock
 }
 
-// Engine is Valkey as an engine of an instance.
+// Engine implements [engine.Engine] for Valkey.
 type Engine struct {
 	model.Positions
 	Options
 
 	changed chan struct{}
-	// programs is the major version of the server's program; "" while nobody has asked it. It is set
-	// before anything else is called.
+	// programs is the major version of the server's program; "" before FindVersion, which is called
+	// before anything else.
 	programs string
 
-	// states is held while the state of the data is changed.
+	// states guards changes of the state file.
 	states sync.Mutex
 
 	mu   sync.Mutex
 	life *life
-	// lines are the history of the data, as the file has them.
+	// lines are the history of the data, as in the state file.
 	lines model.Lines
-	// before is the last server process, also after its end.
+	// before is the last run of the server, even after its end.
 	before   *life
 	observed engine.Observation
-	// abort ends a clone that is under way, and held is the stream of the last one: while it is open,
+	// abort ends a clone that is in progress. held is the stream of the last clone: while it is open,
 	// the leader keeps what it writes for us.
 	abort context.CancelFunc
 	held  io.Closer
-	// asked is since when the server has not answered; the zero time if it does.
+	// asked is when the oldest unanswered query was sent to the server; the zero time if it answers.
 	asked time.Time
-	// storing is since when what the data began with, or their end, is being stored, in
-	// nanoseconds since 1970; 0 while it is not.
+	// storing is since when [Engine.store] has been running, in nanoseconds since 1970; 0 while it
+	// does not run.
 	storing atomic.Int64
-	// busy says that the server answers, but executes nothing, and failing what of its data it could
-	// not store; "" if neither is so.
+	// busy is set while the server answers that it is busy with a script, and failing says what it
+	// could not store; both are "" otherwise.
 	busy, failing string
-	// users are the parameters of the settings, and refused says why some have no effect.
+	// users are the parameters that were set last, and refused says why some are left out; "" if none
+	// are.
 	users   map[string]string
 	refused string
-	// pending is true if a parameter counts from the next start on only.
+	// pending is true if a parameter takes effect only at the next start.
 	pending bool
-	// application is what was provided last.
+	// application is that of the last Provide. complaint is the last problem that was passed to
+	// Complain.
 	application model.Application
 	complaint   string
-	// damages is how often the data could not be loaded since a server with them answered.
+	// damages is how often in a row the server could not load the data because they are damaged.
 	damages int
 }
 
@@ -100,36 +103,40 @@ type life struct {
 	exited chan struct{}
 	output *lines
 	relay  *relay
-	// administrator, replication and monitor are the passwords of our users.
+	// administrator, replication and monitor are the passwords of Mainstay's own users, new for each
+	// run.
 	administrator, replication, monitor string
-	// client is the session of the administrator, made when the server answers.
+	// client is the administrator's session; nil until the server answers.
 	client atomic.Pointer[valkey.Client]
-	// persists is true if the server should store its data by itself, and stored once it does: then
-	// the end of the data is noted, and noted is what was noted last. The latter two are guarded by
-	// Engine.mu.
+	// persists is true if the server should store its data by itself, and stored becomes true once it
+	// does. From then on the end of the data is noted in a file, and noted is what was noted last.
+	// stored and noted are guarded by Engine.mu.
 	persists bool
 	stored   bool
 	noted    election.Position
-	// loaded is the end of the data that were loaded, if the server does not know it itself.
+	// loaded is the end of the data that were loaded, if the server itself does not know it.
 	loaded election.Position
-	// inMemory is true once nothing is stored that a server could load: the data end with this one.
-	// Guarded by Engine.mu.
+	// inMemory is true once there are no files that a server could load: the data end with this
+	// process. Guarded by Engine.mu.
 	inMemory bool
-	// room is how often the server was given room for our connections. Guarded by Engine.mu.
+	// room is how often maxclients was raised for connections of our own. Guarded by Engine.mu.
 	room int
-	// behind is the last Observation.Unreplicated, and behindAt when it was last as much. Guarded by
-	// Engine.mu.
+	// behind is the last Observation.Unreplicated, and behindAt is when it was last measured to be as
+	// high. Guarded by Engine.mu.
 	behind   int64
 	behindAt time.Time
-	// writes are what was measured lately of what was written. Guarded by Engine.mu.
+	// writes are the measurements of the last nearDelay of how far the server had written. Guarded by
+	// Engine.mu.
 	writes []written
-	// parked is true while the server is one that was stopped cleanly. Guarded by Engine.mu.
+	// parked is true while the server is a former leader that was stopped cleanly, and was not started
+	// again. Guarded by Engine.mu.
 	parked bool
-	// streams are those to members that receive from us. Guarded by Engine.mu.
+	// streams end the streams to members that receive from us. The keys are numbers, of which next is
+	// the last. Guarded by Engine.mu.
 	streams map[int]context.CancelFunc
 	next    int
-	// given are the settings' parameters that the server has, by their names. They are touched by one
-	// operation at a time.
+	// given are the parameters that the server has got from us, by their names. Only operations use
+	// it, of which one runs at a time.
 	given map[string]string
 }
 
@@ -161,7 +168,7 @@ func (e *Engine) Observe() engine.Observation {
 	return observed
 }
 
-// note changes what Observe returns, if l still is the life of the server.
+// note changes what Observe returns, if l is still the current life.
 func (e *Engine) note(l *life, change func(*engine.Observation)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,7 +179,7 @@ func (e *Engine) note(l *life, change func(*engine.Observation)) {
 	e.tell()
 }
 
-// tell sends to Changed.
+// tell notifies the receiver of Changed.
 func (e *Engine) tell() {
 	select {
 	case e.changed <- struct{}{}:
@@ -183,14 +190,16 @@ func (e *Engine) tell() {
 // Kill implements [engine.Engine].
 func (e *Engine) Kill() { e.kill() }
 
-// kill does so, and returns the number of kills, with which processes may be started afterwards.
+// kill does so, and returns the new value of Supervisor.Kills(), with which processes may be
+// started afterwards.
 func (e *Engine) kill() uint64 {
 	kills := e.Supervisor.KillAll()
 	e.forget(nil, "")
 	return kills
 }
 
-// forget notes that the life is over (any, if l is nil), and why if that is worth a report.
+// forget notes that the run l of the server has ended, or with nil whichever is current; with nil
+// it also aborts a clone. problem is reported, if not "".
 func (e *Engine) forget(l *life, problem string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -211,7 +220,7 @@ func (e *Engine) forget(l *life, problem string) {
 	e.tell()
 }
 
-// release closes the stream of the last clone. The caller has locked.
+// release closes the stream of the last clone. The caller holds e.mu.
 func (e *Engine) release() {
 	if e.held != nil {
 		held := e.held
@@ -220,7 +229,7 @@ func (e *Engine) release() {
 	}
 }
 
-// current returns the life of the server that runs.
+// current returns the life of the running server; errNotRunning if there is none.
 func (e *Engine) current() (*life, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -230,21 +239,21 @@ func (e *Engine) current() (*life, error) {
 	return e.life, nil
 }
 
-// server returns what was observed last.
+// server returns what was last observed of the server.
 func (e *Engine) server() election.Server {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.observed.Server
 }
 
-// within returns a context that ends with both the operation and the life.
+// within returns a context that ends when ctx ends or the server does.
 func (l *life) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	both, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.ctx, cancel)
 	return both, func() { stop(); cancel() }
 }
 
-// until calls done again and again until it is true or fails, or the context ends.
+// until calls done every pollInterval until it returns true or an error, or the context ends.
 func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if is, err := done(); is || err != nil {
@@ -256,9 +265,9 @@ func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// pause waits for that long, or until the context ends.
-func (e *Engine) pause(ctx context.Context, long time.Duration) error {
-	timer := e.Clock.NewTimer(long)
+// pause waits for a duration, or until the context ends, and then returns its cause.
+func (e *Engine) pause(ctx context.Context, duration time.Duration) error {
+	timer := e.Clock.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -35,7 +35,7 @@ func TestMajorOf(t *testing.T) {
 	}
 }
 
-// made returns an engine with data, and their directory.
+// made returns an engine with data, and the directory of the data.
 func made(t *testing.T) (*Engine, string) {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "data")
@@ -54,8 +54,8 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// TestInspect: data exist while a server could load them; what was in memory only is lost, and what
-// is not ours is left alone.
+// TestInspect: data exist if a server could load them. Data that were only in memory are lost, and
+// files that are not Mainstay's are refused.
 func TestInspect(t *testing.T) {
 	stale := func(t *testing.T, directory string, version string) {
 		write(t, filepath.Join(directory, stateFile), `{"system":"abcdefghijklm","version":"`+version+`"}`)
@@ -95,7 +95,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestEnd: what was noted of the end of the data counts, unless it is older than what is known.
+// TestEnd: the noted end of the data is used, unless it is older than what the history says.
 func TestEnd(t *testing.T) {
 	_, directory := made(t)
 	lines, err := valkey.Lines{}.Promoted("", 3, strings.Repeat("a", 40), 100)
@@ -116,7 +116,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// pieces are read one at a time, as they arrive.
+// pieces is a reader that returns one piece at a time, as they would arrive.
 type pieces []string
 
 func (p *pieces) Read(into []byte) (int, error) {
@@ -130,7 +130,8 @@ func (p *pieces) Read(into []byte) (int, error) {
 	return count, nil
 }
 
-// TestCopySnapshot: a snapshot ends with its length, or with the mark, wherever that is cut.
+// TestCopySnapshot: a snapshot ends after its length, or with the mark, wherever the pieces divide
+// that.
 func TestCopySnapshot(t *testing.T) {
 	mark := strings.Repeat("0123456789", 4)
 	for name, test := range map[string]struct {
@@ -158,7 +159,7 @@ func TestCopySnapshot(t *testing.T) {
 	}
 }
 
-// TestRelayKnowsItsServer: only a client with the password is asked what it wants.
+// TestRelayKnowsItsServer: only a client with the password can ask for the stream.
 func TestRelayKnowsItsServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		commands [][]string
@@ -167,7 +168,7 @@ func TestRelayKnowsItsServer(t *testing.T) {
 		"our server":        {[][]string{{"PING"}, {"AUTH", "mainstay-replication", "right"}, {"REPLCONF", "capa", "eof"}, {"PSYNC", "abc", "14"}}, "abc 14"},
 		"nothing to follow": {[][]string{{"AUTH", "mainstay-replication", "right"}, {"PSYNC", "?", "-1"}}, "? -1"},
 		"a wrong password":  {[][]string{{"AUTH", "mainstay-replication", "wrong"}, {"PSYNC", "?", "-1"}}, "a wrong password"},
-		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a stranger"},
+		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a client without the password"},
 		"too many commands": {make([][]string, 20), "too many commands"},
 	} {
 		for i, command := range test.commands {
@@ -195,7 +196,8 @@ func TestRelayKnowsItsServer(t *testing.T) {
 	}
 }
 
-// TestStreamIsRefused: a member gets a stream of a leader only, and of the one that it asks for.
+// TestStreamIsRefused: a member gets a stream only from a leader, and only from the one that it
+// asks for.
 func TestStreamIsRefused(t *testing.T) {
 	e, _ := made(t)
 	me := election.Member{Name: "db-0", Incarnation: "a"}
@@ -231,8 +233,8 @@ func TestStreamIsRefused(t *testing.T) {
 	}
 }
 
-// TestLines: a parameter that the server does not accept is found by its line, and what the line
-// says is not passed on.
+// TestLines: a parameter that the server does not accept is found by the number of its line, and
+// the content of the line is not logged.
 func TestLines(t *testing.T) {
 	var log strings.Builder
 	l := &lines{to: &log, parameters: map[int]string{46: "hz"}}
@@ -257,7 +259,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestHelloInTime: a stream on which nothing arrives is closed.
+// TestHelloInTime: a stream on which no hello arrives in time is closed.
 func TestHelloInTime(t *testing.T) {
 	e, _ := made(t)
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -271,7 +273,7 @@ func TestHelloInTime(t *testing.T) {
 	for !clock.HasWaiters() {
 		runtime.Gosched()
 	}
-	clock.Step(helloTime)
+	clock.Step(helloTimeout)
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
@@ -280,7 +282,7 @@ func TestHelloInTime(t *testing.T) {
 	_ = there.Close()
 }
 
-// TestLateHistory: what a former source says does not replace the history of a promotion.
+// TestLateHistory: the history of a former source does not replace that of a promotion.
 func TestLateHistory(t *testing.T) {
 	for isSource, want := range map[bool]uint32{true: 3, false: 4} {
 		e, directory := made(t)
@@ -300,15 +302,15 @@ func TestLateHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = e.adopt(l, &leading{welcome: welcome{Lines: theirs}}, changed)
+		err = e.adopt(l, &leaderStream{welcome: welcome{Lines: theirs}}, changed)
 		if state, _ := readState(directory); state.Lines.Last().Timeline != want || (err == nil) != isSource {
 			t.Errorf("%t: got %+v, %v", isSource, state.Lines, err)
 		}
 	}
 }
 
-// TestObserveReadsNothing: what is observed does not wait for a disk: a server that kept its data
-// in memory has none when it ends, whatever the files are.
+// TestObserveReadsNothing: Observe does not wait for a disk. When a server with its data in memory
+// ends, the instance has none, whatever files there are.
 func TestObserveReadsNothing(t *testing.T) {
 	for inMemory, want := range map[bool]election.ServerState{true: election.NoData, false: election.Stopped} {
 		e, directory := made(t)
@@ -328,8 +330,8 @@ func TestObserveReadsNothing(t *testing.T) {
 	}
 }
 
-// TestChangeTakesTooLong: a server that changes its role is killed when that takes too long, while
-// the change itself still waits.
+// TestChangeTakesTooLong: a server whose change of role takes too long is killed, even while the
+// change itself still waits.
 func TestChangeTakesTooLong(t *testing.T) {
 	if changeTime >= pauseTime {
 		t.Errorf("writes wait for %s, and a change may take %s", pauseTime, changeTime)
@@ -359,7 +361,7 @@ func TestChangeTakesTooLong(t *testing.T) {
 	}
 }
 
-// TestUnreplicated: more is said at once, and less after a while.
+// TestUnreplicated: a higher class is reported at once, and a lower one after calmAfter.
 func TestUnreplicated(t *testing.T) {
 	e, _ := made(t)
 	l, now := &life{}, time.Now()
@@ -381,13 +383,13 @@ func TestUnreplicated(t *testing.T) {
 	}
 }
 
-// TestNear: a member that receives says once a second what it has. However much is written in that
-// time, it is near, unless it falls behind.
+// TestNear: a member that receives reports once a second. However much is written in that second,
+// the member is near, unless it falls behind.
 func TestNear(t *testing.T) {
 	const perSecond = 100 << 20
 	for name, test := range map[string]struct {
-		// says is when the member says what it has, before the server is measured, and behind what it
-		// lacks then. every is how often the server is measured.
+		// says is how long before a measurement the member has reported, and behind is what it lacked
+		// then. every is how often the server is measured.
 		says, every time.Duration
 		behind      int64
 		want        bool
@@ -407,7 +409,7 @@ func TestNear(t *testing.T) {
 			replication := valkey.Replication{Offset: end(at), Replicas: []valkey.Replica{
 				{Member: member, Online: true, Offset: end(at.Add(-test.says)) - test.behind},
 			}}
-			until := l.writtenUntil(at.Add(-lately), measured{replication: replication, at: at})
+			until := l.writtenUntil(at.Add(-nearDelay), measured{replication: replication, at: at})
 			found := receivers(replication, until, at)
 			if passed >= 4*time.Second && (len(found) != 1 || found[0].Near != test.want) {
 				t.Errorf("%s: after %s got %+v", name, passed, found)
@@ -416,7 +418,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestAHungDisk: what is stored beside the server is part of its health.
+// TestAHungDisk: a hanging write of our own files counts like a server that does not answer.
 func TestAHungDisk(t *testing.T) {
 	e := &Engine{}
 	if since := e.Observe().UnflushedSince; !since.IsZero() {
@@ -430,8 +432,8 @@ func TestAHungDisk(t *testing.T) {
 	}
 }
 
-// TestNeverEvicted: the session by which the program knows and changes its server is not closed
-// when clients take too much memory; that of the metrics, which may do nothing else, may be.
+// TestNeverEvicted: the administrator's session is not closed when clients use too much memory. The
+// session for metrics, which may do nothing else, may be closed.
 func TestNeverEvicted(t *testing.T) {
 	for user, want := range map[string]bool{valkey.Administrator: true, valkey.Monitor: false} {
 		e := New(Options{Run: t.TempDir()})

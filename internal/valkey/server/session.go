@@ -17,20 +17,21 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Bounds of a session of ours. Whatever hangs longer is a server that does not answer.
+// Timeouts of our own sessions. A server that takes longer counts as one that does not answer.
 const (
 	connectTimeout = 2 * time.Second
 	commandTimeout = 5 * time.Second
 )
 
-// pollInterval is the time between two checks of a server that should reach a state.
+// pollInterval is the pause between two checks of whether the server has reached a state.
 const pollInterval = 20 * time.Millisecond
 
-// socket is the path of our socket.
+// socket returns the path of the server's Unix socket.
 func (e *Engine) socket() string { return filepath.Join(e.Run, "valkey.sock") }
 
-// connect opens a session of one of our users over the socket. That of the administrator is never
-// closed to make room (maxmemory-clients): without it nobody could lead.
+// connect opens a session of one of Mainstay's own users over the socket. The server never closes
+// the administrator's session to free memory (maxmemory-clients): without it, the server could not
+// be led.
 func (e *Engine) connect(user, password string) (valkey.Client, error) {
 	const buffer, ring = 16 << 10, 6
 	client, err := valkey.NewClient(valkey.ClientOption{
@@ -48,16 +49,16 @@ func (e *Engine) connect(user, password string) (valkey.Client, error) {
 	return client, nil
 }
 
-// mostRoom is how often a server is given room for connections of ours that clients have taken.
-const mostRoom = 8
+// maxRoom is how often at most maxclients is raised for our own connections.
+const maxRoom = 8
 
-// isFull reports whether the server has as many connections as it takes.
+// isFull reports whether the server has refused a connection because it has maxclients already.
 func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "max number of clients reached")
 }
 
-// makeRoom lets the server take more connections, so that those of clients keep none of ours out.
-// The session of the administrator is open since the start.
+// makeRoom raises the server's maxclients, so that clients' connections do not keep ours out. It
+// uses the administrator's session, which has been open since the start.
 func (e *Engine) makeRoom(ctx context.Context, l *life) {
 	accepted, _ := e.accepted()
 	index := slices.IndexFunc(accepted, func(setting model.Setting) bool { return setting.Name == "maxclients" })
@@ -65,15 +66,16 @@ func (e *Engine) makeRoom(ctx context.Context, l *life) {
 		return
 	}
 	e.mu.Lock()
-	l.room = min(l.room+1, mostRoom)
+	l.room = min(l.room+1, maxRoom)
 	room := l.room
 	e.mu.Unlock()
 	if number, err := strconv.Atoi(accepted[index].Value); err == nil {
-		_, _ = l.do(ctx, "CONFIG", "SET", "maxclients", strconv.Itoa(number+room*model.Reserved)) // Without it, it is tried again.
+		// If it fails, it is tried again at the next connection.
+		_, _ = l.do(ctx, "CONFIG", "SET", "maxclients", strconv.Itoa(number+room*model.Reserved))
 	}
 }
 
-// do sends a command as the administrator, and returns what a server says that has no value.
+// do sends a command as the administrator, and returns its answer as [send] does.
 func (l *life) do(ctx context.Context, command string, arguments ...string) (string, error) {
 	client := l.client.Load()
 	if client == nil {
@@ -82,7 +84,8 @@ func (l *life) do(ctx context.Context, command string, arguments ...string) (str
 	return send(ctx, *client, command, arguments...)
 }
 
-// send sends a command and returns its answer, if that is a text.
+// send sends a command and returns its answer, if that is a text; otherwise "". An error reply is
+// an error.
 func send(ctx context.Context, client valkey.Client, command string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -97,28 +100,29 @@ func send(ctx context.Context, client valkey.Client, command string, arguments .
 	return text, nil
 }
 
-// isBusy reports whether the server answers, but with nothing else than that it runs a script or a
-// function for longer than busy-reply-threshold.
+// isBusy reports whether the server has answered BUSY: a script or a function has been running for
+// longer than busy-reply-threshold.
 func isBusy(err error) bool {
 	said := (*valkey.ValkeyError)(nil)
 	return errors.As(err, &said) && strings.HasPrefix(said.Error(), "BUSY ")
 }
 
-// insist repeats a command until no script is in its way. One that has written nothing is ended.
+// insist repeats a command until no script or function prevents it. It ends scripts and functions
+// that have written nothing.
 func (e *Engine) insist(ctx context.Context, l *life, command string, arguments ...string) (text string, err error) {
 	err = e.until(ctx, func() (bool, error) {
 		if text, err = l.do(ctx, command, arguments...); !isBusy(err) {
 			return true, err
 		}
 		for _, kind := range []string{"SCRIPT", "FUNCTION"} {
-			_, _ = l.do(ctx, kind, "KILL") // If neither can be ended, it ends by itself, or the time is over.
+			_, _ = l.do(ctx, kind, "KILL") // One that has written can't be killed: it ends by itself, or ctx does.
 		}
 		return false, nil
 	})
 	return text, err
 }
 
-// replicates asks the server for the state of its replication.
+// replicates returns the state of the server's replication.
 func (l *life) replicates(ctx context.Context) (model.Replication, error) {
 	text, err := l.do(ctx, "INFO", "replication")
 	if err != nil {

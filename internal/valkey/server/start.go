@@ -12,8 +12,8 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Start implements [engine.Engine]. A leader that was stopped cleanly goes on as a standby in the
-// same process.
+// Start implements [engine.Engine]. A parked server, a leader that was stopped cleanly, goes on as
+// a standby in the same process.
 func (e *Engine) Start(ctx context.Context) error {
 	if l := e.unpark(); l != nil {
 		e.endStreams(l)
@@ -31,7 +31,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	return e.begin(ctx, l)
 }
 
-// unpark makes a parked server a standby; nil if there is none.
+// unpark turns a parked server into a standby, and returns its life; nil if no server is parked.
 func (e *Engine) unpark() *life {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +46,8 @@ func (e *Engine) unpark() *life {
 	return l
 }
 
-// begin gives a new server what it needs besides its data, and begins to measure it.
+// begin creates the application's user in a new server, and begins to measure the server. After an
+// error the server is killed.
 func (e *Engine) begin(ctx context.Context, l *life) error {
 	if err := e.provideAgain(ctx, l); err != nil {
 		e.Kill()
@@ -95,25 +96,26 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 	return e.lead(ctx, l, timeline)
 }
 
-// Writes wait for at most pauseTime while a server changes its role. If that takes longer than
-// changeTime, the server is killed, even if our program waits for a disk that takes nothing: so
-// writes never go on half-way. If our program ends in between, so does the server.
+// While a server changes its role, writes are paused for at most pauseTime. If the change takes
+// longer than changeTime, the server is killed, even if our program waits for a disk that hangs: so
+// writes never go on in the middle of a change. If our program ends in between, so does the server.
 const (
 	pauseTime  = 60 * time.Second
 	changeTime = 20 * time.Second
 )
 
-// pauseWrites lets writes wait.
+// pauseWrites makes the server delay writes, until CLIENT UNPAUSE or for pauseTime.
 func (e *Engine) pauseWrites(ctx context.Context, l *life) error {
 	_, err := e.insist(ctx, l, "CLIENT", "PAUSE", strconv.FormatInt(pauseTime.Milliseconds(), 10), "WRITE")
 	return err
 }
 
-// errTooLong is why a server is killed that changes its role.
+// errTooLong is why a server is killed whose change of role takes longer than changeTime.
 var errTooLong = fmt.Errorf("it took longer than %s", changeTime)
 
-// inTime carries out a change of the server's role, and kills the server if that fails, is aborted,
-// or takes too long, without waiting for it.
+// inTime calls change, which changes the role of the server, and kills the server if change fails.
+// If ctx ends, or change takes longer than changeTime, it kills the server at once, without waiting
+// until change returns.
 func (e *Engine) inTime(ctx context.Context, l *life, change func(context.Context) error) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -132,14 +134,15 @@ func (e *Engine) inTime(ctx context.Context, l *life, change func(context.Contex
 	return err
 }
 
-// end kills the server, if the life is still its.
+// end kills the server, if l is still the current life.
 func (e *Engine) end(l *life) {
 	if now, err := e.current(); err == nil && now == l {
 		e.Kill()
 	}
 }
 
-// lead lets a standby lead on a timeline. Writes wait until that is part of the state of the data.
+// lead makes a standby the leader on a timeline. Writes wait until that is part of the stored state
+// of the data.
 func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	err := e.inTime(ctx, l, func(ctx context.Context) error { return e.promote(ctx, l, timeline) })
 	if err != nil {
@@ -148,6 +151,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	return nil
 }
 
+// promote pauses writes, makes the server a leader, stores its new history, and lets writes go on.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	if err := e.pauseWrites(ctx, l); err != nil {
 		return err
@@ -185,15 +189,16 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	return nil
 }
 
-// keepWrites lets a leader keep what it writes for members that were away. A server that never had
-// a replica, and was none, begins to do so when the first one comes, and then has another
-// replication id. It returns how the server replicates from then on.
+// keepWrites makes a leader keep what it writes, for members that were away, and returns the state
+// of its replication from then on. A server that was never a replica and never had one keeps
+// nothing: it begins when the first replica connects, and then gets another replication ID. So this
+// program connects as a replica for a moment.
 func (e *Engine) keepWrites(ctx context.Context, l *life) (model.Replication, error) {
 	replication, err := l.replicates(ctx)
 	if err != nil || replication.Backlog {
 		return replication, err
 	}
-	// So that no snapshot begins for the replica that we are for a moment.
+	// So that the server does not begin a snapshot for this connection.
 	if _, err := l.do(ctx, "CONFIG", "SET", "repl-diskless-sync-delay", "60"); err != nil {
 		return replication, err
 	}
@@ -205,7 +210,7 @@ func (e *Engine) keepWrites(ctx context.Context, l *life) (model.Replication, er
 	if err := tell(first, "REPLCONF", "capa", "eof", "capa", "psync2"); err != nil {
 		return replication, err
 	}
-	// Its answer is a snapshot, for which nobody waits.
+	// The answer would be a snapshot, which is not read.
 	if _, err := first.Write(model.Command("PSYNC", "?", "-1")); err != nil {
 		return replication, fmt.Errorf("connecting as a replica: %w", err)
 	}
@@ -234,7 +239,8 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 	return nil
 }
 
-// park makes a leader a standby without a source, and notes the end of its data.
+// park turns a leader into a standby without a source, in the same process, and notes the end of
+// its data.
 func (e *Engine) park(ctx context.Context, l *life) error {
 	if err := e.pauseWrites(ctx, l); err != nil {
 		return err
@@ -269,9 +275,9 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	return err
 }
 
-// disconnectClients ends the connections of clients, so that they look again for the leader.
+// disconnectClients ends the connections of clients, so that they reconnect to the new leader.
 func (e *Engine) disconnectClients(ctx context.Context, l *life) {
 	for _, kind := range []string{"normal", "pubsub"} {
-		_, _ = l.do(ctx, "CLIENT", "KILL", "TYPE", kind) // Without it, they see that writes are refused.
+		_, _ = l.do(ctx, "CLIENT", "KILL", "TYPE", kind) // If it fails, clients notice that writes are refused.
 	}
 }

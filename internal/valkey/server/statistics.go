@@ -6,8 +6,8 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Statistics asks the server about itself, as a user that may read no keys. answers is false if it
-// says nothing.
+// Statistics reads the statistics of the server, as a user that may not read keys. answers is false
+// if the server did not answer.
 func (e *Engine) Statistics(ctx context.Context) (s model.Statistics, answers bool, err error) {
 	l, err := e.current()
 	if err != nil {

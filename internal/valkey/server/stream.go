@@ -18,47 +18,49 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// hello is the first line of a stream: who wants to receive, and from which leader.
+// hello is the first line of a stream, as JSON: which member wants to receive, and from which
+// leader.
 type hello struct {
 	Member election.Member `json:"member"`
 	Leader election.Member `json:"leader"`
 }
 
-// welcome answers it. Refused is "" if the stream is served.
+// welcome is the answer to hello. Refused is why the stream is refused; "" if it is served. Version
+// is the leader's major version, and Lines are the history of its data.
 type welcome struct {
 	Refused string      `json:"refused,omitempty"`
 	System  string      `json:"system,omitempty"`
 	Version string      `json:"version,omitempty"`
 	Lines   model.Lines `json:"lines,omitempty"`
-	// Bytes is about how long a snapshot would be.
+	// Bytes is about how long a snapshot would be; 0 is unknown.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Limits of both lines.
+// Limits of the length of both lines, in bytes.
 const (
 	maxHello   = 4 << 10
 	maxWelcome = 64 << 10
 )
 
-// leading is a stream of a leader.
-type leading struct {
+// leaderStream is the stream of a leader's server.
+type leaderStream struct {
 	welcome
 	stream io.ReadWriteCloser
 	from   *bufio.Reader
-	// id is the replication id of what follows.
+	// id is the replication ID of what follows.
 	id    string
 	close func()
 }
 
-// open opens a stream to a leader and reads its welcome. Then the server at the other end waits for
-// commands.
-func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, error) {
+// open opens a stream to a leader, and reads its welcome. Then the leader's server, at the other
+// end, waits for commands.
+func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leaderStream, error) {
 	stream, err := e.Stream(ctx, from.Leader.Name)
 	if err != nil {
 		return nil, err
 	}
-	l := &leading{stream: stream, from: bufio.NewReaderSize(stream, 32<<10), close: sync.OnceFunc(func() { _ = stream.Close() })}
-	defer within(joinTime, l.close)()
+	l := &leaderStream{stream: stream, from: bufio.NewReaderSize(stream, 32<<10), close: sync.OnceFunc(func() { _ = stream.Close() })}
+	defer within(joinTimeout, l.close)()
 	err = writeJSON(stream, hello{Member: e.Me(), Leader: from.Leader})
 	if err == nil {
 		err = readJSON(l.from, maxWelcome, &l.welcome)
@@ -72,7 +74,8 @@ func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, erro
 		_, err = model.ParseHistory(l.Lines.History())
 	}
 	if err == nil {
-		// With both, a server continues, or sends a snapshot, in a form that every version knows.
+		// With these capabilities, the server continues or sends a snapshot in forms that all versions
+		// know.
 		err = l.ask("+OK", "REPLCONF", "capa", "eof", "capa", "psync2")
 	}
 	if err != nil {
@@ -82,12 +85,12 @@ func (e *Engine) open(ctx context.Context, from engine.Upstream) (*leading, erro
 	return l, nil
 }
 
-// helloTime is how long a member may take to say what it wants.
-const helloTime = 5 * time.Second
+// helloTimeout is how long a member may take to send its hello.
+const helloTimeout = 5 * time.Second
 
-// unless calls a function after that time, unless what it returns is called before.
-func (e *Engine) unless(long time.Duration, late func()) (done func()) {
-	timer, over := e.Clock.NewTimer(long), make(chan struct{})
+// unless calls late after a duration of the engine's clock, unless done is called before.
+func (e *Engine) unless(duration time.Duration, late func()) (done func()) {
+	timer, over := e.Clock.NewTimer(duration), make(chan struct{})
 	go func() {
 		defer timer.Stop()
 		select {
@@ -99,15 +102,15 @@ func (e *Engine) unless(long time.Duration, late func()) (done func()) {
 	return sync.OnceFunc(func() { close(over) })
 }
 
-// within calls a function after that time, unless what it returns is called before.
-func within(long time.Duration, late func()) (stop func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), long)
+// within calls late after a duration, unless stop is called before.
+func within(duration time.Duration, late func()) (stop func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), duration)
 	unwatch := context.AfterFunc(ctx, late)
 	return func() { unwatch(); cancel() }
 }
 
-// ask sends a command and expects that answer.
-func (l *leading) ask(want string, command ...string) error {
+// ask sends a command to the leader's server, and returns an error unless the answer is want.
+func (l *leaderStream) ask(want string, command ...string) error {
 	if _, err := l.stream.Write(model.Command(command...)); err != nil {
 		return fmt.Errorf("asking the leader's server: %w", err)
 	}
@@ -118,8 +121,9 @@ func (l *leading) ask(want string, command ...string) error {
 	return err
 }
 
-// sync asks for what follows an offset, or for all data.
-func (l *leading) sync(id string, offset int64) (model.Sync, error) {
+// sync asks for the stream with a replication ID from the byte at an offset on; "?" and -1 ask for
+// all data.
+func (l *leaderStream) sync(id string, offset int64) (model.Sync, error) {
 	if _, err := l.stream.Write(model.Command("PSYNC", id, strconv.FormatInt(offset, 10))); err != nil {
 		return model.Sync{}, fmt.Errorf("asking the leader's server: %w", err)
 	}
@@ -130,9 +134,10 @@ func (l *leading) sync(id string, offset int64) (model.Sync, error) {
 	return model.ParseSync(answer)
 }
 
-// joined returns a stream that continues our data: the server wants the byte at an offset, which
-// is the one after its last. From then on the history of our data is that of the leader's.
-func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, changed <-chan struct{}, w *wanted) (*leading, error) {
+// joined returns a leader's stream that continues our data. Our server has asked for the byte at
+// w.offset, which follows its last one. If the stream continues, the leader's history becomes the
+// history of our data.
+func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, changed <-chan struct{}, w *wanted) (*leaderStream, error) {
 	id, offset := w.id, w.offset
 	if id == "?" {
 		return nil, errNotContinued
@@ -141,7 +146,7 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, chan
 	if err != nil {
 		return nil, err
 	}
-	defer within(joinTime, leader.close)()
+	defer within(joinTimeout, leader.close)()
 	err = e.continues(leader, id, offset-1)
 	if err == nil {
 		var answer model.Sync
@@ -151,7 +156,7 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, chan
 		leader.id = answer.ID
 	}
 	if err == nil && leader.id != leader.Lines.Last().ID {
-		err = errors.New("the leader's server is another one than its program said")
+		err = errors.New("the leader's server has another replication ID than its program said: it was replaced meanwhile")
 	}
 	if err == nil {
 		err = e.adopt(l, leader, changed)
@@ -163,8 +168,9 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, chan
 	return leader, nil
 }
 
-// continues checks that our data are a part of the leader's history.
-func (e *Engine) continues(leader *leading, id string, offset int64) error {
+// continues returns nil if our data, which end at that replication ID and offset, are part of the
+// leader's history.
+func (e *Engine) continues(leader *leaderStream, id string, offset int64) error {
 	state, err := readState(e.Data)
 	if err != nil {
 		return err
@@ -179,12 +185,12 @@ func (e *Engine) continues(leader *leading, id string, offset int64) error {
 	return nil
 }
 
-// errSourceChanged is returned for a leader that is not the source any more.
+// errSourceChanged is returned if the leader is no longer the source.
 var errSourceChanged = errors.New("the source has changed meanwhile")
 
-// adopt notes the leader's history as that of our data, before anything of it arrives. It does not
-// once changed is closed: we may lead by then, with a history of our own.
-func (e *Engine) adopt(l *life, leader *leading, changed <-chan struct{}) error {
+// adopt stores the leader's history as that of our data, before anything of its stream is passed
+// on. It fails once changed is closed: by then we may be the leader, with a history of our own.
+func (e *Engine) adopt(l *life, leader *leaderStream, changed <-chan struct{}) error {
 	return e.changeState(l, func(state *model.State) error {
 		select {
 		case <-changed: // The source is removed before a promotion changes the state.
@@ -196,10 +202,10 @@ func (e *Engine) adopt(l *life, leader *leading, changed <-chan struct{}) error 
 	})
 }
 
-// HandleStream serves a member that receives from our server: it gets a connection to it, under the
-// member's name.
+// HandleStream serves a stream to a member that wants to receive from our server: it connects the
+// stream to the server, under the member's name.
 func (e *Engine) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
-	inTime := e.unless(helloTime, func() { _ = stream.Close() })
+	inTime := e.unless(helloTimeout, func() { _ = stream.Close() })
 	answer, l, member := e.receive(pod, stream)
 	inTime()
 	if err := writeJSON(stream, answer); err != nil || answer.Refused != "" {
@@ -233,7 +239,8 @@ func (e *Engine) HandleStream(ctx context.Context, pod string, stream io.ReadWri
 	<-ended
 }
 
-// receive reads the hello of a member and decides about it.
+// receive reads the hello of a member, and returns the answer. The life is nil if the stream is
+// refused.
 func (e *Engine) receive(pod string, stream io.Reader) (welcome, *life, election.Member) {
 	var said hello
 	if err := readJSON(&byteReader{stream}, maxHello, &said); err != nil {
@@ -255,7 +262,7 @@ func (e *Engine) receive(pod string, stream io.Reader) (welcome, *life, election
 	return welcome{System: state.System, Version: e.programs, Lines: state.Lines}, l, said.Member
 }
 
-// enter notes a stream, so that it can be ended.
+// enter notes a stream, so that endStreams can end it, and returns its number.
 func (e *Engine) enter(l *life, cancel context.CancelFunc) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -279,7 +286,8 @@ func (e *Engine) endStreams(l *life) {
 	}
 }
 
-// replicaConnection connects to our server as a replica with the name of a member.
+// replicaConnection connects to our server as a replica with the name of a member, and raises
+// maxclients if the server is full.
 func (e *Engine) replicaConnection(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
 	connection, err := e.connectAsReplica(ctx, l, member)
 	if isFull(err) {
@@ -289,6 +297,7 @@ func (e *Engine) replicaConnection(ctx context.Context, l *life, member election
 	return connection, err
 }
 
+// connectAsReplica logs in to our server as Replicator, and names the member, if it has data.
 func (e *Engine) connectAsReplica(ctx context.Context, l *life, member election.Member) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	connection, err := dialer.DialContext(ctx, "unix", e.socket())
@@ -312,7 +321,8 @@ func (e *Engine) connectAsReplica(ctx context.Context, l *life, member election.
 	return connection, nil
 }
 
-// tell sends a command that the server has to accept. Nothing else may be on its way.
+// tell sends a command, and returns an error unless the answer is OK. No other answer may be
+// outstanding.
 func tell(connection net.Conn, command ...string) error {
 	if _, err := connection.Write(model.Command(command...)); err != nil {
 		return fmt.Errorf("connecting as a replica: %w", err)
@@ -324,12 +334,12 @@ func tell(connection net.Conn, command ...string) error {
 	return err
 }
 
-// oneByte reads one byte at a time, so that a buffer takes nothing of what follows.
+// oneByte reads one byte at a time, so that a buffered reader takes nothing of what follows.
 type oneByte struct{ from io.Reader }
 
 func (o *oneByte) Read(into []byte) (int, error) { return o.from.Read(into[:min(1, len(into))]) }
 
-// writeJSON writes a line.
+// writeJSON writes a value as a line of JSON.
 func writeJSON(to io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -338,7 +348,7 @@ func writeJSON(to io.Writer, value any) error {
 	return err
 }
 
-// readJSON reads a line of at most so many bytes.
+// readJSON reads a line of JSON of at most most bytes.
 func readJSON(from io.ByteReader, most int, into any) error {
 	var line []byte
 	for {
@@ -355,7 +365,7 @@ func readJSON(from io.ByteReader, most int, into any) error {
 	}
 }
 
-// byteReader reads no more than it is asked for.
+// byteReader reads byte by byte, so that it takes nothing of what follows.
 type byteReader struct{ from io.Reader }
 
 // ReadByte implements [io.ByteReader].

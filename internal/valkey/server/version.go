@@ -10,14 +10,16 @@ import (
 	"strings"
 )
 
-// versionLine is what the server says of itself: Valkey server v=8.1.1 sha=00000000:0 malloc=...
+// versionLine matches the output of valkey-server --version: Valkey server v=8.1.1 sha=00000000:0
+// malloc=...
 var versionLine = regexp.MustCompile(`^Valkey server v=([0-9]{1,3})\.`)
 
-// The versions that are known.
+// The major versions that are supported.
 const oldest, newest = 8, 9
 
-// FindVersion finds out the major version of the server's program, as 8. From then on data of a
-// newer version are refused before anything of them is changed. It is called before all else.
+// FindVersion finds out the major version of the server's program, such as 8. It must be called
+// before anything else. From then on data of a newer version are refused before anything is
+// changed.
 func (e *Engine) FindVersion(ctx context.Context) (string, error) {
 	path, err := e.lookPath(program)
 	if err != nil {

@@ -17,20 +17,22 @@ const (
 	watchEvery = 200 * time.Millisecond
 	// noteEvery is how often the end of the data is noted.
 	noteEvery = time.Second
-	// fresh is how many seconds ago a member that receives has said so, at most: it does each second.
-	fresh = 2
-	// nearBytes is how far a member that is about to have all is behind what was written until lately:
-	// that it says once a second what it has must not count against it, however much is written in a
-	// second.
+	// maxReportAge is how many seconds old the last report of a replica may be for it to count as
+	// receiving. A replica reports once a second.
+	maxReportAge = 2
+	// A replica is near, which means that it is about to have everything, if it is at most nearBytes
+	// behind what the server had written nearDelay ago. The delay makes up for the age of its report:
+	// otherwise no replica would be near while the server writes more than nearBytes a second.
 	nearBytes = 1 << 20
-	lately    = 2 * time.Second
+	nearDelay = 2 * time.Second
 )
 
-// watch measures a server until it ends.
+// watch measures a server every watchEvery until it ends, and stores the end of its data every
+// noteEvery.
 func (e *Engine) watch(l *life) {
 	noted := e.Clock.Now()
 	for e.pause(l.ctx, watchEvery) == nil {
-		_ = e.measure(l.ctx, l) // A server that does not answer is seen by that.
+		_ = e.measure(l.ctx, l) // It notes itself since when the server has not answered.
 		if e.Clock.Since(noted) >= noteEvery && e.storing.CompareAndSwap(0, e.Clock.Now().UnixNano()) {
 			noted = e.Clock.Now()
 			// A disk that does not answer must not keep the server from being measured.
@@ -42,7 +44,8 @@ func (e *Engine) watch(l *life) {
 	}
 }
 
-// measure asks the server where it is, and notes since when it has not answered.
+// measure asks the server for the end of its data and the state of its replication, and notes both,
+// or since when it has not answered.
 func (e *Engine) measure(ctx context.Context, l *life) error {
 	e.mu.Lock()
 	if e.life == l && e.asked.IsZero() {
@@ -87,7 +90,7 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 	return nil
 }
 
-// measured is what a server has said.
+// measured is an answer of a server, and what follows from it.
 type measured struct {
 	text        string
 	replication model.Replication
@@ -97,7 +100,7 @@ type measured struct {
 	at      time.Time
 }
 
-// found changes what is observed of the server after it has answered. The caller has locked.
+// found updates e.observed after the server has answered. The caller holds e.mu.
 func (e *Engine) found(l *life, m measured) {
 	lacks, problem := l.relay.state()
 	stored := model.ParsePersistence(m.text)
@@ -120,7 +123,7 @@ func (e *Engine) found(l *life, m measured) {
 		if m.isKnown {
 			o.Server.Position = m.position
 		}
-		o.Receivers, o.ReceiversAt = receivers(m.replication, l.writtenUntil(m.at.Add(-lately), m), m.at), m.at
+		o.Receivers, o.ReceiversAt = receivers(m.replication, l.writtenUntil(m.at.Add(-nearDelay), m), m.at), m.at
 		o.Unreplicated = e.unreplicated(l, m)
 		o.Refuses = m.replication.Refuses(stored, e.users["min-replicas-to-write"])
 	}
@@ -129,12 +132,12 @@ func (e *Engine) found(l *life, m measured) {
 	}
 }
 
-// calmAfter is how long a server must have been less behind before that is said: otherwise each
-// wave of writes would be two reports.
+// calmAfter is how long the class of unreplicated bytes must have been lower before the lower one
+// is reported. Otherwise each wave of writes would cause two reports.
 const calmAfter = time.Minute
 
-// unreplicated returns Observation.Unreplicated of a server that leads: more at once, less after a
-// while. The caller has locked.
+// unreplicated returns Observation.Unreplicated of a server that leads. A higher class is reported
+// at once, a lower one after calmAfter. The caller holds e.mu.
 func (e *Engine) unreplicated(l *life, m measured) int64 {
 	bytes, known := m.replication.Unreplicated()
 	switch class := model.LagClass(bytes); {
@@ -148,8 +151,8 @@ func (e *Engine) unreplicated(l *life, m measured) int64 {
 	return l.behind
 }
 
-// noteBusy notes that the server answers, but nothing else than that a script runs: it is alive,
-// and as slow as its clients want it.
+// noteBusy notes that the server answers every command with BUSY, because a script or function of a
+// client runs. It is alive: this is no reason to replace it.
 func (e *Engine) noteBusy(l *life) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,25 +167,27 @@ func (e *Engine) noteBusy(l *life) {
 	}
 }
 
-// written is the end of what a server that leads had written at a time.
+// written is how far a leader had written at a time.
 type written struct {
 	at     time.Time
 	offset int64
 }
 
-// writtenUntil returns the end of what the server had written at a time, or when it was measured
-// first after that, and notes what was measured now. The caller has locked.
+// writtenUntil adds the measurement m, and returns how far the server had written at the first
+// measurement at or after then. It forgets earlier ones. The caller holds e.mu.
 func (l *life) writtenUntil(then time.Time, m measured) int64 {
 	l.writes = append(l.writes, written{m.at, m.replication.Offset})
 	l.writes = slices.DeleteFunc(l.writes, func(w written) bool { return w.at.Before(then) })
 	return l.writes[0].offset
 }
 
-// receivers are the members that receive. One that has all up to the end is near.
+// receivers returns the replicas that are online and have reported within the last maxReportAge
+// seconds, in the order of their names. Near is set if a replica is at most nearBytes behind end,
+// which is what the server had written nearDelay ago.
 func receivers(replication model.Replication, end int64, at time.Time) []engine.Receiver {
 	var found []engine.Receiver
 	for _, replica := range replication.Replicas {
-		if replica.Online && replica.Age <= fresh {
+		if replica.Online && replica.Age <= maxReportAge {
 			found = append(found, engine.Receiver{
 				Member: replica.Member, FlushedAt: at, Near: replica.Offset+nearBytes >= end,
 			})
@@ -192,8 +197,9 @@ func receivers(replication model.Replication, end int64, at time.Time) []engine.
 	return found
 }
 
-// store notes the end of the data, once the server stores them by itself, and removes what they
-// began with.
+// store removes the snapshot with which the data began, once the server has its own append-only
+// file, and from then on notes the end of the data. It does nothing if the server should not
+// persist.
 func (e *Engine) store(l *life) {
 	e.mu.Lock()
 	isCurrent, stored, position := e.life == l, l.stored, e.observed.Server.Position
@@ -216,13 +222,14 @@ func (e *Engine) store(l *life) {
 	e.noteEnd(l, position)
 }
 
-// noteEnd notes the end of the data for a server that will have loaded them.
+// noteEnd writes the end of the data to a file, for the next server that loads them, if it has
+// changed.
 func (e *Engine) noteEnd(l *life, position election.Position) {
 	e.mu.Lock()
 	isDue := l.stored && position != l.noted && position != ""
 	l.noted = position
 	e.mu.Unlock()
 	if isDue {
-		_ = writeEnd(e.Data, position) // Less is known then.
+		_ = writeEnd(e.Data, position) // Without it, less is known after a restart.
 	}
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-// Write writes as a client of the server of a pod does: it returns when that is acknowledged, or
-// with an error when it is unknown whether it was written.
+// Write writes text as a client of the server of a pod. It returns nil when the write is
+// acknowledged, and an error when it is unknown whether it was written, or the server does not
+// lead.
 func (s *Servers) Write(ctx context.Context, pod, text string) error {
 	s.mu.Lock()
 	server := s.servers[pod]
 	if server == nil || server.state != election.Leading || s.cut[pod] {
 		s.mu.Unlock()
-		return fmt.Errorf("%s takes no writes", pod)
+		return fmt.Errorf("%s accepts no writes", pod)
 	}
 	server.data.Writes = append(server.data.Writes, text)
 	end, life, err := len(server.data.Writes), server.lives, server.store()
@@ -42,7 +43,7 @@ func (s *Servers) Write(ctx context.Context, pod, text string) error {
 	return err
 }
 
-// Leading returns the pods whose servers take writes.
+// Leading returns the pods whose servers accept writes.
 func (s *Servers) Leading() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +57,7 @@ func (s *Servers) Leading() []string {
 	return pods
 }
 
-// Lost returns what was acknowledged and is not in the data of a pod.
+// Lost returns the acknowledged writes that are not in the data of a pod.
 func (s *Servers) Lost(pod string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Servers) Lost(pod string) []string {
 	return lost
 }
 
-// Crash ends the server of a pod as a signal would: its program has to notice.
+// Crash ends the server of a pod as a signal would. The program has to notice that itself.
 func (s *Servers) Crash(pod string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package scripted has a database server that exists in memory only and does what a test tells it,
-// so that the program around it can be tried without a database. Its data are a file on the volume,
-// so that they outlive the program.
+// Package scripted is an engine for tests: a simulated database server in memory, which does what a
+// test says, so that the program around it can be tested without a database. Its data are a file on
+// the volume, so that they outlive the program.
 package scripted
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// system is the id of every database here.
+// system is the ID of the database system, the same for all servers.
 const system = "7000000000000000001"
 
-// How long things take.
+// How long operations take. Heartbeats come every beatEvery.
 const (
 	startTime   = 100 * time.Millisecond
 	promoteTime = 150 * time.Millisecond
@@ -31,7 +31,8 @@ const (
 	beatEvery   = 100 * time.Millisecond
 )
 
-// Servers are the servers of one database, which reach each other unless a test says otherwise.
+// Servers are the servers of one database. They reach each other, except those that a test has cut
+// off.
 type Servers struct {
 	mu      sync.Mutex
 	servers map[string]*Server
@@ -40,25 +41,25 @@ type Servers struct {
 	acknowledged []string
 }
 
-// New returns no servers yet.
+// New returns an empty set of servers.
 func New() *Servers { return &Servers{servers: map[string]*Server{}, cut: map[string]bool{}} }
 
-// Cut lets nothing pass from and to the server of a pod, or lets it pass again.
+// Cut cuts the server of a pod off from all others and from clients, or reconnects it.
 func (s *Servers) Cut(pod string, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut[pod] = cut
 }
 
-// IsCut reports whether nothing passes from and to a pod.
+// IsCut reports whether the server of a pod is cut off.
 func (s *Servers) IsCut(pod string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cut[pod]
 }
 
-// Open returns the server of a pod, which does not run. directory holds its data; member is asked
-// when it connects to another.
+// Open returns the server of a pod, which does not run yet. directory is that of its data; member
+// returns the member as which it connects to other servers.
 func (s *Servers) Open(pod, directory string, member func() election.Member) *Server {
 	server := &Server{servers: s, pod: pod, directory: directory, member: member, changed: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -67,12 +68,12 @@ func (s *Servers) Open(pod, directory string, member func() election.Member) *Se
 	return server
 }
 
-// data is what a server keeps.
+// data is what a server stores.
 type data struct {
 	Timeline uint32
-	// Left are the timelines before, and where each was left.
+	// Left are the earlier timelines, and after how many writes each was left.
 	Left []left
-	// Writes are all that was ever written.
+	// Writes are all writes that the data contain, the oldest first.
 	Writes []string
 }
 
@@ -102,8 +103,8 @@ type Server struct {
 	receivers map[election.Member]*receiver
 	problem   string
 	failing   map[string]error
-	// parameters are what was set last, loaded what the server has read, and started what it was
-	// started with.
+	// parameters are those that were set last, loaded those that the server has read, and started
+	// those with which it was started.
 	parameters, loaded, started map[string]string
 	operations                  []string
 }
@@ -113,7 +114,7 @@ type receiver struct {
 	at      time.Time
 }
 
-// Fail lets the next operations of that name fail, or none more if err is nil.
+// Fail makes all further operations of that name fail with err; nil ends that.
 func (s *Server) Fail(operation string, err error) {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
@@ -123,14 +124,14 @@ func (s *Server) Fail(operation string, err error) {
 	s.failing[operation] = err
 }
 
-// Operations returns the names of all that was done, in order.
+// Operations returns the names of all operations so far, in order.
 func (s *Server) Operations() []string {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
 	return slices.Clone(s.operations)
 }
 
-// do waits, and does something unless the server was killed meanwhile.
+// do waits for the duration takes, and then calls act, unless the server was killed meanwhile.
 func (s *Server) do(ctx context.Context, operation string, takes time.Duration, act func() error) error {
 	s.servers.mu.Lock()
 	s.operations = append(s.operations, operation)
@@ -235,7 +236,7 @@ func (s *Server) Clone(ctx context.Context, directory string, from engine.Upstre
 	return nil
 }
 
-// leader returns the server of a leader, if it leads and can be reached.
+// leader returns the server of a leader; nil if it does not lead or can't be reached.
 func (s *Server) leader(from engine.Upstream) *Server {
 	leader := s.servers.servers[from.Leader.Name]
 	isCut := s.servers.cut[s.pod] || s.servers.cut[from.Leader.Name]
@@ -266,7 +267,7 @@ func (s *Server) Resume(ctx context.Context, rule election.Rule) error {
 	})
 }
 
-// lead takes writes, and beats until the server is killed.
+// lead makes the server accept writes, and checks its rule every beatEvery until it is killed.
 func (s *Server) lead() {
 	s.state, s.committed, s.clean = election.Leading, false, false
 	s.receivers = map[election.Member]*receiver{}
@@ -290,7 +291,7 @@ func (s *Server) lead() {
 	}()
 }
 
-// settled reports whether enough members of the rule have all.
+// settled reports whether enough members of the rule have all writes.
 func (s *Server) settled() bool { return s.acknowledges(len(s.data.Writes)) }
 
 func (s *Server) acknowledges(end int) bool {
@@ -317,7 +318,8 @@ func (s *Server) Follow(ctx context.Context, from engine.Upstream) error {
 	})
 }
 
-// receive copies what the leader has, and reports whether to go on.
+// receive copies the leader's data, if it can, and reports whether the server still follows that
+// leader.
 func (s *Server) receive(life int, from engine.Upstream) bool {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
@@ -373,7 +375,7 @@ func (s *Server) SetParameters(parameters map[string]string) {
 	s.parameters = parameters
 }
 
-// Restarts is a parameter that counts from the next start on only.
+// Restarts is a parameter that takes effect only at the next start.
 const Restarts = "shared_buffers"
 
 // Parameters returns the parameters that the server has read.
