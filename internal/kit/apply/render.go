@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientconfigurations "k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -29,7 +28,7 @@ type renderer struct {
 	scheme *runtime.Scheme
 	// builtin is for Kubernetes' own kinds.
 	builtin fielder
-	gateway managedfields.TypeConverter
+	gateway fielder
 	// monitoring is for the Prometheus Operator's API.
 	monitoring fielder
 	// own converts objects of our own kinds; nil where no child is of one.
@@ -54,7 +53,7 @@ func newRenderer(scheme *runtime.Scheme) renderer {
 	return renderer{
 		scheme:     scheme,
 		builtin:    inBackground(func() (fielder, error) { return clientconfigurations.NewTypeConverter(scheme), nil }),
-		gateway:    gatewayconfigurations.NewTypeConverter(scheme),
+		gateway:    inBackground(func() (fielder, error) { return gatewayconfigurations.NewTypeConverter(scheme), nil }),
 		monitoring: newMonitoring(),
 	}
 }
