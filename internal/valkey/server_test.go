@@ -110,8 +110,8 @@ func TestCheckParameter(t *testing.T) {
 		{"maxmemory", "100mb", ""}, {"notify-keyspace-events", "KEA", ""}, {"save", "", ""}, {"client-output-buffer-limit", `normal 0 0 0`, ""},
 		{"port", "1", "port: Forbidden: Mainstay sets the ports"}, {"tls-port", "1", "Forbidden"}, {"dir", "/", "Forbidden"},
 		{"enable-debug-command", "yes", "Forbidden"}, {"user", "x on nopass", "Forbidden"}, {"replicaof", "h 1", "Forbidden"},
-		{"loadmodule", "/x.so", "Forbidden"}, {"Port", "1", "is not a parameter's name"}, {"", "1", "is not a parameter's name"},
-		{"a\nuser", "1", "is not a parameter's name"}, {strings.Repeat("a", 65), "1", "is not a parameter's name"},
+		{"loadmodule", "/x.so", "Forbidden"}, {"Port", "1", "is not the name of a parameter"}, {"", "1", "is not the name of a parameter"},
+		{"a\nuser", "1", "is not the name of a parameter"}, {strings.Repeat("a", 65), "1", "is not the name of a parameter"},
 		{"hz", "1\nuser x on", "Invalid value"}, {"hz", strings.Repeat("1", 1025), "Too long: may not be more than 1024 bytes"},
 	} {
 		err := CheckParameter(test.name, test.value)

@@ -31,7 +31,7 @@ var damages = []damage{
 	exchanged("no promises", "election.json", "", "reading election.json (this member's promises in elections)"),
 	exchanged("promises that were edited", "election.json", `{"promised": 7}`, "reading election.json (this member's promises in elections)"),
 	exchanged("no incarnation", "data/incarnation", "", "no file data/incarnation: it was deleted"),
-	exchanged("an incarnation that was edited", "data/incarnation", "../../etc", "which is not an incarnation"),
+	exchanged("an incarnation that was edited", "data/incarnation", "../../etc", "which is not a valid incarnation"),
 	{"another owner",
 		func(volume string) error { return os.Chown(filepath.Join(volume, "data/server"), 1, 1) },
 		func(volume string) error { return os.Chown(filepath.Join(volume, "data/server"), user, user) },

@@ -147,8 +147,8 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	return os.RemoveAll(b.directory)
 }
 
-// runParts runs the named parts, and reports whether all parts have their figures. A part that fails
-// does not stop the next, because the run takes half an hour.
+// runParts runs the named parts, and reports whether all parts have their figures. A part that
+// fails does not stop the next one, because the run takes more than an hour.
 func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 	known := make([]string, 0, len(parts))
 	for _, part := range parts {

@@ -127,8 +127,9 @@ func (w *watched) hasReconciled(reconciles *prometheus.CounterVec) bool {
 	return false
 }
 
-// registeredReconciles returns controller-runtime's counter of reconciles, which it does not export:
-// the registry names it as the one that is there when another of the same description is added.
+// registeredReconciles returns controller-runtime's counter of reconciles, which it does not
+// export. When a counter with the same description is registered, the registry refuses it and
+// returns the existing one.
 func registeredReconciles() (*prometheus.CounterVec, error) {
 	options := prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "Total number of reconciliations per controller"}
 	var there prometheus.AlreadyRegisteredError

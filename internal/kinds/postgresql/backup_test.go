@@ -28,7 +28,7 @@ func TestBackupInput(t *testing.T) {
 	}
 	for schedule, want := range map[string]string{
 		"* * * *": "expected exactly 5 fields", "60 * * * *": "above maximum", "@every 1h": "is unknown", "@reboot": "is unknown",
-		"TZ=": "names a time zone", "CRON_TZ=UTC 0 2 * * *": "names a time zone", "0 0 30 2 *": "never comes", "*/0 * * * *": "step of range",
+		"TZ=": "names a time zone", "CRON_TZ=UTC 0 2 * * *": "names a time zone", "0 0 30 2 *": "never occurs", "*/0 * * * *": "step of range",
 		"0 2 * * daily": "failed to parse", strings.Repeat("1,", 1<<17): "has more than 100 characters",
 	} {
 		checkBackupProblem(t, newDatabase(backup(schedule, "")), "spec.backup.schedule: Invalid value: ", want)

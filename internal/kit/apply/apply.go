@@ -55,8 +55,8 @@ func New(c client.Client, reader children.Reader) *Applier {
 		memory: newMemory(clock.RealClock{})}
 }
 
-// WithOwnKinds returns an Applier that also applies children of our own kinds. converter returns what
-// knows them; it is called beside the caller, and its error is that of each later comparison.
+// WithOwnKinds returns an Applier that also applies children of our own kinds. converter returns
+// what knows them; it is called in the background, and its error is that of each later comparison.
 func (a *Applier) WithOwnKinds(converter func() (managedfields.TypeConverter, error)) *Applier {
 	extended := *a
 	extended.render.own = inBackground(func() (fielder, error) { return converter() })

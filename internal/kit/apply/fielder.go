@@ -15,9 +15,9 @@ type fielder interface {
 // background is a fielder that is being made.
 type background struct{ made func() (fielder, error) }
 
-// inBackground returns the fielder that create returns, and calls create beside the caller. To parse
-// schemas takes some tenths of a second of a processor at the start of a manager, those of all kinds
-// in client-go as much as those of our own definitions; its cache fills meanwhile.
+// inBackground returns the fielder that create returns, and calls create in the background. Parsing
+// the schemas of client-go's kinds, or those of our own definitions, takes some tenths of a second
+// of a processor when a manager starts; its cache fills meanwhile.
 func inBackground(create func() (fielder, error)) fielder {
 	made := sync.OnceValues(create)
 	go func() { _, _ = made() }()

@@ -128,7 +128,7 @@ func TestInitSQLIsDurable(t *testing.T) {
 	statements := contract.Provisions{InitSQL: []contract.Statement{{SQL: "CREATE TABLE one (name text); SET synchronous_commit = off"}}}
 	for range 2 {
 		_, err := a.try(Call{Do: "declared", Application: app, Provisions: statements, Within: 10 * time.Second})
-		if err == nil || !strings.Contains(err.Error(), "is not on as many instances yet") {
+		if err == nil || !strings.Contains(err.Error(), "are not yet on as many instances") {
 			t.Errorf("without another member: got %v", err)
 		}
 		if got := a.value(t, "app", "SELECT count(*)::text FROM pg_tables WHERE tablename = 'one'"); got != "1" {

@@ -76,7 +76,7 @@ func TestInspect(t *testing.T) {
 		"another's files": {func(t *testing.T, d string) {
 			_ = os.Remove(filepath.Join(d, stateFile))
 			write(t, filepath.Join(d, "x"), "")
-		}, "not an instance's"},
+		}, "they are not Mainstay's"},
 		"a broken state": {func(t *testing.T, d string) { write(t, filepath.Join(d, stateFile), "{") }, "damaged"},
 	} {
 		e, directory := made(t)

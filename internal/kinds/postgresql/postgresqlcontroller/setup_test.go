@@ -59,7 +59,7 @@ func TestWarnOfPooler(t *testing.T) {
 	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	before := db.DeepCopy()
 	before.Spec.Pooler, before.Status.Pooler = &databasev1.Pooler{}, &databasev1.PoolerStatus{SecretName: "db-pooler"}
-	if got := warnOfPooler(t.Context(), cached, db, before); len(got) != 1 || !strings.HasSuffix(got[0], "minutes: web") {
+	if got := warnOfPooler(t.Context(), cached, db, before); len(got) != 1 || !strings.Contains(got[0], "(web)") {
 		t.Errorf("got %q", got)
 	}
 }
