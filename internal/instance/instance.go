@@ -319,7 +319,7 @@ func (i *Instance) sleep(ctx context.Context, until time.Duration) {
 	}
 }
 
-// heard calls do, and then up to maxTurns functions that wait in the inbox, before the next
+// heard calls do, and then functions that wait in the inbox, maxTurns in all, before the next
 // decision.
 func (i *Instance) heard(ctx context.Context, do func()) {
 	for turns := 1; ; turns++ {

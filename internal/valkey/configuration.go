@@ -71,8 +71,8 @@ func (c Configuration) settings() []Setting {
 	return list
 }
 
-// deferred are parameters that are not in the file, because the state of the data decides when they
-// take effect.
+// deferred are parameters whose configured value is not written: the state of the data decides when
+// they take effect, such as Configuration.Appends.
 var deferred = []string{"appendonly"}
 
 // Text returns the content of the configuration file. parameters are the names of c.Parameters by

@@ -391,5 +391,8 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 		d.requeueAt(end)
 		return Rolling, ReasonRolling, pods
 	}
-	return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, timeout)
+	if rolled.Progressed.IsZero() {
+		return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, end.Sub(*restarted))
+	}
+	return Failed, ReasonTimeout, fmt.Sprintf("%s, and there was no progress for %s", pods, timeout)
 }

@@ -80,7 +80,7 @@ func TestHandEditsAreUndone(t *testing.T) {
 			func(o client.Object) { o.GetAnnotations()[api.AnnotationApplied] = forgedHash },
 			func(o client.Object) bool { return o.GetAnnotations()[api.AnnotationApplied] != forgedHash },
 		},
-		"image, by somebody who claims that it was applied": {
+		"image and hash at once": {
 			&appsv1.Deployment{},
 			func(o client.Object) {
 				o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "evil"

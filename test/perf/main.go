@@ -129,9 +129,15 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		return err
 	}
 	b.say("logs are in %s", b.directory)
+	if err := checkNames(flags.Args()); err != nil {
+		return err
+	}
 	complete, failed := b.runParts(ctx, flags.Args())
 	if _, err := io.WriteString(out, b.report.table()); err != nil {
 		return err
+	}
+	if failed != nil {
+		return failed // without writing anything: figures that are missing would no longer be compared
 	}
 	if err := b.report.save(*output); err != nil {
 		return err
@@ -141,28 +147,35 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 			return err
 		}
 	}
-	if err := errors.Join(failed, b.check(*baseline, complete)); err != nil {
+	if err := b.check(*baseline, complete); err != nil {
 		return err
 	}
 	return os.RemoveAll(b.directory)
 }
 
-// runParts runs the named parts, and reports whether all parts have their figures. A part that
-// fails does not stop the next one, because the run takes more than an hour.
-func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
+// checkNames returns an error if one of the names is not that of a part.
+func checkNames(names []string) error {
 	known := make([]string, 0, len(parts))
 	for _, part := range parts {
 		known = append(known, part.name)
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return false, fmt.Errorf("unknown part %q: must be one of %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("unknown part %q: must be one of %s", name, strings.Join(known, ", "))
 		}
 	}
-	var failed error
+	return nil
+}
+
+// runParts runs the named parts, and reports whether these are all. A part that fails does not stop
+// the next one, because the run takes more than an hour; an interrupt does.
+func (b *bench) runParts(ctx context.Context, names []string) (complete bool, failed error) {
 	for _, part := range parts {
-		if len(names) > 0 && !slices.Contains(names, part.name) || ctx.Err() != nil {
+		if len(names) > 0 && !slices.Contains(names, part.name) {
 			continue
+		}
+		if ctx.Err() != nil {
+			return false, errors.Join(failed, ctx.Err())
 		}
 		b.say("== %s", part.name)
 		if err := part.run(b, ctx); err != nil {
@@ -170,7 +183,7 @@ func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", part.name, err))
 		}
 	}
-	return len(names) == 0 && failed == nil && ctx.Err() == nil, errors.Join(failed, ctx.Err())
+	return len(names) == 0, failed
 }
 
 // check fails if a figure is worse than in the baseline, or worse than promised.

@@ -105,9 +105,9 @@ type watched struct {
 	first      atomic.Int64
 }
 
-// awaitFirst records when the first reconcile has ended. It reads this one counter, because to
-// gather all metrics takes milliseconds: a manager without objects of the controller, which is
-// asked for ever, would spend half of a processor on that.
+// awaitFirst records when the first reconcile has ended. It reads this one counter: gathering all
+// metrics takes milliseconds, which would be half of a processor for as long as the controller has
+// nothing to reconcile.
 func (w *watched) awaitFirst(ctx context.Context, reconciles *prometheus.CounterVec) {
 	for !w.hasReconciled(reconciles) {
 		if pause(ctx, 5*time.Millisecond) != nil {

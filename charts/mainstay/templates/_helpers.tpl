@@ -69,13 +69,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/*
-A definition, given as the text of its file, without the schemas of its versions: those are nine tenths of all that rendering
-would parse. In a version, "served" follows "schema", because controller-gen sorts the fields.
+A definition, given as the text of its file, without the schemas and selectable fields of its versions: schemas are nine tenths of all
+that rendering would parse. In a version, "served" follows these, because controller-gen sorts the fields.
 */}}
 {{- define "mainstay.definition" -}}
 {{- $parts := splitList "\n    schema:\n" . -}}
 {{- first $parts -}}
 {{- range rest $parts }}
+{{- if not (contains "\n    served:" .) }}{{ fail "a version of a definition has no field \"served\" after its schema" }}{{ end }}
     served:{{ (splitn "\n    served:" 2 .)._1 }}
 {{- end -}}
 {{- end -}}

@@ -75,7 +75,7 @@ func Run(ctx context.Context, options Options) error {
 	for at, step := range steps {
 		err := step(ctx)
 		if err != nil && options.DeleteDefinitions && at == 0 {
-			log.FromContext(ctx).Info("Waiting until the definitions are deleted", "because", err.Error())
+			log.FromContext(ctx).Info("The definitions are not deleted yet: they are deleted again after the other steps", "because", err.Error())
 			continue
 		}
 		problems = append(problems, err)

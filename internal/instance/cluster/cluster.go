@@ -32,7 +32,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
-// Options are the instance of which a Cluster is the access, and what it publishes.
+// Options say for which instance a Cluster is, and what it publishes.
 type Options struct {
 	// PodUID is the UID of this instance's own Pod: a report is not written to another Pod of the same
 	// name.

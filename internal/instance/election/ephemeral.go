@@ -64,8 +64,8 @@ func (o *Observed) beginsByName(record Record) bool {
 	return o.Config.Ephemeral && record.Term > 0 && record.System == "" && record.Initialise == o.Me.Name
 }
 
-// isNew reports whether our data may be the new ones with which, by the record, an instance of our
-// name begins. When instances begin anew, an earlier pod of our name may still have the former
+// isNew reports whether our data may be the new ones with which, as the record says, an instance of
+// our name began. When instances begin anew, an earlier pod of our name may still have the former
 // data.
 func (o *Observed) isNew() bool {
 	return !o.Config.Ephemeral || o.Record.Record.Term == 0 || o.System != "" && o.Begun == o.System && o.Record.Record.Seq == o.BegunSeq
@@ -77,7 +77,8 @@ func (o *Observed) isOutOfDate() bool {
 }
 
 // mayBeHeld reports whether the holder of the record may still accept writes: it has not released
-// the record, and that has changed within Config.After, after which its holder has fenced itself.
+// the record, and the record has changed within Config.After, after which its holder has fenced
+// itself.
 func (o *Observed) mayBeHeld() bool {
 	return !o.Record.Record.Released() && o.Now < o.Record.Since+o.Config.After
 }

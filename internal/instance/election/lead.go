@@ -81,8 +81,8 @@ func (o *Observed) isDiverged(member Member) bool {
 }
 
 // sick kills a server whose disk has not completed a heartbeat (a small write) for about as long as
-// other members wait for a silent leader, if they can go on without it (R14). Heartbeats wait for
-// the local disk only, not for other members.
+// other members wait for a silent leader, if they can go on without it (R14). UnflushedSince counts
+// only writes that wait for the local disk, not those that wait for other members.
 func sick(o *Observed) Action {
 	since := o.Server.UnflushedSince
 	if !o.Server.writable() || since == 0 || o.Now-since < o.Config.sickAfter() || !o.othersCover() {
@@ -331,8 +331,8 @@ func leave(o *Observed) Action {
 
 // silence returns for how long the member has not answered, or was not seen to flush what we wrote,
 // whichever is longer, but at most the time since our claim. Only our server sees that a member
-// flushes. While the server itself does not answer, nothing is known about the member, and that
-// time does not count.
+// flushes. While the server itself does not answer, that time does not count as time without a
+// flush. For a member that is no longer there it is all time since the start.
 func (o *Observed) silence(member Member) time.Duration {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member != member {

@@ -32,8 +32,8 @@ const (
 	electionTime = 5 * time.Second
 	// leaveAfter is the silence after which a member is removed from the set of the rule.
 	leaveAfter = 30 * time.Second
-	// degradeAfter is the time without answers from enough members after which, with Preferred or
-	// Asynchronous, the rule names no other member.
+	// degradeAfter is for how long too many members must have been silent (see silence) until, with
+	// Preferred or Asynchronous, the rule names no other member.
 	degradeAfter = 5 * time.Second
 	// handoverTime is how long after a handover the named successor is the only candidate.
 	handoverTime = 2 * time.Second
@@ -455,8 +455,8 @@ func (o *Observed) isKnownGone(leader Member, term uint64) bool {
 	return peer != nil && peer.Gone && peer.Ping.Leader == leader && peer.Ping.Term == term
 }
 
-// livingLeader returns the leader of the highest term that we may follow and whose last ping
-// arrived within Config.After; nil if there is none.
+// livingLeader returns the leader of the highest term that we may follow, whose last ping arrived
+// within Config.After, and that is not known to have ended or resigned; nil if there is none.
 func (o *Observed) livingLeader() *Peer {
 	var found *Peer
 	for i := range o.Peers {
@@ -472,7 +472,7 @@ func (o *Observed) livingLeader() *Peer {
 }
 
 // Follows returns the leader that this member follows, or would follow if its data allowed it;
-// false if no ping arrived within Config.After.
+// false if there is none: see livingLeader.
 func (o *Observed) Follows() (Source, bool) {
 	leader := o.livingLeader()
 	if leader == nil {

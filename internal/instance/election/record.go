@@ -55,7 +55,7 @@ type Holder struct {
 }
 
 // Handover names the successor, To, of a leader that stopped cleanly, From, and the leader's final
-// position. To has confirmed that it has everything up to there. From needs not be asked any more:
+// position. To has confirmed that it has everything up to there. From need not be asked any more:
 // it has answered with Position.
 type Handover struct {
 	From     Member   `json:"from"`

@@ -133,8 +133,8 @@ func (o *Observed) isGone(member Member) bool {
 	return o.silence(member) >= leaveAfter || o.isDiverged(member)
 }
 
-// missing reports whether fewer than needed members of the set have answered within degradeAfter,
-// so that commits wait.
+// missing reports whether fewer than needed members of the set have been silent (see silence) for
+// less than degradeAfter, so that commits wait.
 func (o *Observed) missing(set []Member, needed int) bool {
 	there := 0
 	for _, member := range set {

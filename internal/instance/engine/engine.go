@@ -42,11 +42,11 @@ func (e *ForeignError) Describe() string { return "has " + e.Found + ", and need
 // Progress is called with how far a long operation is, in bytes. total is 0 while it is unknown.
 type Progress func(done, total int64)
 
-// Engine runs one server on the data of one directory. All methods except Kill, SetParameters,
-// Observe and Changed are operations. They are called one at a time, and each returns when it is
-// done, or with an error that names the remedy. After an error of any operation except Reload, the
-// caller kills the server, because its state is unknown, and starts it again. An operation whose
-// context ends has failed.
+// Engine runs one server on the data of one directory. All methods except Compare, Holds,
+// Kill, SetParameters, Observe and Changed are operations. They are called one at a time, and each
+// returns when it is done, or with an error that names the remedy. After an error of any operation
+// except Inspect and Reload, the caller kills the server, because its state is unknown, and starts
+// it again. An operation whose context ends has failed.
 type Engine interface {
 	election.Positions
 
@@ -122,8 +122,8 @@ type Data struct {
 type Observation struct {
 	// Server is what the election needs. The caller sets its Busy, UnflushedSince and ReceiversAt.
 	Server election.Server
-	// UnflushedSince is since when the oldest heartbeat (a small write) has been waiting for the local
-	// disk; the zero time if none is.
+	// UnflushedSince is since when the oldest small write has been waiting for the local disk, or, of
+	// a Valkey, since when the oldest query has had no answer; the zero time if there is none.
 	UnflushedSince time.Time
 	// Receivers are the members that receive from this server, and ReceiversAt is when the server last
 	// said so as a leader; the zero time if it has not. Both stay as they are while the server does

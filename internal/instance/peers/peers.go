@@ -135,7 +135,7 @@ func (c *Client) Renew() {
 	}
 }
 
-// Close closes all idle connections, and the others once they are idle.
+// Close closes all idle connections. The others end by the server's idle timeout.
 func (c *Client) Close() { c.Renew() }
 
 // Ping implements [instance.Peers].

@@ -4,7 +4,8 @@
 // The layout:
 //
 //	lock           a file that is locked as long as a process of the instance lives
-//	election.json  the member's last promise in an election, and the highest term that it has seen
+//	election.json  the member's last promise in an election, and the highest term, seq and timeline
+//	               that it has seen
 //	settings.json  the settings that were read last
 //	data/          the current data: server/ is the server's directory, and incarnation is a random
 //	               ID, new each time that the data are replaced

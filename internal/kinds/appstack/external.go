@@ -105,7 +105,8 @@ func checkMetadata(content map[string]any, spec *field.Path) field.ErrorList {
 // checkOutputs checks what a component says that it offers.
 func checkOutputs(c *platformv1.Component, at *field.Path) field.ErrorList {
 	if len(c.Outputs) > 0 && c.Type != component.TypeObject {
-		return field.ErrorList{field.Forbidden(at, "may be set for the type object only: other types offer the variables of their bindings, if any")}
+		return field.ErrorList{field.Forbidden(at,
+			"may be set for the type object only: "+c.Type+" offers the variables of its bindings, if any")}
 	}
 	return nil
 }

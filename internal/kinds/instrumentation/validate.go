@@ -47,8 +47,8 @@ func validateScope(spec *instrv1.ClusterInstrumentationSpec, at *field.Path) fie
 	for i := range spec.Matchers {
 		if isForAll(&spec.Matchers[i]) && !spec.AllowAll {
 			problems = append(problems, field.Forbidden(at.Child("matchers").Index(i),
-				"names no deployment and requires no label, so the pods of nearly all workloads in the selected namespaces could be replaced: "+
-					"select by deployment or by a required label, or set spec.allowAll: true"))
+				"has no deployment, or one that matches nearly every name, and requires no label, so the pods of nearly all workloads in the "+
+					"selected namespaces could be replaced: select by deployment or by a required label, or set spec.allowAll: true"))
 		}
 	}
 	return problems

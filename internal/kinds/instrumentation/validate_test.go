@@ -138,8 +138,9 @@ func TestValidateIsDeterministic(t *testing.T) {
 
 // What matches everything in many namespaces needs spec.allowAll.
 func TestValidateScope(t *testing.T) {
-	const forbidden = "spec.matchers[0]: Forbidden: names no deployment and requires no label, so the pods of nearly all workloads in the " +
-		"selected namespaces could be replaced: select by deployment or by a required label, or set spec.allowAll: true"
+	const forbidden = "spec.matchers[0]: Forbidden: has no deployment, or one that matches nearly every name, and requires no label, " +
+		"so the pods of nearly all workloads in the selected namespaces could be replaced: select by deployment or by a required label, " +
+		"or set spec.allowAll: true"
 	for name, test := range map[string]struct{ namespaces, matcher, want string }{
 		"all":                          {``, `{}`, forbidden},
 		"all of some namespaces":       {`namespaceSelector: {matchLabels: {a: b}}`, `{}`, forbidden},

@@ -96,7 +96,7 @@ var mistakes = []mistake{
 	{`users: [{name: a, roles: [b]}, {name: b, roles: [c]}, {name: c, roles: [app, a]}]`, "spec.users[2].roles[1]", `Invalid value: "a": is a member of c itself`},
 	{`users: [{name: a, roles: [nobody]}]`, "spec.users[0].roles[0]", `Invalid value: "nobody": must be app, one of spec.users, or one of`},
 	{`users: [{name: a, connectionLimit: -1}]`, "spec.users[0].connectionLimit", "should be greater than or equal to 0"},
-	{`users: [{name: a_b}]`, "spec.users[0].secretName", "Required value: must be set: db-a_b is not a valid name of a Secret"},
+	{`users: [{name: a_b}]`, "spec.users[0].secretName", "Required value: the default, db-a_b, is not a valid name of a Secret"},
 	{`databases: [{name: template1}]`, "spec.databases[0].name", `Invalid value: "template1": is the server's or Mainstay's own: choose another name`},
 	{`databases: [{name: a, owner: b}]`, "spec.databases[0].owner", `Invalid value: "b": must be app or one of spec.users`},
 	{`databases: [{name: app, reclaim: Delete}]`, "spec.databases[0].reclaim", `the database app always exists: it can't be dropped`},

@@ -87,7 +87,7 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret), "is the name of another Secret of this PostgreSQL"))
 		case user.SecretName == "":
 			problems = append(problems, field.Required(at.Child("secretName"),
-				fmt.Sprintf("must be set: %s is not a valid name of a Secret", shown(secret))))
+				fmt.Sprintf("the default, %s, is not a valid name of a Secret", shown(secret))))
 		default:
 			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret),
 				"must be the name of a Secret: lower-case letters, digits, - and ."))

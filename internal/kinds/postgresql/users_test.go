@@ -65,7 +65,7 @@ func TestUsersAreChecked(t *testing.T) {
 		`spec.users[2].secretName: Invalid value: "db-app": is the name of another Secret`: user("b", func(u *databasev1.User) {
 			u.SecretName = "db-app"
 		}),
-		`spec.users[2].secretName: Required value: must be set: db-b_c is not a valid name of a Secret`: user("b_c", nil),
+		`spec.users[2].secretName: Required value: the default, db-b_c, is not a valid name of a Secret`: user("b_c", nil),
 		`spec.users[2].secretName: Invalid value: "B c": must be the name of a Secret`: user("b", func(u *databasev1.User) {
 			u.SecretName = "B c"
 		}),

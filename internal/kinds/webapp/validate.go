@@ -89,7 +89,7 @@ func validateAutoscaling(spec *msappsv1.WebAppSpec, path *field.Path) field.Erro
 		_, limited := spec.Resources.Limits[name]
 		if target != nil && !requested && !limited {
 			problems = append(problems, field.Required(path.Child("resources", "requests").Key(string(name)),
-				fmt.Sprintf("spec.autoscaling.%s is a percentage of this request: set it, or the limit, which is then also the request", name)))
+				fmt.Sprintf("spec.autoscaling.%s is a percentage of this request: set the request, or the limit, which then is the request too", name)))
 		}
 	}
 	need(spec.Autoscaling.CPU, corev1.ResourceCPU)

@@ -56,7 +56,8 @@ func New(c client.Client, reader children.Reader) *Applier {
 }
 
 // WithOwnKinds returns an Applier that also applies children of our own kinds. converter returns
-// what knows them; it is called in the background, and its error is that of each later comparison.
+// their schemas. It is called in the background; if it fails, so does each comparison of such a
+// child.
 func (a *Applier) WithOwnKinds(converter func() (managedfields.TypeConverter, error)) *Applier {
 	extended := *a
 	extended.render.own = inBackground(func() (fielder, error) { return converter() })

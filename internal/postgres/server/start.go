@@ -322,7 +322,7 @@ func (e *Engine) StopCleanly(ctx context.Context) error {
 		return err
 	}
 	if data.Position == "" {
-		return errors.New("stopping the server cleanly: by its control file, it was not")
+		return errors.New("stopping the server cleanly: its control file does not say that it was shut down")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -126,7 +126,7 @@ func (s provisioning) reassign(ctx context.Context, from, to string, until time.
 		return err
 	}
 	for _, database := range databases {
-		err := errors.New("there was not enough time: it is retried when users are next provided")
+		err := errors.New("there was not enough time: it is retried with the next change of databases or users")
 		if time.Now().Before(until) {
 			err = s.reassignIn(ctx, database, from, to)
 		}

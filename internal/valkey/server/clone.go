@@ -56,8 +56,10 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	switch {
 	case err != nil:
 		return err
-	case !answer.Full || answer.ID != leader.Lines.Last().ID:
-		return errors.New("the leader's server has another replication ID than its program said: it was replaced meanwhile")
+	case !answer.Full:
+		return errors.New("the leader's server did not send all data")
+	case answer.ID != leader.Lines.Last().ID:
+		return errOtherID
 	}
 	line, err := model.ReadReply(leader.from)
 	if err != nil {

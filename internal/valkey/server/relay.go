@@ -34,6 +34,9 @@ const (
 // errNotContinued is returned if the leader can't continue our data: they have to be rebuilt.
 var errNotContinued = errors.New("the leader no longer has what follows our data")
 
+// errOtherID is returned if the leader's server is not the one that its program has described.
+var errOtherID = errors.New("the leader's server has another replication ID than its program said; it may have been restarted")
+
 // relay is the source of a standby: it passes on the stream of a leader, while there is one.
 type relay struct {
 	engine   *Engine
@@ -215,7 +218,7 @@ func (r *relay) greet(w *wanted) error {
 		case "REPLCONF":
 		case "PSYNC":
 			if !isOurs || len(command) < 3 {
-				return errors.New("a client without the password asks for the stream")
+				return errors.New("a client asks for the stream without the password, or not in full")
 			}
 			w.id = command[1]
 			w.offset, err = strconv.ParseInt(command[2], 10, 64)

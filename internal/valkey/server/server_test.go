@@ -168,7 +168,7 @@ func TestRelayKnowsItsServer(t *testing.T) {
 		"our server":        {[][]string{{"PING"}, {"AUTH", "mainstay-replication", "right"}, {"REPLCONF", "capa", "eof"}, {"PSYNC", "abc", "14"}}, "abc 14"},
 		"nothing to follow": {[][]string{{"AUTH", "mainstay-replication", "right"}, {"PSYNC", "?", "-1"}}, "? -1"},
 		"a wrong password":  {[][]string{{"AUTH", "mainstay-replication", "wrong"}, {"PSYNC", "?", "-1"}}, "a wrong password"},
-		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "a client without the password"},
+		"no password":       {[][]string{{"PING"}, {"PSYNC", "?", "-1"}}, "without the password"},
 		"too many commands": {make([][]string, 20), "too many commands"},
 	} {
 		for i, command := range test.commands {

@@ -156,7 +156,7 @@ func (e *Engine) joined(ctx context.Context, l *life, from engine.Upstream, chan
 		leader.id = answer.ID
 	}
 	if err == nil && leader.id != leader.Lines.Last().ID {
-		err = errors.New("the leader's server has another replication ID than its program said: it was replaced meanwhile")
+		err = errOtherID
 	}
 	if err == nil {
 		err = e.adopt(l, leader, changed)

@@ -54,7 +54,7 @@ func admitted(in registration.Input) admission.Kind[*databasev1.PostgreSQL] {
 func warnOfPooler(ctx context.Context, cached client.Reader, db, before *databasev1.PostgreSQL) []string {
 	var all appsv1.DeploymentList
 	if err := cached.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing the applications that use a pooler: no warning names them")
+		log.FromContext(ctx).Error(err, "Listing the applications that use the pooler failed: there is no warning of its removal")
 		return nil
 	}
 	return postgresql.WarnOfPooler(db, before, all.Items)
