@@ -164,7 +164,8 @@ func (i *Instance) state(seen engine.Observation) string {
 }
 
 // measureEvery is how often the used space of the volumes is measured. By default, volumes are
-// grown when four fifths are used: a client that writes 25 MB/s fills the last fifth of 1 GiB in 8 s.
+// grown when four fifths are used: a client that writes 25 MB/s fills the last fifth of 1 GiB in
+// 8 s.
 const measureEvery = 2 * time.Second
 
 // measure measures the used space of the volumes in another goroutine, because a file system may

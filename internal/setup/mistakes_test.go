@@ -160,7 +160,7 @@ var mistakes = []struct{ from, to, want string }{
 	{`"spec":{"size":3}}`, `"spec":{"size":3},"status":{"uri":"x"}}`,
 		`spec.components[3].spec.status: Forbidden: is written by the object's own controller`},
 	{`"inject":false`, `"outputs":[{"name":"URI","path":"status.url"}]`,
-		`spec.components[5].outputs: Forbidden: may be set for the type object only: TYPE offers the variables of its bindings, if any`},
+		`spec.components[5].outputs: Forbidden: may be set for the type object only: webApp offers the variables of its bindings, if any`},
 	{`"labels":{"team":"a"}`, `"labels":{"app.kubernetes.io/name":"a"}`,
 		`spec.labels[app.kubernetes.io/name]: Forbidden: app.kubernetes.io/name is set by Mainstay or Kubernetes: choose another key`},
 	{`"annotations":{"note":"n"}`, `"annotations":{"mainstay.dev/adopt":"n"}`,
