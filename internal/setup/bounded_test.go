@@ -158,7 +158,7 @@ func TestConversionIsBounded(t *testing.T) {
 		"at most": {strings.Repeat(older+",", freeConversions-1) + older, `"status":"Success"`},
 		"beyond":  {strings.Repeat(older+",", 1000) + older, "objects: Too many: 1001: must have at most"},
 		"large together": {strings.Repeat(strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`,
-			`"sidecars":[`+strings.Repeat("{},", 300)+`{}]`, 1)+",", 100) + older, "must have at most 1000 objects, plus one for each 16 bytes"},
+			`"sidecars":[`+strings.Repeat("{},", 300)+`{}]`, 1)+",", 100) + older, "may not have more than 1000 objects, plus one for each 16 bytes"},
 		"an object": {bomb, `objects[0]: spec.resources.limits[cpu]: Invalid value`},
 		"a stash": {strings.Replace(older, `"name":"a"`,
 			`"name":"a","annotations":{"mainstay.dev/v1-spec":"{\"resources\":{\"limits\":{\"cpu\":\"1e-999999999\"}}}"}`, 1), `"status":"Success"`},

@@ -31,7 +31,7 @@ const (
 	managers = "app.kubernetes.io/component=manager"
 	// within bounds most waits. What is waited for takes seconds, but may take more than ten times
 	// that on a machine with two cores and other work.
-	within = 4 * time.Minute
+	within = 8 * time.Minute
 	poll   = 250 * time.Millisecond
 	// patience is how long a request may take. An application whose processes stand still for seconds
 	// has not lost it.

@@ -164,7 +164,7 @@ func (c *checker) list(of reflect.Type, depth int) error {
 // spend counts objects.
 func (c *checker) spend(objects int) error {
 	if c.budget.objects -= objects; c.budget.objects < 0 {
-		return &Error{Problem: fmt.Sprintf("Too many: must have at most %d objects, plus one for each %d bytes", freeObjects,
+		return &Error{Problem: fmt.Sprintf("Too many: may not have more than %d objects, plus one for each %d bytes", freeObjects,
 			bytesPerObject)}
 	}
 	return nil
