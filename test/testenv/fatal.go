@@ -11,8 +11,9 @@ import (
 // itself.
 var isFatal = regexp.MustCompile(`^F\d{4} |^panic: |^fatal error: |"level":"(fatal|panic)"`)
 
-// fatal keeps the first of those lines of what processes write to it. All stacks follow them, so
-// that the last lines of an API server say nothing.
+// fatal keeps the first of those lines of what processes write to it, and those that follow: the
+// stack that failed. All other stacks come after that, so that the last lines of an API server say
+// nothing.
 type fatal struct {
 	mu    sync.Mutex
 	begun []byte
@@ -20,7 +21,7 @@ type fatal struct {
 }
 
 // Limits of what is kept, in lines and bytes.
-const mostLines, mostOfALine = 10, 1000
+const mostLines, mostOfALine = 60, 1000
 
 func (f *fatal) Write(text []byte) (int, error) {
 	f.mu.Lock()
@@ -30,7 +31,7 @@ func (f *fatal) Write(text []byte) (int, error) {
 		if line[len(line)-1] != '\n' {
 			break // The rest of it is to come.
 		}
-		if isFatal.Match(f.begun) && len(f.lines) < mostLines {
+		if (len(f.lines) > 0 || isFatal.Match(f.begun)) && len(f.lines) < mostLines {
 			f.lines = append(f.lines, strings.TrimSpace(string(f.begun)))
 		}
 		f.begun = f.begun[:0]
