@@ -225,7 +225,7 @@ func TestDatabaseInTheWay(t *testing.T) {
 		}, []string{"False InvalidSpec", `spec.parameters[fsync]: Invalid value: "off": must not be set`}},
 		"a schedule that never comes": {func(_ *testing.T, db *databasev1.PostgreSQL) {
 			db.Spec.Backup.Schedule = "0 0 30 2 *"
-		}, []string{"False InvalidSpec", `spec.backup.schedule: Invalid value: "0 0 30 2 *": never comes`}},
+		}, []string{"False InvalidSpec", `spec.backup.schedule: Invalid value: "0 0 30 2 *": never occurs`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,7 +65,7 @@ func shown(text string) string {
 // too, whose times depend on when a program was started.
 var every = regexp.MustCompile(`^@(hourly|daily|midnight|weekly|monthly|yearly|annually)$`)
 
-// checkSchedule returns an error for what is no schedule, or one that never comes.
+// checkSchedule returns an error for what is no schedule, or one that never occurs.
 func checkSchedule(text string) error {
 	switch {
 	case len(text) > maxSchedule:
