@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-platform/mainstay/charts"
 )
 
-// TestListedHasOurKinds: the floor lists the objects of each kind, as a manager does. A run of half
-// an hour would find that out after some minutes.
+// TestListedHasOurKinds: the floor lists the objects of each kind, as a manager does. A run would
+// find that out after some minutes only.
 func TestListedHasOurKinds(t *testing.T) {
 	documents, err := charts.CRDs()
 	if err != nil {

@@ -168,7 +168,7 @@ func checkNames(names []string) error {
 }
 
 // runParts runs the named parts, and reports whether these are all. A part that fails does not stop
-// the next one, because the run takes more than an hour; an interrupt does.
+// the next one, because a run is long; an interrupt does.
 func (b *bench) runParts(ctx context.Context, names []string) (complete bool, failed error) {
 	for _, part := range parts {
 		if len(names) > 0 && !slices.Contains(names, part.name) {

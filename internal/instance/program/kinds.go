@@ -54,7 +54,7 @@ type database struct {
 	provide func(ctx context.Context, of notified, readProvisions func(context.Context) ([]byte, error)) error
 }
 
-// notified is an instance that is told what exists in its server.
+// notified is an instance that gets to know what exists in its server.
 type notified interface {
 	observed
 	Provided(ctx context.Context)

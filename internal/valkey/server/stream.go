@@ -321,8 +321,8 @@ func (e *Engine) connectAsReplica(ctx context.Context, l *life, member election.
 	return connection, nil
 }
 
-// tell sends a command, and returns an error unless the answer is OK. No other answer may be
-// outstanding.
+// tell sends a command, and returns an error unless the answer is OK. It may be called only
+// when every earlier command has been answered.
 func tell(connection net.Conn, command ...string) error {
 	if _, err := connection.Write(model.Command(command...)); err != nil {
 		return fmt.Errorf("connecting as a replica: %w", err)
