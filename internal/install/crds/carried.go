@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -54,12 +56,14 @@ var carried = sync.OnceValues(func() ([]definition, error) {
 
 // parse reads a definition of a release.
 func parse(document []byte, release string) (definition, error) {
-	var typed apiextensionsv1.CustomResourceDefinition
-	var text map[string]any
-	if err := yaml.Unmarshal(document, &typed); err != nil {
+	// Parsing YAML takes ten times as long as parsing JSON.
+	encoded, err := yaml.YAMLToJSON(document)
+	if err != nil {
 		return definition{}, err
 	}
-	if err := yaml.Unmarshal(document, &text); err != nil {
+	var typed apiextensionsv1.CustomResourceDefinition
+	var text map[string]any
+	if err := errors.Join(json.Unmarshal(encoded, &typed), json.Unmarshal(encoded, &text)); err != nil {
 		return definition{}, err
 	}
 	sum := sha256.Sum256(document)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,19 +27,25 @@ func Unmigrated(ctx context.Context, c client.Client, names []string) ([]string,
 	if err != nil {
 		return nil, err
 	}
+	definitions = slices.DeleteFunc(slices.Clone(definitions), func(d definition) bool { return !slices.Contains(names, d.name) })
+	live := make([]*apiextensionsv1.CustomResourceDefinition, len(definitions))
+	// All at once: a manager waits for the answers before it starts.
+	group, ctx := errgroup.WithContext(ctx)
+	for i, d := range definitions {
+		group.Go(func() (err error) {
+			live[i], err = d.read(ctx, c)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	var found []string
-	for _, d := range definitions {
-		if !slices.Contains(names, d.name) {
+	for i, d := range definitions {
+		if live[i] == nil {
 			continue
 		}
-		live, err := d.read(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		if live == nil {
-			continue
-		}
-		if _, others := storedIn(live); len(others) > 0 {
+		if _, others := storedIn(live[i]); len(others) > 0 {
 			found = append(found, d.name)
 		}
 	}
