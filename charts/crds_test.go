@@ -5,26 +5,21 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
 )
 
-// definitions returns our definitions, except those of records, which are not a public API and have
+// public returns our definitions, except those of records, which are not a public API and have
 // neither category nor short name.
-func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+func public(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []apiextensionsv1.CustomResourceDefinition
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(document, &definition); err != nil {
-			t.Fatal(err)
-		}
+	for _, definition := range definitions {
 		names := definition.Spec.Names
 		switch {
 		case definition.Spec.Group != recordsv1alpha1.GroupVersion.Group:
@@ -44,7 +39,7 @@ func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 // namespace, and `kubectl delete all --all` in one namespace would delete the objects of all.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, definition := range definitions(t) {
+	for _, definition := range public(t) {
 		names := definition.Spec.Names
 		want := []string{"all", "mainstay"}
 		if definition.Spec.Scope == apiextensionsv1.ClusterScoped {
@@ -63,7 +58,7 @@ func TestNames(t *testing.T) {
 
 // TestColumns: each version of a kind prints whether an object is Ready, its phase and its age.
 func TestColumns(t *testing.T) {
-	for _, definition := range definitions(t) {
+	for _, definition := range public(t) {
 		for _, version := range definition.Spec.Versions {
 			paths := map[string]string{}
 			for _, column := range version.AdditionalPrinterColumns {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
@@ -193,16 +191,12 @@ func TestVersions(t *testing.T) {
 // those of records, which are not a public API.
 func definedVersions(t *testing.T) []string {
 	t.Helper()
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
-		}
+	for _, definition := range definitions {
 		if definition.Spec.Group == recordsv1alpha1.GroupVersion.Group {
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
@@ -17,16 +16,12 @@ import (
 // kindDefinitions returns the definitions of our kinds, without those of records.
 func kindDefinitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []apiextensionsv1.CustomResourceDefinition
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
-		}
+	for _, definition := range definitions {
 		if definition.Spec.Group != recordsv1alpha1.GroupVersion.Group {
 			all = append(all, definition)
 		}

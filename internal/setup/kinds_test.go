@@ -54,22 +54,18 @@ func TestKindsFitEverywhere(t *testing.T) {
 	if diff := cmp.Diff(allKinds(), slices.Sorted(maps.Keys(values.Kinds))); diff != "" {
 		t.Errorf("kinds (-) and the chart's values (+): %s", diff)
 	}
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var carried []string
 	records := 0
-	for _, document := range documents {
-		var definition struct{ Metadata struct{ Name string } }
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
-		}
-		if crds.IsRecord(definition.Metadata.Name) {
+	for _, definition := range definitions {
+		if crds.IsRecord(definition.Name) {
 			records++
 			continue
 		}
-		carried = append(carried, definition.Metadata.Name)
+		carried = append(carried, definition.Name)
 	}
 	wanted := definitionsOf(kinds())
 	slices.Sort(wanted)

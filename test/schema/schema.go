@@ -35,15 +35,11 @@ type Checker struct {
 // returns what is wrong with it.
 func New(t *testing.T, kind string, validate func(object []byte) (field.ErrorList, error)) *Checker {
 	t.Helper()
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
-		}
+	for _, definition := range definitions {
 		if definition.Spec.Names.Kind != kind {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/charts"
 )
@@ -38,16 +37,12 @@ type openAPI struct {
 
 // openAPIs returns the schemas of this release's definitions, by DEFINITION/VERSION.
 func openAPIs() (map[string]openAPI, error) {
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]openAPI{}
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			return nil, fmt.Errorf("reading an embedded definition: %w", err)
-		}
+	for _, definition := range definitions {
 		for i := range definition.Spec.Versions {
 			version := &definition.Spec.Versions[i]
 			converted, err := openAPIOf(&definition, version)

@@ -12,8 +12,6 @@ import (
 
 	"github.com/distribution/reference"
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/charts"
 )
@@ -373,15 +371,11 @@ func TestIsFloating(t *testing.T) {
 // schemaRule is the regular expression for spec.image in the installed definition.
 func schemaRule(t testing.TB) *regexp.Regexp {
 	t.Helper()
-	documents, err := charts.CRDs()
+	definitions, err := charts.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range documents {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(document, &definition); err != nil {
-			t.Fatal(err)
-		}
+	for _, definition := range definitions {
 		if definition.Spec.Names.Kind != "WebApp" {
 			continue
 		}
