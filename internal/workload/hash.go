@@ -21,6 +21,24 @@ func HashKey(value []byte) string {
 	return shorten(sum[:])
 }
 
+// pieceBytes is how much of a text is copied at once to be hashed.
+const pieceBytes = 32 << 10
+
+// HashText is HashKey of a text. It copies a long one in pieces: a manager that starts hashes all
+// ConfigMaps, and copies of values of a megabyte would be garbage of hundreds of megabytes.
+func HashText(value string) string {
+	if len(value) <= pieceBytes {
+		return HashKey([]byte(value))
+	}
+	sum, piece := sha256.New(), make([]byte, pieceBytes)
+	for value != "" {
+		length := copy(piece, value)
+		_, _ = sum.Write(piece[:length]) // a hash returns no error
+		value = value[length:]
+	}
+	return shorten(sum.Sum(nil))
+}
+
 // HashAll returns the hash of all data, computed from the hashes of the values and their keys. It
 // includes lengths, so that different data can't be joined to the same input.
 func HashAll(keys map[string]string) string { return hashAll(sha256.New(), keys) }

@@ -91,7 +91,7 @@ func HashesOf(children plan.Children) map[plan.Ref]string {
 func hashOfConfigMap(configMap *corev1.ConfigMap) string {
 	hashes := make(map[string]string, len(configMap.Data)+len(configMap.BinaryData))
 	for key, value := range configMap.Data {
-		hashes[key] = workload.HashKey([]byte(value))
+		hashes[key] = workload.HashText(value)
 	}
 	for key, value := range configMap.BinaryData {
 		hashes[key] = workload.HashKey(value)

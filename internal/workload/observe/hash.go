@@ -34,7 +34,7 @@ func hashConfigMap(cached any) (any, error) {
 	}
 	hashes := newHashes(len(source.Data) + len(source.BinaryData))
 	for key, value := range source.Data {
-		hashes[key] = workload.HashKey([]byte(value))
+		hashes[key] = workload.HashText(value)
 	}
 	for key, value := range source.BinaryData {
 		hashes[key] = workload.HashKey(value)
