@@ -114,9 +114,9 @@ type WebAppSpec struct {
 
 	// Bindings connect the application to databases and caches of its namespace: each gives it
 	// environment variables with the address and the login, from the Secret of the object, and a file
-	// with the authority of its certificates. The first start waits until all of them can be used;
-	// what happens to them later stops no pod. A change of a password replaces the pods, by a rolling
-	// update. Variables of env of the same name take precedence.
+	// with the CA certificate by which its server is verified. The first start waits until all of
+	// them can be used; what happens to them later stops no pod. A change of a password replaces the
+	// pods, by a rolling update. Variables of env of the same name take precedence.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -160,7 +160,7 @@ type Output struct {
 	// the pods that have it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^status(\\\\.[a-zA-Z0-9_-]+)+$')",message="must be names with dots between them, the first one status"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^status(\\\\.[a-zA-Z0-9_-]+)+$')",message="must be a field of the status: status and the names of fields, with dots between them"
 	Path string `json:"path,omitempty"`
 }
 

@@ -121,7 +121,7 @@ mainstay_instance_needed_receivers{postgresql="db"} 1
 # HELP mainstay_instance_promotions_total Promotions of this instance since its program began.
 # TYPE mainstay_instance_promotions_total counter
 mainstay_instance_promotions_total{postgresql="db"} 2
-# HELP mainstay_postgresql_replication_lag_bytes At the primary: bytes of the log that a replica has not replayed.
+# HELP mainstay_postgresql_replication_lag_bytes At the primary: bytes of write-ahead log that a replica has not replayed.
 # TYPE mainstay_postgresql_replication_lag_bytes gauge
 mainstay_postgresql_replication_lag_bytes{member="db-1",postgresql="db"} 64
 `

@@ -7,7 +7,7 @@ import (
 )
 
 // Binding is what an application that is bound to a cache gets: its address as one URL, under the
-// names of both servers, and the file with the authority of its certificates.
+// names of both servers, and the file with the CA certificate by which its server is verified.
 func Binding() *component.Binding {
 	return &component.Binding{
 		Variables: func(secret string) []component.Output {
