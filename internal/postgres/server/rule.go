@@ -169,13 +169,15 @@ func (e *Engine) settle(ctx context.Context, l *life, rule election.Rule) error 
 	})
 }
 
-// haveSentTwice reports whether each sender in old that still exists was seen to send twice. It
-// counts in sends, by PID, and updates in old up to where each has sent.
+// haveSentTwice reports whether each sender in old that can release a commit, and still exists, was
+// seen to send twice. It counts in sends, by PID, and updates in old up to where each has sent. A
+// sender whose receiver is no member is named by no rule, and one that sends a base backup gets no
+// acknowledgements: both may send no log for hours.
 func haveSentTwice(old, now map[int]sender, sends map[int]int) bool {
 	all := true
 	for pid, before := range old {
 		current, isThere := now[pid]
-		if !isThere || before.backup {
+		if !isThere || !current.isMember || before.backup || current.backup {
 			continue
 		}
 		if current.sent > before.sent {

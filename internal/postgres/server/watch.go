@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,8 +28,8 @@ const connectGrace = 3 * time.Second
 // have everything.
 const nearBytes = 16 << 20
 
-// maxReportAge is how old, by this server's clock, the last report of a standby may be for it to
-// count as receiving. A standby reports every second.
+// maxReportAge is how long ago a standby may have been seen to report for it to count as receiving.
+// A standby reports every second.
 const maxReportAge = 2500 * time.Millisecond
 
 // walWaitEvents are the wait events of a startup process (the one that replays) that has replayed
@@ -212,23 +213,53 @@ type sender struct {
 	// backup is true while it sends a base backup: then the receiver acknowledges nothing. streams is
 	// true while it sends new log.
 	backup, streams bool
-	// fresh is true if the standby has reported recently.
-	fresh bool
+	// reply is what the standby's last report says about when it was sent; "" if there was none. It is
+	// by the standby's clock, which may be wrong.
+	reply string
+}
+
+// reports are the last reports of standbys, by the PIDs of their senders.
+type reports map[int]report
+
+// report is when a standby was last seen to report; the zero time if that was before the first
+// measurement.
+type report struct {
+	reply string
+	seen  time.Time
+}
+
+// see notes what has been reported since the last measurement. It compares no two clocks: the
+// time in a report is only compared with that in the one before.
+func (r reports) see(now map[int]sender, at time.Time) {
+	for pid, s := range now {
+		last, isKnown := r[pid]
+		if isKnown && s.reply != "" && s.reply != last.reply {
+			last.seen = at
+		}
+		last.reply = s.reply
+		r[pid] = last
+	}
+	maps.DeleteFunc(r, func(pid int, _ report) bool { _, isThere := now[pid]; return !isThere })
+}
+
+// isFresh reports whether a standby has reported recently.
+func (r reports) isFresh(pid int, at time.Time) bool {
+	last := r[pid]
+	return !last.seen.IsZero() && at.Sub(last.seen) < maxReportAge
 }
 
 // senders returns the WAL senders of a leader, by their PIDs.
 func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	rows, err := session.Query(ctx, `SELECT pid, application_name, state, coalesce(sent_lsn::text, '0/0'), coalesce(flush_lsn::text, '0/0'),
-		coalesce(extract(epoch FROM clock_timestamp() - reply_time), 3600)::float8 FROM pg_stat_replication`)
+		coalesce(reply_time::text, '') FROM pg_stat_replication`)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the receivers: %w", err)
 	}
 	found := map[int]sender{}
 	var pid int
-	var name, state, sent, flushed string
-	var age float64
-	_, err = pgx.ForEachRow(rows, []any{&pid, &name, &state, &sent, &flushed, &age}, func() error {
-		s := sender{backup: state == "backup", streams: state == "streaming", fresh: age < maxReportAge.Seconds()}
+	var name, state, sent, flushed, reply string
+	_, err = pgx.ForEachRow(rows, []any{&pid, &name, &state, &sent, &flushed, &reply}, func() error {
+		s := sender{backup: state == "backup", streams: state == "streaming", reply: reply}
 		s.member, s.isMember = postgres.ParseApplicationName(name)
 		var err error
 		if s.sent, err = postgres.ParseLSN(sent); err != nil {
@@ -259,6 +290,7 @@ func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN,
 func (e *Engine) watchLeader(l *life, timeline uint32) {
 	var session *pgx.Conn
 	unkept := "" // why the slots were not kept the last time
+	reported := reports{}
 	for l.ctx.Err() == nil {
 		var err error
 		var end postgres.LSN
@@ -266,7 +298,7 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 			session, err = e.connect(l.ctx)
 		}
 		if err == nil {
-			end, err = e.measureLeader(l, timeline, session, unkept)
+			end, err = e.measureLeader(l, timeline, session, reported, unkept)
 		}
 		if err == nil {
 			unkept = ""
@@ -290,7 +322,7 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 
 // measureLeader notes the state of a leader, and returns the end of its log. unkept is why the
 // slots could not be kept; it is reported if there is no other problem.
-func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unkept string) (postgres.LSN, error) {
+func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, reported reports, unkept string) (postgres.LSN, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
 	end, err := askLSN(ctx, session, "SELECT pg_current_wal_flush_lsn()")
@@ -302,14 +334,20 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unke
 		return 0, err
 	}
 	at := e.Clock.Now()
+	reported.see(now, at)
 	e.note(l, func(o *engine.Observation) {
 		o.Server.Position = postgres.Position(timeline, end)
 		kept := o.Receivers
 		o.Receivers, o.ReceiversAt = nil, at
-		for _, s := range now {
-			if s.isMember && s.flushed != 0 {
-				o.Receivers = append(o.Receivers, receiver(s, kept, at, end))
+		for pid, s := range now {
+			if !s.isMember || s.flushed == 0 {
+				continue
 			}
+			r := engine.Receiver{Member: s.member, FlushedAt: lastFlushed(s.member, kept), Near: s.streams && s.flushed+nearBytes >= end}
+			if reported.isFresh(pid, at) {
+				r.FlushedAt = at
+			}
+			o.Receivers = append(o.Receivers, r)
 		}
 		slices.SortFunc(o.Receivers, func(a, b engine.Receiver) int { return strings.Compare(a.Member.Name, b.Member.Name) })
 		o.Problem = cmp.Or(shortage(o.Server.Rule, o.Receivers, at), unkept)
@@ -317,20 +355,14 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, unke
 	return end, nil
 }
 
-// receiver returns what is known of a member that receives. If the member has not reported
-// recently, FlushedAt is taken from known, the last result.
-func receiver(s sender, known []engine.Receiver, at time.Time, end postgres.LSN) engine.Receiver {
-	r := engine.Receiver{Member: s.member, FlushedAt: at, Near: s.streams && s.flushed+nearBytes >= end}
-	if s.fresh {
-		return r
-	}
-	r.FlushedAt = time.Time{}
+// lastFlushed returns FlushedAt of a member in the last result; the zero time if it has none.
+func lastFlushed(member election.Member, known []engine.Receiver) time.Time {
 	for _, before := range known {
-		if before.Member == s.member {
-			r.FlushedAt = before.FlushedAt
+		if before.Member == member {
+			return before.FlushedAt
 		}
 	}
-	return r
+	return time.Time{}
 }
 
 // shortage returns the problem that commits wait because too few members receive; "" if enough do.
