@@ -49,8 +49,9 @@ type Options struct {
 type Pooler struct {
 	Options
 	console console
-	// answered is when PgBouncer's console last answered, in nanoseconds since 1970; 0 is never.
-	answered atomic.Int64
+	// answered is when PgBouncer's console last answered; nil is never. It keeps the monotonic reading
+	// of the clock, so that a step of the wall clock does not matter.
+	answered atomic.Pointer[time.Time]
 	// hasMet is true once a primary has let this pooler look up users.
 	hasMet atomic.Bool
 }
@@ -174,7 +175,8 @@ func (p *Pooler) pollConsole(ctx context.Context) {
 	for {
 		asking, cancel := context.WithTimeout(ctx, answerTimeout)
 		if err := p.console.send(asking, "SHOW VERSION"); err == nil {
-			p.answered.Store(p.Clock.Now().UnixNano())
+			now := p.Clock.Now()
+			p.answered.Store(&now)
 		}
 		cancel()
 		select {
@@ -188,7 +190,8 @@ func (p *Pooler) pollConsole(ctx context.Context) {
 // IsReady reports whether clients can log in: PgBouncer has answered recently, and a primary has
 // once let this pooler look up users. Later there may be no primary: clients wait for the next one.
 func (p *Pooler) IsReady() bool {
-	return p.hasMet.Load() && p.Clock.Since(time.Unix(0, p.answered.Load())) < answerTimeout
+	answered := p.answered.Load()
+	return p.hasMet.Load() && answered != nil && p.Clock.Since(*answered) < answerTimeout
 }
 
 // Probes returns the handler of the kubelet's probes: /readyz fails while IsReady is false. /livez

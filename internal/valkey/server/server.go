@@ -71,9 +71,10 @@ type Engine struct {
 	held  io.Closer
 	// asked is when the oldest unanswered query was sent to the server; the zero time if it answers.
 	asked time.Time
-	// storing is since when [Engine.store] has been running, in nanoseconds since 1970; 0 while it
-	// does not run.
-	storing atomic.Int64
+	// storing is since when [Engine.store] has been running; nil while it does not run. It keeps the
+	// monotonic reading of the clock, without which a step of the wall clock would look like a disk
+	// that hangs.
+	storing atomic.Pointer[time.Time]
 	// busy is set while the server answers that it is busy with a script, and failing says what it
 	// could not store; both are "" otherwise.
 	busy, failing string
@@ -159,8 +160,8 @@ func (e *Engine) Observe() engine.Observation {
 	defer e.mu.Unlock()
 	observed := e.observed
 	observed.UnflushedSince = e.asked
-	if storing := e.storing.Load(); storing != 0 && (e.asked.IsZero() || storing < e.asked.UnixNano()) {
-		observed.UnflushedSince = time.Unix(0, storing)
+	if storing := e.storing.Load(); storing != nil && (e.asked.IsZero() || storing.Before(e.asked)) {
+		observed.UnflushedSince = *storing
 	}
 	observed.PendingRestart = e.pending
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)

@@ -33,11 +33,14 @@ func (e *Engine) watch(l *life) {
 	noted := e.Clock.Now()
 	for e.pause(l.ctx, watchEvery) == nil {
 		_ = e.measure(l.ctx, l) // It notes itself since when the server has not answered.
-		if e.Clock.Since(noted) >= noteEvery && e.storing.CompareAndSwap(0, e.Clock.Now().UnixNano()) {
-			noted = e.Clock.Now()
+		if e.Clock.Since(noted) < noteEvery {
+			continue
+		}
+		if now := e.Clock.Now(); e.storing.CompareAndSwap(nil, &now) {
+			noted = now
 			// A disk that does not answer must not keep the server from being measured.
 			go func() {
-				defer e.storing.Store(0)
+				defer e.storing.Store(nil)
 				e.store(l)
 			}()
 		}
