@@ -52,7 +52,6 @@ var bounds = map[string]string{
 	"aggregated/crdstorage/record.go KeptForm":                           "a stored record: 1.5 MB of JSON without quantities",
 	"aggregated/crdstorage/record.go standIn":                            "the same record",
 	"install/crds/carried.go parse":                                      "definitions that are compiled in",
-	"install/crds/converter.go openAPIs":                                 "definitions that are compiled in",
 	"install/crds/schema.go CheckSpec":                                   "limits: `components[].spec` of an AppStack",
 	"install/uninstall/uninstall.go stopManagers":                        "the selector of our own Deployment",
 	"instance/election/record.go Decode":                                 "16 KiB, 16 rules of 32 members: FuzzRecord",

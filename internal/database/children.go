@@ -165,7 +165,8 @@ func (d *Database) MetricsSecret(observed State) *corev1.Secret {
 }
 
 // PodMonitor has the Prometheus Operator scrape all instances. Each has a certificate for the name
-// of the Service of all; of the Secret with the certificates, Prometheus gets the CA certificate alone.
+// of the Service of all; of the Secret with the certificates, Prometheus gets the CA certificate
+// alone.
 func (d *Database) PodMonitor(observed State) *monitoring.PodMonitor {
 	key := func(secret, key string) corev1.SecretKeySelector {
 		return corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key}

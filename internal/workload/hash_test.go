@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHashText: a text has the hash of its bytes, whatever its length, and is not copied as a whole.
+// TestHashText: a text has the hash of its bytes, whatever its length, and is not copied whole.
 func TestHashText(t *testing.T) {
 	for _, length := range []int{0, 1, pieceBytes - 1, pieceBytes, pieceBytes + 1, 3*pieceBytes + 7} {
 		text := strings.Repeat("0123456789abcdefg", length/17+1)[:length]
