@@ -18,6 +18,10 @@ type lapse struct {
 	container func(c, spec string) string
 	// pod is about the spec only.
 	pod func(spec string) string
+	// isNoWorse is for rules that can be violated to different degrees. It is true if c violates the
+	// rule no further than was does, which violates it too; c and was are containers, or the specs of
+	// pods. With nil, one violation is as good as another.
+	isNoWorse func(c, was string) string
 }
 
 // both is a rule about the security contexts of containers and pods alike.
@@ -28,36 +32,78 @@ func both(reason string, of func(context, spec string) string) lapse {
 	}
 }
 
+// unless returns the rule with this isNoWorse.
+func (l lapse) unless(isNoWorse func(c, was string) string) lapse {
+	l.isNoWorse = isNoWorse
+	return l
+}
+
+// tolerated is true if was violates the rule, and c no further. violates is what container or pod
+// says of was.
+func (l lapse) tolerated(c, was, violates string) string {
+	if l.isNoWorse == nil {
+		return "(" + violates + ")"
+	}
+	return "(" + violates + ") && " + l.isNoWorse(c, was)
+}
+
 func isLinux(spec string) string { return spec + ".?os.?name.orValue('linux') != 'windows'" }
 
 // isHostUser is true unless the pod has a user namespace of its own.
 func isHostUser(spec string) string { return spec + ".?hostUsers.orValue(true)" }
 
-const profiles = "['RuntimeDefault', 'Localhost']"
+const (
+	profiles     = "['RuntimeDefault', 'Localhost']"
+	seLinuxTypes = "['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']"
+)
+
+// dropsAll is true for a container that drops all capabilities; additions are those that it adds.
+func dropsAll(c string) string  { return "('ALL' in " + own(c, "capabilities.?drop") + ".orValue([]))" }
+func additions(c string) string { return own(c, "capabilities.?add") + ".orValue([])" }
+
+// hostPorts are the ports of the node that a container takes.
+func hostPorts(c string) string {
+	return c + ".?ports.orValue([]).map(p, p.?hostPort.orValue(0)).filter(p, p != 0)"
+}
+
+// hosts are those that the probes and the lifecycle hooks of a container connect to, other than its
+// pod.
+func hosts(c string) string {
+	var all []string
+	for _, field := range []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop"} {
+		for _, action := range []string{"httpGet", "tcpSocket"} {
+			all = append(all, fmt.Sprintf("%s.?%s.?%s.?host.orValue('')", c, field, action))
+		}
+	}
+	return "[" + strings.Join(all, ", ") + "].filter(h, h != '')"
+}
+
+// isAsBefore is true if a text of a security context is one of the allowed ones, or as it was.
+func isAsBefore(c, was, field, allowed string) string {
+	now := own(c, field) + ".orValue('')"
+	return "(" + now + " in " + allowed + " || " + now + " == " + own(was, field) + ".orValue(''))"
+}
 
 var lapses = []lapse{
 	{reason: "allowPrivilegeEscalation != false", container: func(c, spec string) string {
 		return isLinux(spec) + " && " + own(c, "allowPrivilegeEscalation") + ".orValue(true)"
 	}},
 	{reason: "unrestricted capabilities", container: func(c, spec string) string {
-		return isLinux(spec) + " && (!('ALL' in " + own(c, "capabilities.?drop") + ".orValue([])) || !" + own(c, "capabilities.?add") +
-			".orValue([]).all(a, a == 'NET_BIND_SERVICE'))"
+		return isLinux(spec) + " && (!" + dropsAll(c) + " || !" + additions(c) + ".all(a, a == 'NET_BIND_SERVICE'))"
+	}, isNoWorse: func(c, was string) string {
+		return "(" + dropsAll(c) + " || !" + dropsAll(was) + ") && " + additions(c) + ".all(a, a == 'NET_BIND_SERVICE' || a in " + additions(was) + ")"
 	}},
 	both("forbidden AppArmor profile", func(context, _ string) string {
 		return "!(" + context + ".?appArmorProfile.?type.orValue('Localhost') in " + profiles + ")"
 	}),
-	{reason: "hostPort", container: func(c, _ string) string {
-		return c + ".?ports.orValue([]).exists(p, p.?hostPort.orValue(0) != 0)"
-	}},
-	{reason: "probe or lifecycle host", container: func(c, _ string) string {
-		var hosts []string
-		for _, field := range []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop"} {
-			for _, action := range []string{"httpGet", "tcpSocket"} {
-				hosts = append(hosts, fmt.Sprintf("%s.?%s.?%s.?host.orValue('') != ''", c, field, action))
-			}
-		}
-		return strings.Join(hosts, " || ")
-	}},
+	{reason: "hostPort",
+		container: func(c, _ string) string { return hostPorts(c) + ".size() > 0" },
+		isNoWorse: func(c, was string) string { return hostPorts(c) + ".all(p, p in " + hostPorts(was) + ")" },
+	},
+	{reason: "probe or lifecycle host",
+		container: func(c, _ string) string { return hosts(c) + ".size() > 0" },
+		isNoWorse: func(c, was string) string { return hosts(c) + ".all(h, h in " + hosts(was) + ")" },
+	},
 	{reason: "procMount", container: func(c, _ string) string { return own(c, "procMount") + ".orValue('Default') != 'Default'" }},
 	{reason: "privileged", container: func(c, _ string) string { return own(c, "privileged") + ".orValue(false)" }},
 	// Not of the standard, but of our profile, as for WebApps.
@@ -77,10 +123,16 @@ var lapses = []lapse{
 	}),
 	both("seLinuxOptions", func(context, _ string) string {
 		of := context + ".?seLinuxOptions.?"
-		return "!(" + of + "type.orValue('') in ['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']) || " +
+		return "!(" + of + "type.orValue('') in " + seLinuxTypes + ") || " +
 			of + "user.orValue('') != '' || " + of + "role.orValue('') != ''"
+	}).unless(func(c, was string) string {
+		return isAsBefore(c, was, "seLinuxOptions.?type", seLinuxTypes) + " && " + isAsBefore(c, was, "seLinuxOptions.?user", "['']") +
+			" && " + isAsBefore(c, was, "seLinuxOptions.?role", "['']")
 	}),
 	{reason: "seccompProfile",
+		isNoWorse: func(c, was string) string {
+			return isAsBefore(c, was, "seccompProfile.?type", "['']")
+		},
 		container: func(c, spec string) string {
 			return isLinux(spec) + " && !(" + own(c, "seccompProfile.?type") + ".orValue(" + own(spec, "seccompProfile") +
 				".hasValue() ? 'Localhost' : '') in " + profiles + ")"
@@ -102,7 +154,7 @@ const (
 		"'net.ipv4.tcp_keepalive_time', 'net.ipv4.tcp_fin_timeout', 'net.ipv4.tcp_keepalive_intvl', 'net.ipv4.tcp_keepalive_probes', " +
 		"'net.ipv4.tcp_rmem', 'net.ipv4.tcp_wmem', 'net.ipv4.tcp_slow_start_after_idle', 'net.ipv4.tcp_notsent_lowat']"
 	badSysctls = "variables.spec.?securityContext.?sysctls.orValue([]).filter(s, !(s.name in " + allowedSysctls + ") && " +
-		"!variables.oldSpec.?securityContext.?sysctls.orValue([]).exists(b, b.name == s.name))" +
+		"!variables.oldSpec.?securityContext.?sysctls.orValue([]).exists(b, b == s))" +
 		".map(s, strings.quote('forbidden sysctls (' + s.name + ')'))"
 
 	annotations    = ".?metadata.?annotations.orValue({})"
@@ -131,15 +183,15 @@ func (t *translation) profile(rule mspolicyv1.Rule) {
 	}
 	for _, lapse := range lapses {
 		if lapse.container != nil {
-			add("variables.containers.filter(c, (" + lapse.container("c.it", "variables.spec") + ") && !c.was.exists(b, " +
-				lapse.container("b", "variables.oldSpec") + ")).map(c, strings.quote(" + quote(lapse.reason+` (container "`) + " + c.it.name + '\")'))")
+			was := lapse.tolerated("c.it", "b", lapse.container("b", "variables.oldSpec"))
+			add("variables.containers.filter(c, (" + lapse.container("c.it", "variables.spec") + ") && !c.was.exists(b, " + was + ")).map(c, strings.quote(" + quote(lapse.reason+` (container "`) + " + c.it.name + '\")'))")
 		}
 		if lapse.pod != nil {
-			add("((" + lapse.pod("variables.spec") + ") && !(" + lapse.pod("variables.oldSpec") + ") ? [strings.quote(" + quote(lapse.reason) +
-				")] : [])")
+			was := lapse.tolerated("variables.spec", "variables.oldSpec", lapse.pod("variables.oldSpec"))
+			add("((" + lapse.pod("variables.spec") + ") && !(" + was + ") ? [strings.quote(" + quote(lapse.reason) + ")] : [])")
 		}
 	}
-	add("variables.volumes.filter(v, " + restrictedVolume("v.it") + " && !v.was.exists(b, " + restrictedVolume("b") + "))" +
+	add("variables.volumes.filter(v, " + restrictedVolume("v.it") + " && !v.was.exists(b, b == v.it))" +
 		".map(v, strings.quote('restricted volume types (volume \"' + v.it.name + '\")'))")
 	add(badSysctls)
 	add(badAnnotations)
