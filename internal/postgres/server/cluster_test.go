@@ -237,12 +237,13 @@ func (i *instance) pid() int {
 	return answer.Pid
 }
 
-// session opens a session of a client.
-func (i *instance) session() *pgx.Conn {
+// session opens a session of a client, with these options beside those of each.
+func (i *instance) session(options ...string) *pgx.Conn {
 	i.t.Helper()
 	ctx, cancel := context.WithTimeout(i.t.Context(), waitLimit)
 	defer cancel()
-	session, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.socket, testPort))
+	options = append(options, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", i.socket, testPort))
+	session, err := pgx.Connect(ctx, strings.Join(options, " "))
 	check(i.t, err)
 	i.t.Cleanup(func() { disconnect(session) })
 	return session

@@ -122,6 +122,7 @@ func TestWriting(t *testing.T) {
 	a.do(Call{Do: "rule", Rule: election.Rule{Leader: a.member()}})
 	a.wait("leading alone", isLeading)
 	check(t, a.write(5, waitLimit))
+	a.session("replication=database") // a foreign one, which never sends, as during a copy of a table
 	a.do(Call{Do: "rule", Rule: rule(a, b)})
 	if err := a.write(6, 2*time.Second); err == nil {
 		t.Error("a commit was acknowledged under the new rule that no member has")
