@@ -21,7 +21,7 @@ import (
 
 // Compile returns the AppStack of a defaulted, valid platform. existing is the one that there is;
 // nil without one. Of it stays what can't be taken back: the version of the database, and its
-// storage where that would shrink.
+// storage where that would shrink; and the version of the cache where it would go back.
 func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack, installation Installation) *platformv1.AppStack {
 	environment, _ := installation.Environments.Parse(platform.Spec.Environment)
 	c := compiler{
@@ -172,7 +172,7 @@ type cacheSpec struct {
 
 func (c compiler) cache() cacheSpec {
 	spec := cacheSpec{
-		Version:  cmp.Or(c.platform.Spec.Cache.Version, formerly(c.existing, cacheName).Version, newest(c.caches), newestCache),
+		Version:  c.cacheVersion(),
 		Memory:   resource.MustParse(c.defaults.cache.memory),
 		Replicas: c.defaults.instances,
 		// Those of memory follow from the memory.
@@ -187,6 +187,16 @@ func (c compiler) cache() cacheSpec {
 		spec.Resources = *given
 	}
 	return spec
+}
+
+// cacheVersion returns the version of the cache, which is never less than it was: a cache that is
+// disabled keeps its own while it has to stay, whatever the next one is to be.
+func (c compiler) cacheVersion() string {
+	wanted, was := c.platform.Spec.Cache.Version, formerly(c.existing, cacheName).Version
+	if number(wanted) < number(was) {
+		return was
+	}
+	return cmp.Or(wanted, was, newest(c.caches), newestCache)
 }
 
 // keepsCache reports whether a cache that is disabled has to stay for now, because pods of the

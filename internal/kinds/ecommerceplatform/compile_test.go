@@ -85,6 +85,10 @@ func TestCompileKeeps(t *testing.T) {
 	if !strings.Contains(kept, `"version":"9"`) || !strings.Contains(chosen, `"version":"10"`) {
 		t.Errorf("the cache is %s, of a new platform %s", kept, chosen)
 	}
+	goes := admitted(withFields(`cache: {version: '8', enabled: false}`))
+	if got := specOf(Compile(goes, first, newer), "cache"); !strings.Contains(got, `"version":"9"`) {
+		t.Errorf("while it goes, the cache is %s", got)
+	}
 	if again := Compile(admitted(in("staging")), first, installation); again.Spec.Components[0].Spec.Raw == nil ||
 		specOf(again, "db") != specOf(first, "db") {
 		t.Errorf("the second time it is %s, was %s", specOf(again, "db"), specOf(first, "db"))

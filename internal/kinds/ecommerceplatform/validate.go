@@ -122,9 +122,7 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	installation Installation) field.ErrorList {
 	at := field.NewPath("spec")
 	problems := checkNamespace(platform, namespace, installation.Environments, at.Child("environment"))
-	if componentOf(existing, cacheName) == nil {
-		problems = append(problems, checkNewCache(platform.Spec.Cache, installation.Caches, at.Child("cache", "version"))...)
-	}
+	problems = append(problems, checkCache(platform.Spec.Cache, existing, installation.Caches, at.Child("cache", "version"))...)
 	database, was := platform.Spec.Database, formerly(existing, databaseName)
 	if componentOf(existing, databaseName) == nil {
 		return append(problems, checkNewDatabase(database, installation.versions(database.Type), at.Child("database", "version"))...)
@@ -155,6 +153,20 @@ func checkNewDatabase(database platformv1.PlatformDatabase, offered []string, at
 		return field.ErrorList{field.NotSupported(at, database.Version, slices.Sorted(slices.Values(offered)))}
 	}
 	return nil
+}
+
+// checkCache refuses a version that can't follow that of the existing cache. One that is disabled
+// is removed, so that the next may be of any version.
+func checkCache(cache platformv1.PlatformCache, existing *platformv1.AppStack, offered []string, at *field.Path) field.ErrorList {
+	if componentOf(existing, cacheName) == nil {
+		return checkNewCache(cache, offered, at)
+	}
+	was := formerly(existing, cacheName).Version
+	if !*cache.Enabled || cache.Version == "" || number(cache.Version) >= number(was) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, cache.Version,
+		fmt.Sprintf("must be at least %s: an earlier server can't read the data of a later one", was))}
 }
 
 // checkNewCache requires a version that the installation has an image for. Where there is none at

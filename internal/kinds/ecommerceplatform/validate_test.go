@@ -82,6 +82,8 @@ func TestValidateWithin(t *testing.T) {
 			staging + `database: {storage: 10Gi}`, staging + `database: {storage: 50Gi}`, nil, stored, installation},
 		`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`: {
 			staging + `database: {storageClassName: fast}`, `environment: production`, nil, stored, installation},
+		`spec.cache.version: Invalid value: "8": must be at least 9: an earlier server can't read the data of a later one`: {
+			staging + `cache: {version: '8'}`, staging + `cache: {version: '10'}`, nil, stored, installation},
 		`spec.cache.version: Unsupported value: "9": supported values: "8"`: {`cache: {version: '9'}`, `cache: {version: '8'}`, nil, nil, old},
 	} {
 		problems := ValidateWithin(admitted(withFields(test.bad)), test.namespace, test.existing, test.in)
@@ -96,15 +98,16 @@ func TestValidateWithin(t *testing.T) {
 	}
 }
 
-// TestCacheWithoutImage: a cache that is off, that exists, or in an installation without any image
-// is not refused for its version.
-func TestCacheWithoutImage(t *testing.T) {
+// TestCacheIsNotRefused: a cache that is off, that exists, or in an installation without any image
+// is not refused for its version; nor is an earlier one that is to come after one that goes.
+func TestCacheIsNotRefused(t *testing.T) {
 	old := installation
 	old.Caches = []string{"8"}
 	newer, off := admitted(withFields(`cache: {version: '9'}`)), admitted(withFields(`cache: {version: '9', enabled: false}`))
+	goes := admitted(withFields(`cache: {version: '8', enabled: false}`))
 	for name, problems := range map[string]field.ErrorList{
 		"off": ValidateWithin(off, nil, nil, old), "exists": ValidateWithin(newer, nil, made(newer, nil), old),
-		"no image": ValidateWithin(newer, nil, nil, installation),
+		"no image": ValidateWithin(newer, nil, nil, installation), "goes": ValidateWithin(goes, nil, made(newer, nil), old),
 	} {
 		if len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
