@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/api"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -178,4 +181,55 @@ func TestPlatformChanges(t *testing.T) {
 			t.Errorf("%s: the warnings are %s", with, warned)
 		}
 	}
+}
+
+// TestPlatformsAdopt: the review of a new platform knows what an AppStack has that consents to be
+// adopted: the versions that the installation has no image for any more, for one. Without consent
+// it knows nothing.
+func TestPlatformsAdopt(t *testing.T) {
+	in := underDefaultPolicy(t, policy.Development)
+	installation := ecommerceplatform.Installation{HasStacks: true, Databases: []string{"16"}}
+	const was, other = `database: {version: '16'}`, `database: {version: '17'}`
+	for name, test := range map[string]struct{ consent, fields, want string }{
+		"consenting":                           {"EcommercePlatform/shop", `{}`, ""},
+		"consenting, its version":              {"EcommercePlatform/shop", was, ""},
+		"consenting, another version":          {"EcommercePlatform/shop", other, `spec.database.version: Invalid value: "17": must be 16`},
+		"consenting, less storage":             {"EcommercePlatform/shop", `database: {storage: 1Gi}`, `spec.database.storage: Invalid value: "1Gi": must be at least 10Gi`},
+		"consenting to another":                {"EcommercePlatform/other", was, `spec.database.version: Unsupported value: "16"`},
+		"not consenting":                       {"", was, `spec.database.version: Unsupported value: "16"`},
+		"not consenting, the version of today": {"", other, ""},
+	} {
+		stack := ecommerceplatform.Compile(shop(t, was), nil, installation)
+		stack.UID, stack.Annotations = "uid-2", map[string]string{api.AnnotationAdopt: test.consent}
+		scheme := in.Manager.GetScheme()
+		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stack, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}).Build()
+		in.Manager, in.Reviewing = someManager{scheme: scheme, client: cached}, cached
+		review := in.Review(schema.GroupKind{Group: "platform.mainstay.dev", Kind: "EcommercePlatform"})
+		found, err := review(t.Context(), shop(t, test.fields), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(found.Problems) > 0 {
+			got = found.Problems.ToAggregate().Error()
+		}
+		if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// shop returns a platform with fields as users write them, in YAML.
+func shop(t *testing.T, fields string) *platformv1.EcommercePlatform {
+	t.Helper()
+	platform := &platformv1.EcommercePlatform{Spec: platformv1.EcommercePlatformSpec{
+		Frontend: platformv1.PlatformWeb{Image: "r.io/front:1"}, Backend: platformv1.PlatformWeb{Image: "r.io/back:1"},
+		Cache: platformv1.PlatformCache{Enabled: new(false)},
+	}}
+	platform.Namespace, platform.Name, platform.UID = "web", "shop", "uid-1"
+	if err := yaml.UnmarshalStrict([]byte(fields), &platform.Spec); err != nil {
+		t.Fatal(err)
+	}
+	ecommerceplatform.Default(platform)
+	return platform
 }

@@ -28,7 +28,7 @@ func Decide(platform *platformv1.EcommercePlatform, observed Observed) Decision 
 	if platform.DeletionTimestamp != nil || len(Validate(platform, observed.Installation)) > 0 {
 		return Decision{}
 	}
-	existing := observed.stack(platform)
+	existing := Existing(observed.Children, platform)
 	if problems := ValidateWithin(platform, observed.Namespace, existing, observed.Installation); len(problems) > 0 {
 		return Decision{Problems: problems}
 	}
@@ -41,7 +41,8 @@ func Desired(platform *platformv1.EcommercePlatform, decided Decision) plan.Plan
 	wanted := plan.Plan{}
 	switch {
 	case decided.Stack != nil:
-		wanted.Children = []plan.Child{{Object: decided.Stack}}
+		// What exists decides about versions and storage, also where the cache did not show it.
+		wanted.Children = []plan.Child{{Object: decided.Stack, Decisive: true}}
 		for _, object := range decided.Monitoring {
 			wanted.Children = append(wanted.Children, plan.Child{Object: object})
 		}

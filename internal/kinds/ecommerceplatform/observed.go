@@ -81,6 +81,15 @@ func (o Observed) stack(platform *platformv1.EcommercePlatform) *platformv1.AppS
 	return stack
 }
 
+// Existing returns the AppStack whose irrevocable choices count: the platform's own, or one that
+// consents to be adopted, whose parts have their data already; nil if there is none. What deletes
+// must not ask for it: until it is adopted, the platform has no say in its life.
+func Existing(found plan.Children, platform *platformv1.EcommercePlatform) *platformv1.AppStack {
+	object, _ := found.Get(Ref(platform))
+	stack, _ := object.(*platformv1.AppStack)
+	return stack
+}
+
 // has reports whether a child of the platform exists.
 func (o Observed) has(ref plan.Ref) bool {
 	return o.Children[ref].Ownership == plan.Ours && o.Children[ref].Object != nil

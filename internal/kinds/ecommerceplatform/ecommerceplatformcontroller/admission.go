@@ -2,21 +2,19 @@ package ecommerceplatformcontroller
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/ecommerceplatform"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
@@ -115,17 +113,13 @@ func (r reviewer) compile(platform *platformv1.EcommercePlatform, existing *plat
 	return stack
 }
 
-// existing returns the AppStack of a platform from the cache; nil if there is none.
+// existing returns the AppStack of a platform from the cache, as the controller will find it: its
+// own, or one that consents to be adopted; nil if there is none.
 func (r reviewer) existing(ctx context.Context, platform *platformv1.EcommercePlatform) (*platformv1.AppStack, error) {
-	var stack platformv1.AppStack
-	err := r.in.Manager.GetClient().Get(ctx, client.ObjectKeyFromObject(platform), &stack)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading the AppStack of EcommercePlatform %s/%s: %w", platform.Namespace, platform.Name, err)
-	case !metav1.IsControlledBy(&stack, platform):
-		return nil, nil
+	reader := children.Reader{Cached: r.in.Manager.GetClient(), Scheme: r.in.Manager.GetScheme()}
+	found, err := reader.Find(ctx, platform, &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Name: platform.Name}})
+	if err != nil {
+		return nil, err
 	}
-	return &stack, nil
+	return ecommerceplatform.Existing(found, platform), nil
 }
