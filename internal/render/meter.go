@@ -40,19 +40,21 @@ var (
 // meter limits what one Render or one Schema does.
 type meter struct {
 	left, iterations int
+	// budget is that of the request; nil without one.
+	budget *Budget
 	// patterns compiles regular expressions, and charges this meter.
 	patterns *bounded.Patterns
 }
 
-func newMeter() *meter {
-	m := &meter{left: maxWork, iterations: maxIterations}
+func newMeter(budget *Budget) *meter {
+	m := &meter{left: maxWork, iterations: maxIterations, budget: budget}
 	m.patterns = bounded.NewPatterns(m.work)
 	return m
 }
 
 // work charges a cost; it returns an error if the limit is exceeded.
 func (m *meter) work(cost int) error {
-	if cost < 0 || cost > m.left {
+	if cost < 0 || cost > m.left || !m.budget.take(cost, 0, 0) {
 		m.left = 0
 		return errWork
 	}

@@ -58,6 +58,8 @@ type Input struct {
 	// Refused says why templates can't use a key that is not in Values: what follows ".Values.KEY " in
 	// the error. Any other such key does not exist. Nil means none.
 	Refused map[string]string
+	// Budget is that of the request; nil without one.
+	Budget *Budget
 }
 
 // Content is what an Input renders to, by the keys of its templates. Neither map is nil.
@@ -78,7 +80,7 @@ func Render(input Input) (Content, field.ErrorList) {
 	}
 	rendering := renderer{
 		input: input, fields: slices.Sorted(maps.Keys(input.Fields)), keys: slices.Sorted(maps.Keys(input.Values.ByKey)),
-		meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{},
+		meter: newMeter(input.Budget), parsed: map[string]*parsed{}, values: map[string]string{},
 	}
 	for _, key := range rendering.keys {
 		rendering.parsed[key], _ = rendering.parse(input.Values.ByKey[key])

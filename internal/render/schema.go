@@ -49,8 +49,9 @@ type Schema struct {
 
 // ReadSchema compiles a schema in JSON, draft 2020-12, in bounded time and memory. A schema of more
 // than 64 KiB is refused, and one with references to anything but its own $defs. path is the field
-// that contains it. With an error there is no schema.
-func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
+// that contains it, budget is that of the request; nil without one. With an error there is no
+// schema.
+func ReadSchema(text []byte, path *field.Path, budget *Budget) (*Schema, *field.Error) {
 	if len(text) > maxSchema {
 		return nil, invalid(path, fmt.Sprintf("has %d bytes: must be at most %d", len(text), maxSchema))
 	}
@@ -62,7 +63,7 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if err != nil {
 		return nil, invalid(path, err.Error())
 	}
-	schema := &Schema{path: path, size: size, meter: newMeter()}
+	schema := &Schema{path: path, size: size, meter: newMeter(budget)}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -115,10 +116,14 @@ func (s *Schema) Check(values map[string]string, templates Templates) field.Erro
 	for key, value := range values {
 		object[key] = value
 	}
-	if err := s.size.accepts(values, templates.name()); err != nil {
+	visits, read, err := s.size.accepts(values, templates.name())
+	if err != nil {
 		return field.ErrorList{invalid(s.path, err.Error())}
 	}
-	err := s.compiled.Validate(object)
+	if !s.meter.budget.take(0, visits, read) {
+		return field.ErrorList{invalid(s.path, "the checks of all objects of this request do too much")}
+	}
+	err = s.compiled.Validate(object)
 	if s.meter.left == 0 {
 		return field.ErrorList{invalid(s.path, "its patterns have too much to do for values of this length: make them simpler")}
 	}

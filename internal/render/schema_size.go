@@ -40,26 +40,27 @@ func (s schemaSize) forEachKey() schemaSize {
 	return s
 }
 
-// accepts returns an error if values can't be checked: a validator would take too long, or record
-// too much. name is what messages call the values.
-func (s schemaSize) accepts(values map[string]string, name string) error {
-	visits := s.once + s.perKey*len(values)
+// accepts returns how many values of the schema a validator visits for these values, and how many
+// bytes it reads. It returns an error if that is too much: it would take too long, or record too
+// much. name is what messages call the values.
+func (s schemaSize) accepts(values map[string]string, name string) (visits, read int, err error) {
+	visits = s.once + s.perKey*len(values)
 	if s.isForAll {
 		visits = (s.once + s.perKey) * (1 + len(values))
 	}
 	if visits > maxVisits {
-		return fmt.Errorf("for the %d keys of %s %d of its values would have to be visited, those for every key each time: must "+
+		return visits, 0, fmt.Errorf("for the %d keys of %s %d of its values would have to be visited, those for every key each time: must "+
 			"be at most %d: use properties", len(values), name, visits, maxVisits)
 	}
 	longest, all := 0, 0
 	for _, value := range values {
 		longest, all = max(longest, len(value)), all+len(value)
 	}
-	if read := s.readOnce*longest + s.readPerKey*all; read > maxRead {
-		return fmt.Errorf("for %s of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: "+
+	if read = s.readOnce*longest + s.readPerKey*all; read > maxRead {
+		return visits, read, fmt.Errorf("for %s of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: "+
 			"too large for values of this length", name, all, longest, read, maxRead)
 	}
-	return nil
+	return visits, read, nil
 }
 
 // sizeOfSchema computes the size, and refuses schemas that are too large or refer to anything

@@ -16,7 +16,7 @@ import (
 // checked returns what a schema reports about a config.
 func checked(schema string, config map[string]string) string {
 	spec := field.NewPath("spec")
-	read, problem := render.ReadSchema([]byte(schema), spec.Child("schema"))
+	read, problem := render.ReadSchema([]byte(schema), spec.Child("schema"), nil)
 	if problem != nil {
 		return problem.Error()
 	}

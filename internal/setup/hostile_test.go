@@ -24,6 +24,7 @@ import (
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appstack"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
@@ -208,9 +209,9 @@ func entries(t *testing.T) map[string]entry {
 	return all
 }
 
-// stackKinds are the kinds of components: the WebApp.
+// stackKinds are kinds of components: the WebApp, and the AppConfig, which renders.
 func stackKinds() component.Kinds {
-	in := registration.Input{Manager: someManager{}, Kinds: []registration.Kind{webappcontroller.Registration()}}
+	in := registration.Input{Manager: someManager{}, Kinds: []registration.Kind{webappcontroller.Registration(), appconfigcontroller.Registration()}}
 	var all component.Kinds
 	for _, one := range in.Components() {
 		all = append(all, one.Kind)

@@ -60,7 +60,7 @@ type Rendering struct {
 
 // RenderingIn returns what a spec renders in one of the environments, with its hash.
 func RenderingIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) Rendering {
-	content, problems := renderIn(config, environment, environments)
+	content, problems := renderIn(config, environment, environments, nil)
 	if len(problems) > 0 {
 		return Rendering{Problem: conditions.FirstProblems(problems).ToAggregate().Error()}
 	}
@@ -68,16 +68,17 @@ func RenderingIn(config *configv1.AppConfig, environment policy.Environment, env
 }
 
 // renderIn returns the data of the ConfigMap that a spec renders in an environment, checked against
-// its schema.
-func renderIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments) (map[string]string,
-	field.ErrorList) {
+// its schema, within a budget.
+func renderIn(config *configv1.AppConfig, environment policy.Environment, environments policy.Environments,
+	budget *render.Budget) (map[string]string, field.ErrorList) {
 	input := inputFor(config, environment, environments)
+	input.Budget = budget
 	if problem := sameKey(config, input); problem != nil {
 		return nil, field.ErrorList{problem}
 	}
 	schema, problem := (*render.Schema)(nil), (*field.Error)(nil)
 	if config.Spec.Schema != nil {
-		if schema, problem = render.ReadSchema(config.Spec.Schema.Raw, input.Path.Child("schema")); problem != nil {
+		if schema, problem = render.ReadSchema(config.Spec.Schema.Raw, input.Path.Child("schema"), budget); problem != nil {
 			return nil, field.ErrorList{problem}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
 // Validate checks, on a defaulted AppConfig, what the schema can't check or a client may bypass, as
@@ -34,13 +35,20 @@ func Validate(config *configv1.AppConfig, environments policy.Environments) fiel
 }
 
 // ValidateIn checks what an AppConfig renders in its namespace. Overrides for other environments
-// are checked where they are used.
-func ValidateIn(config *configv1.AppConfig, place Place) field.ErrorList {
+// are checked where they are used. budget is what the renderings of the request may do together;
+// nil for one AppConfig alone. What it does not suffice for is not checked.
+func ValidateIn(config *configv1.AppConfig, place Place, budget *render.Budget) field.ErrorList {
 	environment, problem := EnvironmentIn(config, place)
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	_, problems := renderIn(config, environment, place.Environments)
+	if budget.IsSpent() {
+		return nil
+	}
+	_, problems := renderIn(config, environment, place.Environments, budget)
+	if budget.IsSpent() {
+		return nil // They may be about the budget.
+	}
 	return problems
 }
 

@@ -88,7 +88,7 @@ func TestValidateIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.change)
-			equal(t, test.want, problemsOf(ValidateIn(config, Place{Labels: map[string]string{api.LabelEnvironment: "production"}})))
+			equal(t, test.want, problemsOf(ValidateIn(config, Place{Labels: map[string]string{api.LabelEnvironment: "production"}}, nil)))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/registration"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
 // admitted returns how AppConfigs are admitted.
@@ -29,7 +30,7 @@ func admitted(in registration.Input) admission.Kind[*configv1.AppConfig] {
 			if err != nil {
 				return nil, err
 			}
-			return appconfig.ValidateIn(config, appconfig.Place{Labels: labels, Environments: in.Environments}), nil
+			return appconfig.ValidateIn(config, appconfig.Place{Labels: labels, Environments: in.Environments}, render.BudgetOf(ctx)), nil
 		},
 		IsSameSpec: func(a, b *configv1.AppConfig) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	}

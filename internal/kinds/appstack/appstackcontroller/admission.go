@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/registration"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
 const resource = "appstacks"
@@ -36,7 +37,7 @@ func admitted(in registration.Input) admission.Kind[*platformv1.AppStack] {
 			if before != nil {
 				r.before = appstack.WithBindings(*before, kinds)
 			}
-			return r.review(ctx)
+			return r.review(render.WithBudget(ctx))
 		},
 		IsSameSpec: func(a, b *platformv1.AppStack) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	}
@@ -59,13 +60,17 @@ type reviewer struct {
 	kinds      component.Kinds
 	// stack is to be stored, before is what is stored; nil if nothing is.
 	stack, before *platformv1.AppStack
-	// budget limits what the checks of all components take together.
+	// budget limits what the checks of all components by their schemas take together; that of what they
+	// render is in the context of the review.
 	budget *crds.Budget
 }
 
 func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 	var all admission.Review
 	for i := range r.stack.Spec.Components {
+		if err := ctx.Err(); err != nil { // The API server no longer waits for an answer.
+			return all, fmt.Errorf("checking component %s: %w", r.stack.Spec.Components[i].Name, err)
+		}
 		found, err := r.reviewComponent(ctx, i)
 		if err != nil {
 			return all, err
