@@ -110,7 +110,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
 	flags.IntVar(&b.postgreSQLs, "postgresqls", 500, "PostgreSQLs of the part `databases`")
 	flags.IntVar(&b.stacks, "stacks", 2000, "AppStacks of the part `stacks`")
-	flags.Func("users", "Deployments of the part `fanout`, instead of 200, 1000 and 5000; may be repeated", func(text string) error {
+	flags.Func("users", "Deployments of the part `fanout`, instead of 200 and 1000; may be repeated", func(text string) error {
 		count, err := strconv.Atoi(text)
 		b.users = append(b.users, count)
 		return err
