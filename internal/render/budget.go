@@ -3,7 +3,8 @@ package render
 import "context"
 
 // Budget limits what the renderings of one request do together, however many objects the request
-// is about, beside the limits of each object. Nil limits nothing. It is not safe for concurrent use.
+// is about, beside the limits of each object. Nil limits nothing. It is not safe for concurrent
+// use.
 type Budget struct {
 	// work is what the meters may charge together. visits and read are what schemas may need for
 	// checks.

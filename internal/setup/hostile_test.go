@@ -211,7 +211,8 @@ func entries(t *testing.T) map[string]entry {
 
 // stackKinds are kinds of components: the WebApp, and the AppConfig, which renders.
 func stackKinds() component.Kinds {
-	in := registration.Input{Manager: someManager{}, Kinds: []registration.Kind{webappcontroller.Registration(), appconfigcontroller.Registration()}}
+	kinds := []registration.Kind{webappcontroller.Registration(), appconfigcontroller.Registration()}
+	in := registration.Input{Manager: someManager{}, Kinds: kinds}
 	var all component.Kinds
 	for _, one := range in.Components() {
 		all = append(all, one.Kind)

@@ -202,7 +202,8 @@ func TestPlatformsAdopt(t *testing.T) {
 		stack := ecommerceplatform.Compile(shop(t, was), nil, installation)
 		stack.UID, stack.Annotations = "uid-2", map[string]string{api.AnnotationAdopt: test.consent}
 		scheme := in.Manager.GetScheme()
-		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stack, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}).Build()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stack, namespace).Build()
 		in.Manager, in.Reviewing = someManager{scheme: scheme, client: cached}, cached
 		review := in.Review(schema.GroupKind{Group: "platform.mainstay.dev", Kind: "EcommercePlatform"})
 		found, err := review(t.Context(), shop(t, test.fields), nil)

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// manyUsers are numbers of Deployments that use one ConfigMap, if no others are asked for. More take
-// long, because Kubernetes' own controllers work on each of them.
+// manyUsers are numbers of Deployments that use one ConfigMap, if no others are asked for. More
+// take long, because Kubernetes' own controllers work on each of them.
 var manyUsers = []int{200, 1000}
 
 // restartedBarely is the annotation of a pod template that the bare client changes.

@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestAdopted: what can't be taken back is kept of the platform's AppStack, and of one that consents
-// to be adopted. Of no other it is, and nothing waits for one that is not adopted yet.
+// TestAdopted: what can't be taken back is kept of the platform's AppStack, and of one that
+// consents to be adopted, but of no other. Nothing waits for one that is not adopted yet.
 func TestAdopted(t *testing.T) {
 	platform, wrong := admitted(), admitted(withFields(`database: {version: '17'}`))
 	going := admitted()

@@ -60,8 +60,8 @@ type reviewer struct {
 	kinds      component.Kinds
 	// stack is to be stored, before is what is stored; nil if nothing is.
 	stack, before *platformv1.AppStack
-	// budget limits what the checks of all components by their schemas take together; that of what they
-	// render is in the context of the review.
+	// budget limits what the checks of all components by their schemas take together; that of what
+	// they render is in the context of the review.
 	budget *crds.Budget
 }
 
