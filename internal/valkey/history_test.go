@@ -110,6 +110,32 @@ func TestPromoted(t *testing.T) {
 	}
 }
 
+// TestLeast: a leader has all that came before its promotion, whatever else is known of its data.
+// Another history alone says nothing about them.
+func TestLeast(t *testing.T) {
+	var state State
+	for i, want := range []election.Position{"", "2:0", "4:700", "4:700"} {
+		if i == 1 || i == 2 {
+			if err := state.Promote("2:700", uint32(2*i), id("ab"[i-1:i]), 50); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 3 {
+			lines, err := state.Lines.Promoted("4:900", 5, id("c"), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state.Lines = lines
+		}
+		if got := state.Least(); got != want {
+			t.Errorf("step %d: got %q, want %q", i, got, want)
+		}
+	}
+	if err := state.Promote("", 6, id("d"), 0); err == nil || state.Least() != "4:700" {
+		t.Errorf("got %v, and at least %q", err, state.Least())
+	}
+}
+
 func TestBehind(t *testing.T) {
 	for _, test := range []struct {
 		position, other election.Position

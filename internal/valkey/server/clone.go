@@ -80,7 +80,9 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if err = errors.Join(err, into.Sync(), into.Close()); err != nil {
 		return fmt.Errorf("receiving the snapshot: %w", err)
 	}
-	return writeState(directory, model.State{System: leader.System, Version: e.programs, Lines: leader.Lines})
+	return writeState(directory, model.State{
+		System: leader.System, Version: e.programs, Lines: leader.Lines, Reached: leader.Lines.Last().ID,
+	})
 }
 
 // canLoad returns an error for a snapshot of a newer major version than this instance's server.

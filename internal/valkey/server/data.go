@@ -154,14 +154,10 @@ func (e *Engine) locate(replication model.Replication) (election.Position, bool)
 }
 
 // readEnd returns the end of the data as last noted, or, if none or only an older one was noted,
-// the start of the last line, which they contain at least; "" if there is no line.
+// the least that they contain; "" if they have no history.
 func readEnd(data string, state model.State) election.Position {
 	text, err := readFile(filepath.Join(data, endFile))
-	last := state.Lines.Last()
-	least := election.Position("")
-	if last.Timeline != 0 {
-		least = model.Position(last.Timeline, last.Start)
-	}
+	least := state.Least()
 	noted := election.Position(strings.TrimSpace(string(text)))
 	if err == nil && (model.Positions{}).Compare(noted, least) == election.Ahead {
 		return noted

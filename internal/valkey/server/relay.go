@@ -264,6 +264,7 @@ func (r *relay) join(ctx context.Context, l *life, source engine.Upstream, chang
 	if _, err := io.WriteString(w, "+CONTINUE "+leader.id+"\r\n"); err != nil {
 		return true, err
 	}
+	go r.engine.awaitReached(ctx, l, leader.Lines.Last())
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(leader.stream, w.from)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -95,25 +96,108 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestEnd: the noted end of the data is used, unless it is older than what the history says.
+// TestEnd: the noted end of the data is used, unless it is older than what the data are known to
+// contain. A replica that has only got the history of its leader claims nothing of what that leader
+// has written: another member may have more of the former leader's writes.
 func TestEnd(t *testing.T) {
-	_, directory := made(t)
-	lines, err := valkey.Lines{}.Promoted("", 3, strings.Repeat("a", 40), 100)
+	former, err := valkey.Lines{}.Promoted("", 6, strings.Repeat("a", 40), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := valkey.State{Lines: lines}
-	for noted, want := range map[election.Position]election.Position{"3:70": "3:70", "": "3:0", "x": "3:0", "2:900": "3:0"} {
-		if err := writeEnd(directory, noted); err != nil {
+	lines, err := former.Promoted("6:500", 7, strings.Repeat("b", 40), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		state       valkey.State
+		noted, want election.Position
+	}{
+		"a replica in mid-join":            {valkey.State{Lines: lines, Reached: former.Last().ID}, "6:300", "6:300"},
+		"one that noted nothing":           {valkey.State{Lines: lines, Reached: former.Last().ID}, "", "6:0"},
+		"a replica that got further":       {valkey.State{Lines: lines, Reached: former.Last().ID}, "7:530", "7:530"},
+		"a leader":                         {valkey.State{Lines: lines, Reached: lines.Last().ID}, "7:570", "7:570"},
+		"a leader that noted nothing":      {valkey.State{Lines: lines, Reached: lines.Last().ID}, "", "7:500"},
+		"a leader with a damaged note":     {valkey.State{Lines: lines, Reached: lines.Last().ID}, "x", "7:500"},
+		"a leader with an older note":      {valkey.State{Lines: lines, Reached: lines.Last().ID}, "6:400", "7:500"},
+		"an older state of a leader":       {valkey.State{Lines: lines}, "7:570", "7:570"},
+		"an older state, which may be any": {valkey.State{Lines: lines}, "6:300", "6:300"},
+		"an older state without a note":    {valkey.State{Lines: lines}, "", "6:0"},
+		"a line that was dropped since":    {valkey.State{Lines: lines, Reached: strings.Repeat("c", 40)}, "7:570", "7:570"},
+		"data that had no leader":          {valkey.State{}, "", ""},
+	} {
+		_, directory := made(t)
+		if err := writeEnd(directory, test.noted); err != nil {
 			t.Fatal(err)
 		}
-		if got := readEnd(directory, state); got != want {
-			t.Errorf("%q: got %q, want %q", noted, got, want)
+		if got := readEnd(directory, test.state); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
-	if got := readEnd(directory, valkey.State{}); got != "" {
-		t.Errorf("data that had no leader end at %q", got)
+}
+
+// TestCloneHasReached: a clone has all that came before its leader's promotion.
+func TestCloneHasReached(t *testing.T) {
+	lines, err := valkey.Lines{}.Promoted("", 7, strings.Repeat("b", 40), 600)
+	if err != nil {
+		t.Fatal(err)
 	}
+	lines[0].Start = 500
+	e, _ := made(t)
+	e.Me = func() election.Member { return election.Member{Name: "db-1"} }
+	e.Stream = func(context.Context, string) (io.ReadWriteCloser, error) {
+		here, there := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		go func() {
+			_ = writeJSON(there, welcome{System: "abcdefghijklm", Version: "8", Lines: lines})
+			_, _ = io.WriteString(there, "+OK\r\n+FULLRESYNC "+lines[0].ID+" 640\r\n$3\r\nabc")
+		}()
+		return here, nil
+	}
+	directory := filepath.Join(t.TempDir(), "new")
+	if err := e.Clone(t.Context(), directory, engine.Upstream{Leader: election.Member{Name: "db-0"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	state, err := readState(directory)
+	if got := readEnd(directory, state); err != nil || got != "7:500" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestReached: the history of a leader becomes that of our data when its stream begins. Only when
+// our server has stored something of the leader's timeline, the data are known to have reached it.
+func TestReached(t *testing.T) {
+	former, err := valkey.Lines{}.Promoted("", 6, strings.Repeat("a", 40), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := former.Promoted("6:500", 7, strings.Repeat("b", 40), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e, directory := made(t)
+		l := &life{stored: true}
+		e.life = l
+		err := e.changeState(l, func(state *valkey.State) error {
+			state.Lines, state.Reached = former, former.Last().ID
+			return writeEnd(directory, "6:300")
+		})
+		if err == nil {
+			err = e.adopt(l, &leaderStream{welcome: welcome{Lines: lines}}, make(chan struct{}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go e.awaitReached(t.Context(), l, lines.Last())
+		for _, step := range []struct{ at, want election.Position }{{"6:300", "6:300"}, {"6:500", "6:300"}, {"7:501", "7:500"}} {
+			e.note(l, func(o *engine.Observation) { o.Server.Position = step.at })
+			time.Sleep(2 * noteEvery)
+			state, err := readState(directory)
+			if got := readEnd(directory, state); err != nil || got != step.want {
+				t.Errorf("at %s, the data end at %q, want %q: %v", step.at, got, step.want, err)
+			}
+		}
+	})
 }
 
 // pieces is a reader that returns one piece at a time, as they would arrive.

@@ -170,8 +170,8 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	}
 	var lines model.Lines
 	err = e.changeState(l, func(state *model.State) error {
-		lines, err = state.Lines.Promoted(from, timeline, replication.ID, replication.Offset)
-		state.Lines = lines
+		err := state.Promote(from, timeline, replication.ID, replication.Offset)
+		lines = state.Lines
 		return err
 	})
 	if err != nil {

@@ -189,7 +189,9 @@ func (e *Engine) continues(leader *leaderStream, id string, offset int64) error 
 var errSourceChanged = errors.New("the source has changed meanwhile")
 
 // adopt stores the leader's history as that of our data, before anything of its stream is passed
-// on. It fails once changed is closed: by then we may be the leader, with a history of our own.
+// on. Our data do not contain all of it yet, so state.Reached stays until [Engine.awaitReached]
+// finds that they do. It fails once changed is closed: by then we may be the leader, with a history
+// of our own.
 func (e *Engine) adopt(l *life, leader *leaderStream, changed <-chan struct{}) error {
 	return e.changeState(l, func(state *model.State) error {
 		select {
@@ -198,6 +200,35 @@ func (e *Engine) adopt(l *life, leader *leaderStream, changed <-chan struct{}) e
 		default:
 		}
 		state.Lines = leader.Lines
+		return nil
+	})
+}
+
+// awaitReached stores that our data have reached a line of their history, the last one, once the
+// server has stored something of it. It returns when that is done, or when the context ends: with
+// the stream. The end that is noted each second says more, but it may be missing after a crash of
+// the machine.
+func (e *Engine) awaitReached(ctx context.Context, l *life, line model.Line) {
+	for e.pause(ctx, noteEvery) == nil {
+		if e.hasStored(l, model.Position(line.Timeline, line.Start)) && e.noteReached(l, line) == nil {
+			return
+		}
+	}
+}
+
+// hasStored reports whether the server has stored something that follows the position.
+func (e *Engine) hasStored(l *life, position election.Position) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.life == l && l.stored && (model.Positions{}).Compare(e.observed.Server.Position, position) == election.Ahead
+}
+
+func (e *Engine) noteReached(l *life, line model.Line) error {
+	return e.changeState(l, func(state *model.State) error {
+		if state.Lines.Last().ID != line.ID {
+			return errSourceChanged
+		}
+		state.Reached = line.ID
 		return nil
 	})
 }
