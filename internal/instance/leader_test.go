@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,53 @@ func TestUnpublished(t *testing.T) {
 		d.await("primary that complains of nothing", time.Minute, func() bool {
 			return said().Role == contract.Primary && said().Problem == ""
 		})
+	})
+}
+
+// TestAtRest: instances that have nothing to do send one request a minute to the API server: the
+// leader checks the EndpointSlice.
+func TestAtRest(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		time.Sleep(10 * time.Second)
+		checked := func() int {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.checks
+		}
+		before, checks := d.count(), checked()
+		time.Sleep(10 * time.Minute)
+		if calls, checks := d.count()-before, checked()-checks; calls != 0 || checks != 10 {
+			t.Errorf("%d calls of the API server in 10 minutes, and %d checks", calls, checks)
+		}
+	})
+}
+
+// TestRepublished: an address that is lost from the EndpointSlice is published again, within a
+// minute if nothing else shows that it is lost, and at once after a backup was restored.
+func TestRepublished(t *testing.T) {
+	run(t, func(t *testing.T, d *database) {
+		t.Helper()
+		isPublished := func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.published == d.record.Holder.Member.Name
+		}
+		lose := func(seqs uint64) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.published = ""
+			d.record.Seq -= seqs
+			d.version++
+			for _, p := range d.programs {
+				go p.instance.RecordChanged(context.Background(), strconv.Itoa(d.version))
+			}
+		}
+		lose(0)
+		d.await("address that is published again", time.Minute+5*time.Second, isPublished)
+		lose(1)
+		d.await("address that is published at once", 5*time.Second, isPublished)
+		d.settle()
 	})
 }
 

@@ -196,7 +196,8 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 		return err
 	}
 	if there, err := strconv.ParseUint(live.Annotations[api.AnnotationTerm], 10, 64); err == nil && there > term {
-		return fmt.Errorf("the EndpointSlice %s has term %d, which is higher than %d: another instance leads", wanted.Name, there, term)
+		return fmt.Errorf("the EndpointSlice %s has term %d, which is higher than %d: another instance leads, or, if none does, "+
+			"the Lease was deleted: delete the EndpointSlice too", wanted.Name, there, term)
 	}
 	changed := live.DeepCopy()
 	changed.AddressType, changed.Endpoints, changed.Ports = wanted.AddressType, wanted.Endpoints, wanted.Ports

@@ -93,8 +93,8 @@ type Reply struct {
 	Promise PromiseReply
 }
 
-// Publish writes our address to the EndpointSlice of the write Service, unless that has a higher
-// term.
+// Publish writes our address to the EndpointSlice of the write Service, unless that has it already,
+// or a higher term.
 type Publish struct{ Term uint64 }
 
 // Exit ends the program: everything that SIGTERM requested is done.

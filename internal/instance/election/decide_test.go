@@ -30,7 +30,9 @@ func leading() *Observed {
 		Local: local, Saved: local, PingedAt: now,
 		Server: Server{State: Leading, Position: "20", History: "99", Rule: rule, Settled: true, Committed: true},
 		Record: View{Version: "7", Record: record, Known: true, Since: time.Second},
-		Held:   Held{Term: 2, FromSeq: 5, Claimed: time.Second, RenewedAt: time.Second, Record: record, Promoted: true, Published: true},
+		Held: Held{
+			Term: 2, FromSeq: 5, Claimed: time.Second, RenewedAt: time.Second, Record: record, Promoted: true, Published: true, PublishAt: now,
+		},
 	}
 	for _, member := range []Member{b, c} {
 		o.Peers = append(o.Peers, Peer{
@@ -71,7 +73,15 @@ func TestDecide(t *testing.T) {
 		{"the program shall end", leading(), func(o *Observed) { o.Intent.Stop = true }, "StopCleanly"},
 		{"another rule is recorded", leading(), func(o *Observed) { o.Server.Rule = Rule{Leader: a} }, "SetRule"},
 		{"the Lease was deleted", leading(), func(o *Observed) { o.Record.Version, o.Now = "", o.Now+time.Millisecond; o.Record.ReadAt = o.Now - 2 }, "Wait"},
-		{"the address is not published", leading(), func(o *Observed) { o.Held.Published = false }, "Publish"},
+		{"the address is not published", leading(), func(o *Observed) { o.Held.Published, o.Held.PublishAt = false, 0 }, "Publish"},
+		{"the address was published a minute ago", leading(), func(o *Observed) { o.Held.PublishAt -= republishEvery }, "Publish"},
+		{"the Lease was restored, and written anew", leading(), func(o *Observed) {
+			record := o.Record.Record
+			o.Held.PublishAt -= readEvery
+			o.HeardRecord(ReadResult{Sent: o.Now, Version: "8", Record: Record{System: "s", Term: 1, Rules: record.Rules}})
+			record.Seq++
+			o.HeardWrite(WriteRecord{Record: record}, o.Now, Done, "9")
+		}, "Publish"},
 		{"the leader is heard", following(), func(*Observed) {}, "Wait"},
 		{"the leader is quiet", following(), func(o *Observed) { o.Now += 2 * time.Second }, "ReadRecord"},
 		{"the leader is gone, and the record was just read", following(), func(o *Observed) {

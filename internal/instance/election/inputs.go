@@ -47,6 +47,8 @@ func (o *Observed) HeardRecord(result ReadResult) {
 	if o.believed() {
 		o.see(seenIn(view.Record))
 		o.know(view.Record)
+	} else if o.Held.Published {
+		o.Held.Republish = true
 	}
 	if o.recordIsMine() && o.believed() {
 		// This may be the result of a write of ours that had no answer. It is unknown which one, so it
@@ -333,7 +335,7 @@ func (o *Observed) Promoting() { o.Held.Promoted = true }
 // means none.
 func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = member, o.Now }
 
-// Publishing notes that our address is being put into the EndpointSlice.
+// Publishing notes that our address is being put into the EndpointSlice, if it is not there.
 func (o *Observed) Publishing() { o.Held.PublishAt = o.Now }
 
 // PublishedAddress notes that the EndpointSlice has our address, in that term.
@@ -341,7 +343,7 @@ func (o *Observed) PublishedAddress(term uint64) {
 	if o.Held.Term != term {
 		return
 	}
-	o.Held.Published = true
+	o.Held.Published, o.Held.Republish = true, false
 	if o.Held.Heard != 0 && o.Held.Gap == 0 {
 		o.Held.Gap = o.Now - o.Held.Heard
 	}

@@ -264,10 +264,16 @@ func open(o *Observed) Action {
 	return o.write(record, "the first write of the term was committed")
 }
 
-// publish writes our address to the EndpointSlice, once the term is open.
+// publish writes our address to the EndpointSlice, once the term is open. From then on it checks
+// every republishEvery that the address is there, and at once after the Lease had to be written
+// anew: a restored backup has an older EndpointSlice too.
 func publish(o *Observed) Action {
-	held := &o.Held
-	if held.Published || !held.Record.Open || held.PublishAt != 0 && o.Now-held.PublishAt < readEvery {
+	held, pause := &o.Held, readEvery
+	if held.Published && !held.Republish {
+		pause = republishEvery
+	}
+	isDone := held.Published && !o.believed() // The Lease is repaired first.
+	if isDone || !held.Record.Open || held.PublishAt != 0 && o.Now-held.PublishAt < pause {
 		return nil
 	}
 	return Publish{Term: held.Term}

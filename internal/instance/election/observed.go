@@ -52,6 +52,9 @@ const (
 	// readEvery is how often the record is read while there is a reason to, and how often failed or
 	// unanswered requests are repeated.
 	readEvery = time.Second
+	// republishEvery is how often a leader checks that the EndpointSlice still has its address: it may
+	// have been deleted, edited, or restored from a backup.
+	republishEvery = time.Minute
 )
 
 // Config are the settings of the election.
@@ -219,9 +222,11 @@ type Held struct {
 	// RequestedAt is when the promises were last requested.
 	RequestedAt time.Duration
 	// Published is true once the EndpointSlice has our address, in this term. PublishAt is when we
-	// last tried to write that; 0 is never.
+	// last tried to write or check that; 0 is never. Republish is true if the Lease was not what was
+	// written last, so the EndpointSlice may not be either.
 	Published bool
 	PublishAt time.Duration
+	Republish bool
 	// Resigned is true once our pings have said that we no longer lead in this term, and ResignedAt
 	// is when they said so first.
 	Resigned   bool
