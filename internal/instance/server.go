@@ -25,6 +25,8 @@ type operation struct {
 	harmless bool
 	// isNew is true if the operation makes the data of a new database.
 	isNew bool
+	// always is what the loop calls when the operation has ended, whatever its result; it may be nil.
+	always func()
 	// killed is true if the server was killed during the operation, which has then failed whatever
 	// it returns.
 	killed bool
@@ -59,6 +61,9 @@ func (i *Instance) begin(ctx context.Context, op *operation, do func(context.Con
 // ended notes the result of an operation.
 func (i *Instance) ended(op *operation, err error, then func()) {
 	i.operation = nil
+	if op.always != nil {
+		op.always()
+	}
 	if op.killed {
 		// The operation may have started a process before it was cancelled.
 		i.Engine.Kill()
@@ -166,10 +171,24 @@ func (i *Instance) replace(ctx context.Context, action election.Replace) {
 }
 
 // makeData makes new data beside the current ones, by calling do with an empty directory. When they
-// are complete, they replace the current ones.
+// are complete, they replace the current ones. From then on this instance is another member, even
+// if the operation fails after that, or the server was killed meanwhile: with another incarnation
+// than that of the volume, it would speak for data that are not there.
 func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx context.Context, directory string) error) {
 	var incarnation string
 	var data engine.Data
+	op.always = func() {
+		if incarnation == "" {
+			return
+		}
+		// An unknown system is found when the server is started.
+		i.core.Became(election.Member{Name: i.Name, Incarnation: incarnation}, data.System, data.Timeline)
+		if op.isNew {
+			i.core.Began()
+		}
+		i.member.Store(new(i.core.Me))
+		i.hasOld = true
+	}
 	i.begin(ctx, op, func(ctx context.Context) error {
 		directory, err := i.Volume.Prepare()
 		if err != nil {
@@ -186,14 +205,7 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 			err = errors.New("the new data are missing")
 		}
 		return err
-	}, func() {
-		i.core.Became(election.Member{Name: i.Name, Incarnation: incarnation}, data.System, data.Timeline)
-		if op.isNew {
-			i.core.Began()
-		}
-		i.member.Store(new(i.core.Me))
-		i.hasOld = true
-	})
+	}, nil)
 }
 
 // endOldClone ends a clone from a former leader once there is another leader.

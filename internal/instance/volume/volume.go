@@ -234,7 +234,8 @@ func (v *Volume) Abandon() error {
 }
 
 // Adopt makes the prepared data the current ones, sets the former ones aside, and returns the new
-// incarnation. No server may run meanwhile.
+// incarnation. It returns that even with an error, once the former data are no longer the current
+// ones. No server may run meanwhile.
 func (v *Volume) Adopt() (string, error) {
 	v.data.Lock()
 	defer v.data.Unlock()
@@ -251,7 +252,10 @@ func (v *Volume) Adopt() (string, error) {
 		return "", err
 	}
 	if err := v.setAside(); err != nil {
-		return "", err
+		if v.exists(dataDirectory) {
+			return "", err
+		}
+		return incarnation, err
 	}
 	return incarnation, v.finishSwitch()
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,14 @@ func open(t *testing.T, path string) *Volume {
 		t.Fatal(err)
 	}
 	return v
+}
+
+func reopened(t *testing.T, v *Volume) *Volume {
+	t.Helper()
+	if err := errors.Join(v.Close(), os.RemoveAll(filepath.Join(v.path, discarded))); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, v.path)
 }
 
 func load(t *testing.T, v *Volume) Contents {
@@ -57,6 +66,33 @@ func content(t *testing.T, v *Volume) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestAFailureAfterTheSwitch: the new incarnation is returned with the error, once the former data
+// are no longer the current ones.
+func TestAFailureAfterTheSwitch(t *testing.T) {
+	path := t.TempDir()
+	v := open(t, path)
+	made(t, v, "one")
+	_, err := v.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What was discarded can't be removed, because its log is where no file can be.
+	v.log = filepath.Join(path, lockFile)
+	discards := filepath.Join(path, discarded, serverDirectory)
+	err = errors.Join(os.MkdirAll(discards, 0o700), os.Symlink(filepath.Join(v.log, "log-aaaaaaaaaa"), filepath.Join(discards, logLink)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	incarnation, err := v.Adopt()
+	v.log = ""
+	if err == nil || incarnation == "" {
+		t.Errorf("got %q, %v", incarnation, err)
+	}
+	if got := load(t, reopened(t, v)).Incarnation; got != incarnation {
+		t.Errorf("opened again, it holds %q, and Adopt has returned %q", got, incarnation)
+	}
 }
 
 func TestVolume(t *testing.T) {
