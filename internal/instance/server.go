@@ -197,11 +197,12 @@ func (i *Instance) makeData(ctx context.Context, op *operation, do func(ctx cont
 		if err := cmp.Or(do(ctx, directory), ctx.Err()); err != nil {
 			return errors.Join(err, i.Volume.Abandon())
 		}
-		if incarnation, err = i.Volume.Adopt(); err != nil {
+		if incarnation, err = i.Volume.Adopt(); incarnation == "" {
 			return err
 		}
-		data, err = i.Engine.Inspect()
-		if err == nil && (!data.Exists || data.System == "") {
+		var unread error
+		data, unread = i.Engine.Inspect()
+		if err = errors.Join(err, unread); err == nil && (!data.Exists || data.System == "") {
 			err = errors.New("the new data are missing")
 		}
 		return err

@@ -33,9 +33,14 @@ func (e *Engine) noteHealth() {
 	e.damages = 0
 }
 
-// resting returns what is observed while no server runs.
+// resting returns what is observed while no server runs. The caller holds e.mu, so it reads no
+// file: a disk may not answer.
 func (e *Engine) resting() election.Server {
-	return election.Server{State: e.atRest(), Damaged: e.damages >= enoughDamage}
+	state := election.NoData
+	if e.hasData {
+		state = election.Stopped
+	}
+	return election.Server{State: state, Damaged: e.damages >= enoughDamage}
 }
 
 // damageSigns are parts of the last log line of a server that can't use its data. otherSigns are

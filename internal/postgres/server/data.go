@@ -17,16 +17,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
-// atRest returns the state of a server that does not run: NoData or Stopped.
-func (e *Engine) atRest() election.ServerState {
-	if names, err := os.ReadDir(e.Data); err != nil && errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
-		return election.NoData
+// look notes whether there are data. Operations call it, of which one runs at a time: it reads
+// files, which may block.
+func (e *Engine) look() {
+	names, err := os.ReadDir(e.Data)
+	hasData := !errors.Is(err, os.ErrNotExist) && (err != nil || len(names) > 0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hasData = hasData
+	if e.life == nil {
+		e.observed.Server.State = e.resting().State
 	}
-	return election.Stopped
 }
 
 // Inspect implements [engine.Engine].
 func (e *Engine) Inspect() (engine.Data, error) {
+	e.look()
 	data, err := e.inspect()
 	e.noteDamage(err)
 	if err != nil {

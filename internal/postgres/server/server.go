@@ -66,6 +66,8 @@ type Engine struct {
 	// before is the last run of the server, even after its end.
 	before   *life
 	observed engine.Observation
+	// hasData is true if there were data when they were last looked for.
+	hasData bool
 	// abort ends a clone that is in progress.
 	abort context.CancelFunc
 	// unflushed is since when the oldest heartbeat has been waiting for the local disk; the zero time
@@ -121,7 +123,7 @@ var errNotRunning = errors.New("the server does not run: start it first")
 // New returns an engine. It starts nothing.
 func New(options Options) *Engine {
 	e := &Engine{Options: options, changed: make(chan struct{}, 1), initTotal: initTotal}
-	e.observed.Server = e.resting()
+	e.look()
 	return e
 }
 

@@ -37,6 +37,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 			return 0, 0, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
 		}
 	}
+	e.look() // They may have been removed while the last server ran.
 	if err := e.removeKeys(); err != nil {
 		return 0, 0, err
 	}
