@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"

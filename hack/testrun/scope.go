@@ -65,7 +65,7 @@ var areas = []area{
 		endToEnd:  []string{"AppConfig", "at once"},
 	},
 	{
-		name: "appstack", folders: []string{"internal/kinds/appstack", "api/platform", "api/apps"},
+		name: "appstack", folders: []string{"internal/kinds/appstack", "internal/render", "api/platform", "api/apps"},
 		files:     []string{"appstack*_test.go"},
 		scenarios: []string{"appstack"}, endToEnd: []string{"AppStack"},
 	},

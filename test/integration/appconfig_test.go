@@ -134,7 +134,7 @@ func TestAppConfigSample(t *testing.T) {
 	for _, environment := range []map[string]string{nil, {api.LabelEnvironment: "development"}, {api.LabelEnvironment: "staging"},
 		{api.LabelEnvironment: "production"}} {
 		place := appconfig.Place{Labels: environment}
-		problems := append(appconfig.Validate(sample, place.Environments), appconfig.ValidateIn(sample, place)...)
+		problems := append(appconfig.Validate(sample, place.Environments), appconfig.ValidateIn(sample, place, nil)...)
 		if len(problems) > 0 {
 			t.Error(problems.ToAggregate())
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"testing"
 
-
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/charts"
 )
