@@ -23,7 +23,8 @@ func TestTouched(t *testing.T) {
 	}{
 		"a kind":                  {[]string{"internal/kinds/webapp/desired.go"}, false, "webapp", ""},
 		"its controller":          {[]string{"internal/kinds/webapp/webappcontroller/observe.go"}, false, "webapp", ""},
-		"two kinds":               {[]string{"internal/render/x.go", "internal/kinds/configmonitor/x.go"}, false, "appconfig configmonitor", ""},
+		"two kinds":               {[]string{"internal/kinds/appconfig/x.go", "internal/kinds/configmonitor/x.go"}, false, "appconfig configmonitor", ""},
+		"what two kinds render":   {[]string{"internal/render/x.go"}, false, "appconfig appstack", ""},
 		"what two kinds share":    {[]string{"internal/kinds/instrumentation/injection/put.go"}, false, "instrumentation served", "served"},
 		"an instance":             {[]string{"internal/instance/act.go"}, false, "instances", "databases instances"},
 		"its engine":              {[]string{"internal/postgres/server/clone.go"}, false, "instances", "databases instances"},
