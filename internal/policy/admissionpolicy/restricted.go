@@ -57,13 +57,14 @@ const (
 	seLinuxTypes = "['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']"
 )
 
-// dropsAll is true for a container that drops all capabilities; additions are those that it adds.
-func dropsAll(c string) string  { return "('ALL' in " + own(c, "capabilities.?drop") + ".orValue([]))" }
+// drops are the capabilities that a container drops, and additions those that it adds.
+func drops(c string) string     { return own(c, "capabilities.?drop") + ".orValue([])" }
 func additions(c string) string { return own(c, "capabilities.?add") + ".orValue([])" }
 
-// hostPorts are the ports of the node that a container takes.
+// hostPorts are the ports of the node that a container takes, each with protocol and address.
 func hostPorts(c string) string {
-	return c + ".?ports.orValue([]).map(p, p.?hostPort.orValue(0)).filter(p, p != 0)"
+	return c + ".?ports.orValue([]).filter(p, p.?hostPort.orValue(0) != 0)" +
+		".map(p, string(p.hostPort) + '/' + p.?protocol.orValue('TCP') + '/' + p.?hostIP.orValue(''))"
 }
 
 // hosts are those that the probes and the lifecycle hooks of a container connect to, other than its
@@ -89,16 +90,20 @@ var lapses = []lapse{
 		return isLinux(spec) + " && " + own(c, "allowPrivilegeEscalation") + ".orValue(true)"
 	}},
 	{reason: "unrestricted capabilities", container: func(c, spec string) string {
-		return isLinux(spec) + " && (!" + dropsAll(c) + " || !" + additions(c) + ".all(a, a == 'NET_BIND_SERVICE'))"
+		return isLinux(spec) + " && (!('ALL' in " + drops(c) + ") || !" + additions(c) + ".all(a, a == 'NET_BIND_SERVICE'))"
 	}, isNoWorse: func(c, was string) string {
-		return "(" + dropsAll(c) + " || !" + dropsAll(was) + ") && " + additions(c) + ".all(a, a == 'NET_BIND_SERVICE' || a in " + additions(was) + ")"
+		return "('ALL' in " + drops(c) + " || " + drops(was) + ".all(d, d in " + drops(c) + ")) && " +
+			additions(c) + ".all(a, a == 'NET_BIND_SERVICE' || a in " + additions(was) + ")"
 	}},
 	both("forbidden AppArmor profile", func(context, _ string) string {
 		return "!(" + context + ".?appArmorProfile.?type.orValue('Localhost') in " + profiles + ")"
 	}),
 	{reason: "hostPort",
-		container: func(c, _ string) string { return hostPorts(c) + ".size() > 0" },
-		isNoWorse: func(c, was string) string { return hostPorts(c) + ".all(p, p in " + hostPorts(was) + ")" },
+		container: func(c, _ string) string { return c + ".?ports.orValue([]).exists(p, p.?hostPort.orValue(0) != 0)" },
+		// The list makes CEL compute the ports of before once, and not for each port.
+		isNoWorse: func(c, was string) string {
+			return "[" + hostPorts(was) + "].exists(w, " + hostPorts(c) + ".all(p, p in w))"
+		},
 	},
 	{reason: "probe or lifecycle host",
 		container: func(c, _ string) string { return hosts(c) + ".size() > 0" },
@@ -193,6 +198,16 @@ func (t *translation) profile(rule mspolicyv1.Rule) {
 	}
 	add("variables.volumes.filter(v, " + restrictedVolume("v.it") + " && !v.was.exists(b, b == v.it))" +
 		".map(v, strings.quote('restricted volume types (volume \"' + v.it.name + '\")'))")
+	t.mounts(add)
 	add(badSysctls)
 	add(badAnnotations)
+}
+
+// mounts checks that an update mounts no volume that the profile does not allow otherwise than
+// before: not into another container, and not writable instead of read-only.
+func (t *translation) mounts(add func(quoted string)) {
+	restricted := t.variable("restricted", "variables.volumes.filter(v, "+restrictedVolume("v.it")+").map(v, v.it.name)")
+	add("variables.isNew ? [] : variables.containers.filter(c, c.it.?volumeMounts.orValue([]).exists(m, m.name in " + restricted +
+		" && !c.was.exists(b, m in b.?volumeMounts.orValue([])))).map(c, " +
+		"strings.quote('restricted volume types (container \"' + c.it.name + '\" mounts one otherwise than before)'))")
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -41,8 +42,29 @@ func mounts(path string) change {
 	}
 }
 
-func takes(port int32) change {
-	return inContainer(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{HostPort: port}} })
+// mountsInto mounts / of the node.
+func mountsInto(readOnly bool, container int) change {
+	return func(spec *corev1.PodSpec) {
+		mounts("/")(spec)
+		spec.Containers = append(spec.Containers, corev1.Container{Name: "other", Image: "reg.io/team/shop:1"})
+		spec.Containers[container].VolumeMounts = []corev1.VolumeMount{{Name: "tz", MountPath: "/host", ReadOnly: readOnly}}
+	}
+}
+
+// dropsOnly drops some capabilities.
+func dropsOnly(names ...corev1.Capability) change {
+	return secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: names}})
+}
+
+func takes(ports ...int32) change { return takesAt("", ports...) }
+
+// takesAt takes ports at an address of the node.
+func takesAt(address string, ports ...int32) change {
+	return inContainer(func(c *corev1.Container) {
+		for _, port := range ports {
+			c.Ports = append(c.Ports, corev1.ContainerPort{HostPort: port, HostIP: address})
+		}
+	})
 }
 
 func probes(host string) change {
@@ -76,6 +98,10 @@ func sysctl(value string) change {
 // rule.
 func TestAnOldViolationMayNotGrow(t *testing.T) {
 	evaluated := restrictedPolicy(t)
+	var manyPorts []int32
+	for port := range int32(300) {
+		manyPorts = append(manyPorts, 10_000+port)
+	}
 	for name, test := range map[string]struct {
 		before, after change
 		isRefused     bool
@@ -90,6 +116,14 @@ func TestAnOldViolationMayNotGrow(t *testing.T) {
 		"another path of the node":           {mounts("/etc/localtime"), mounts("/"), true},
 		"the same port of the node":          {takes(80), takes(80), false},
 		"another port of the node":           {takes(80), takes(22), true},
+		"the port at all addresses":          {takesAt("127.0.0.1", 80), takes(80), true},
+		"300 ports of the node":              {takes(manyPorts...), takes(manyPorts...), false},
+		"a capability is dropped no more":    {dropsOnly("NET_RAW"), dropsOnly(), true},
+		"a further capability is dropped":    {dropsOnly("NET_RAW"), dropsOnly("NET_RAW", "CHOWN"), false},
+		"all capabilities are dropped":       {dropsOnly("NET_RAW"), dropsOnly("ALL"), false},
+		"the same mount":                     {mountsInto(true, 0), mountsInto(true, 0), false},
+		"a mount that is writable":           {mountsInto(true, 0), mountsInto(false, 0), true},
+		"a mount in another container":       {mountsInto(true, 0), mountsInto(true, 1), true},
 		"the same host of a probe":           {probes("example.com"), probes("example.com"), false},
 		"another host of a probe":            {probes("example.com"), probes("169.254.169.254"), true},
 		"another level of SELinux":           {seLinux("spc_t", ""), seLinux("spc_t", "s0"), false},
@@ -104,9 +138,12 @@ func TestAnOldViolationMayNotGrow(t *testing.T) {
 			r := request{user: "alice", namespace: "shop", resource: "deployments", path: field.NewPath("spec", "template", "spec")}
 			r.replicas = new(int32(1))
 			r.object, r.old = r.build(podWith(test.after), nil, r.replicas), r.build(podWith(test.before), nil, r.replicas)
-			violations, unclear, _ := evaluated.evaluate(t, r)
+			violations, unclear, decision := evaluated.evaluate(t, r)
 			if isRefused := len(violations) > 0; isRefused != test.isRefused || unclear != "" {
 				t.Errorf("got %q %s", violations, unclear)
+			}
+			if isDenied := decision.Action == validating.ActionDeny; isDenied != test.isRefused {
+				t.Errorf("decided %+v", decision)
 			}
 		})
 	}
