@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -218,40 +217,49 @@ type sender struct {
 	reply string
 }
 
-// reports are the last reports of standbys, by the PIDs of their senders.
-type reports map[int]report
+// reports are the last reports of standbys.
+type reports struct {
+	// byPID has those of each sender.
+	byPID map[int]report
+	// at is when they were last looked at.
+	at time.Time
+}
 
 // report is when a standby was last seen to report; the zero time if that was before the first
-// measurement.
+// look.
 type report struct {
 	reply string
 	seen  time.Time
 }
 
-// see notes what has been reported since the last measurement. It compares no two clocks: the
-// time in a report is only compared with that in the one before.
-func (r reports) see(now map[int]sender, at time.Time) {
+// see notes what has been reported since the last look. It compares no two clocks: the time in a
+// report is only compared with that in the one before. If the last look was too long ago, a new
+// report may be old, too.
+func (r *reports) see(now map[int]sender, at time.Time) {
+	before := r.byPID
+	if at.Sub(r.at) >= maxReportAge {
+		before = nil
+	}
+	r.byPID, r.at = map[int]report{}, at
 	for pid, s := range now {
-		last, isKnown := r[pid]
+		last, isKnown := before[pid]
 		if isKnown && s.reply != "" && s.reply != last.reply {
 			last.seen = at
 		}
-		last.reply = s.reply
-		r[pid] = last
+		r.byPID[pid] = report{reply: s.reply, seen: last.seen}
 	}
-	maps.DeleteFunc(r, func(pid int, _ report) bool { _, isThere := now[pid]; return !isThere })
 }
 
-// isFresh reports whether a standby has reported recently.
-func (r reports) isFresh(pid int, at time.Time) bool {
-	last := r[pid]
-	return !last.seen.IsZero() && at.Sub(last.seen) < maxReportAge
+// isFresh reports whether a standby had reported recently when it was last looked at.
+func (r *reports) isFresh(pid int) bool {
+	last := r.byPID[pid]
+	return !last.seen.IsZero() && r.at.Sub(last.seen) < maxReportAge
 }
 
 // senders returns the WAL senders of a leader, by their PIDs.
 func senders(ctx context.Context, session *pgx.Conn) (map[int]sender, error) {
 	rows, err := session.Query(ctx, `SELECT pid, application_name, state, coalesce(sent_lsn::text, '0/0'), coalesce(flush_lsn::text, '0/0'),
-		coalesce(reply_time::text, '') FROM pg_stat_replication`)
+		coalesce(extract(epoch FROM reply_time)::text, '') FROM pg_stat_replication`)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the receivers: %w", err)
 	}
@@ -290,7 +298,7 @@ func askLSN(ctx context.Context, session *pgx.Conn, query string) (postgres.LSN,
 func (e *Engine) watchLeader(l *life, timeline uint32) {
 	var session *pgx.Conn
 	unkept := "" // why the slots were not kept the last time
-	reported := reports{}
+	reported := &reports{}
 	for l.ctx.Err() == nil {
 		var err error
 		var end postgres.LSN
@@ -322,7 +330,7 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 
 // measureLeader notes the state of a leader, and returns the end of its log. unkept is why the
 // slots could not be kept; it is reported if there is no other problem.
-func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, reported reports, unkept string) (postgres.LSN, error) {
+func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, reported *reports, unkept string) (postgres.LSN, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementTimeout)
 	defer cancel()
 	end, err := askLSN(ctx, session, "SELECT pg_current_wal_flush_lsn()")
@@ -344,7 +352,7 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, repo
 				continue
 			}
 			r := engine.Receiver{Member: s.member, FlushedAt: lastFlushed(s.member, kept), Near: s.streams && s.flushed+nearBytes >= end}
-			if reported.isFresh(pid, at) {
+			if reported.isFresh(pid) {
 				r.FlushedAt = at
 			}
 			o.Receivers = append(o.Receivers, r)

@@ -14,16 +14,16 @@ func TestReportsCompareNoClocks(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"right": 0, "an hour behind": -time.Hour, "an hour ahead": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-			reported, reply := reports{}, ""
+			reported, reply := &reports{}, ""
 			look := func() bool {
 				reported.see(map[int]sender{pid: {reply: reply}}, at)
-				return reported.isFresh(pid, at)
+				return reported.isFresh(pid)
 			}
 			if look() {
 				t.Error("a standby that has never reported is fresh")
 			}
 			reply = at.Add(-time.Minute + ahead).String()
-			reported = reports{}
+			reported = &reports{}
 			for range 2 {
 				if look() {
 					t.Error("a report of unknown age is fresh")
@@ -36,14 +36,20 @@ func TestReportsCompareNoClocks(t *testing.T) {
 					t.Fatal("a standby that reports each second is not fresh")
 				}
 			}
-			if at = at.Add(maxReportAge - time.Millisecond); !look() {
-				t.Error("it is not fresh before the limit")
+			for range 2 {
+				if at = at.Add(maxReportAge/2 - time.Millisecond); !look() {
+					t.Error("it is not fresh before the limit")
+				}
 			}
-			if at = at.Add(time.Millisecond); look() {
+			if at = at.Add(2 * time.Millisecond); look() {
 				t.Error("it is fresh although it has been silent for as long as the limit")
 			}
+			at = at.Add(maxReportAge)
+			if reply = at.String(); look() {
+				t.Error("a report that may be old, because nobody looked meanwhile, is fresh")
+			}
 			reported.see(nil, at)
-			if len(reported) != 0 {
+			if len(reported.byPID) != 0 {
 				t.Error("a sender that is gone is remembered")
 			}
 		})
