@@ -171,7 +171,7 @@ func TestPlatformChanges(t *testing.T) {
 			"and what it has in memory is lost"},
 		`"environment":"staging","database":{"storage":"10Gi"}`: {`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`, ""},
 		`"environment":"staging","database":{"storageClassName":"fast"}`: {
-			`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`, ""},
+			`spec.database.storageClassName: Invalid value: "fast": must not be set: the volumes exist, in the cluster's default class`, ""},
 	} {
 		got := ask(t, hook, platformRequest("UPDATE", strings.Replace(before, `"environment":"staging"`, with, 1), before))
 		if got.Allowed != (want.refused == "") || !got.Allowed && got.told() != want.refused {

@@ -127,10 +127,15 @@ func formerStorage(existing *platformv1.AppStack) *resource.Quantity {
 	return &was
 }
 
+// storageClass returns the class of the database's volumes; nil for the cluster's default.
+func (c compiler) storageClass() *string {
+	return cmp.Or(c.platform.Spec.Database.StorageClassName, formerly(c.existing, databaseName).StorageClassName)
+}
+
 func (c compiler) database() databasev1.PostgreSQLSpec {
 	spec := databasev1.PostgreSQLSpec{
 		Version: c.version, Replicas: c.defaults.instances, Storage: c.storage(),
-		StorageClassName: c.platform.Spec.Database.StorageClassName,
+		StorageClassName: c.storageClass(),
 		Resources:        ptr.Deref(c.platform.Spec.Database.Resources, c.defaults.database.resources()),
 		Durability:       c.defaults.durability, TopologySpread: databasev1.SpreadPreferred,
 	}

@@ -76,6 +76,8 @@ func TestCompileKeeps(t *testing.T) {
 		`"version":"18"`:    Compile(admitted(in("staging")), nil, newer),
 		`"storage":"100Gi"`: Compile(admitted(in("production")), first, newer),
 		`"storage":"60Gi"`:  Compile(admitted(withFields("environment: staging\ndatabase: {storage: 60Gi}")), first, newer),
+
+		`"storageClassName":"fast"`: Compile(admitted(), made(admitted(withFields("database: {storageClassName: fast}")), nil), newer),
 	} {
 		if got := specOf(stack, "db"); !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)

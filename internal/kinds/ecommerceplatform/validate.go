@@ -131,15 +131,21 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 		problems = append(problems, field.Invalid(at.Child("database", "version"), database.Version,
 			fmt.Sprintf("must be %s: for another major version, dump the data and restore them into another platform", was.Version)))
 	}
-	if ptr.Deref(database.StorageClassName, "") != ptr.Deref(was.StorageClassName, "") {
-		problems = append(problems, field.Invalid(at.Child("database", "storageClassName"), ptr.Deref(database.StorageClassName, ""),
-			"can't change: the volumes exist"))
+	if class := database.StorageClassName; class != nil && *class != ptr.Deref(was.StorageClassName, "") {
+		problems = append(problems, field.Invalid(at.Child("database", "storageClassName"), *class, classRemedy(was.StorageClassName)))
 	}
 	if size := formerStorage(existing); size != nil && database.Storage != nil && database.Storage.Cmp(*size) < 0 {
 		problems = append(problems, field.Invalid(at.Child("database", "storage"), database.Storage.String(),
 			fmt.Sprintf("must be at least %s: volumes only grow", size)))
 	}
 	return problems
+}
+
+func classRemedy(was *string) string {
+	if was == nil {
+		return "must not be set: the volumes exist, in the cluster's default class"
+	}
+	return fmt.Sprintf("must be %s: the volumes exist", *was)
 }
 
 // checkNewDatabase requires a version that the installation has an image for. offered are those of

@@ -80,7 +80,7 @@ func TestValidateWithin(t *testing.T) {
 			staging + `database: {version: '16'}`, staging + `database: {version: '17'}`, nil, stored, installation},
 		`spec.database.storage: Invalid value: "10Gi": must be at least 50Gi: volumes only grow`: {
 			staging + `database: {storage: 10Gi}`, staging + `database: {storage: 50Gi}`, nil, stored, installation},
-		`spec.database.storageClassName: Invalid value: "fast": can't change: the volumes exist`: {
+		`spec.database.storageClassName: Invalid value: "fast": must not be set: the volumes exist, in the cluster's default class`: {
 			staging + `database: {storageClassName: fast}`, `environment: production`, nil, stored, installation},
 		`spec.cache.version: Invalid value: "8": must be at least 9: an earlier server can't read the data of a later one`: {
 			staging + `cache: {version: '8'}`, staging + `cache: {version: '10'}`, nil, stored, installation},
