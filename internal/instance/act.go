@@ -94,6 +94,7 @@ func (i *Instance) publish(ctx context.Context, term uint64) {
 		return func() {
 			if i.unpublished = ""; err != nil {
 				i.unpublished = bound("the write Service does not route to this instance: " + err.Error())
+				i.core.PublishFailed()
 				return
 			}
 			i.core.PublishedAddress(term)

@@ -108,7 +108,14 @@ func TestRepublished(t *testing.T) {
 			}
 		}
 		lose(0)
-		d.await("address that is published again", time.Minute+5*time.Second, isPublished)
+		d.mu.Lock()
+		d.unpublishable = errors.New("the API server is busy")
+		d.mu.Unlock()
+		d.pass(time.Minute + 2*time.Second) // the check fails, and is repeated soon
+		d.mu.Lock()
+		d.unpublishable = nil
+		d.mu.Unlock()
+		d.await("address that is published again", 5*time.Second, isPublished)
 		lose(1)
 		d.await("address that is published at once", 5*time.Second, isPublished)
 		d.settle()

@@ -338,6 +338,9 @@ func (o *Observed) StoppingFor(member Member) { o.Held.StopFor, o.Held.StopAt = 
 // Publishing notes that our address is being put into the EndpointSlice, if it is not there.
 func (o *Observed) Publishing() { o.Held.PublishAt = o.Now }
 
+// PublishFailed notes that the EndpointSlice may not have our address. It is tried again soon.
+func (o *Observed) PublishFailed() { o.Held.Republish = o.Held.Published }
+
 // PublishedAddress notes that the EndpointSlice has our address, in that term.
 func (o *Observed) PublishedAddress(term uint64) {
 	if o.Held.Term != term {

@@ -222,8 +222,8 @@ type Held struct {
 	// RequestedAt is when the promises were last requested.
 	RequestedAt time.Duration
 	// Published is true once the EndpointSlice has our address, in this term. PublishAt is when we
-	// last tried to write or check that; 0 is never. Republish is true if the Lease was not what was
-	// written last, so the EndpointSlice may not be either.
+	// last tried to write or check that; 0 is never. Republish is true if the last check failed, or
+	// the Lease was not what was written last, so the EndpointSlice may not be either.
 	Published bool
 	PublishAt time.Duration
 	Republish bool

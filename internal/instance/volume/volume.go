@@ -255,7 +255,7 @@ func (v *Volume) Adopt() (string, error) {
 		if v.exists(dataDirectory) {
 			return "", err
 		}
-		return incarnation, err
+		return incarnation, errors.Join(err, v.finishSwitch())
 	}
 	return incarnation, v.finishSwitch()
 }

@@ -90,6 +90,9 @@ func TestAFailureAfterTheSwitch(t *testing.T) {
 	if err == nil || incarnation == "" {
 		t.Errorf("got %q, %v", incarnation, err)
 	}
+	if got := load(t, v).Incarnation; got != incarnation {
+		t.Errorf("it holds %q, and Adopt has returned %q", got, incarnation)
+	}
 	if got := load(t, reopened(t, v)).Incarnation; got != incarnation {
 		t.Errorf("opened again, it holds %q, and Adopt has returned %q", got, incarnation)
 	}
