@@ -176,7 +176,7 @@ func TestReached(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e, directory := made(t)
-		l := &life{stored: true}
+		l := &life{persists: true, stored: true}
 		e.life = l
 		err := e.changeState(l, func(state *valkey.State) error {
 			state.Lines, state.Reached = former, former.Last().ID
@@ -189,9 +189,16 @@ func TestReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		go e.awaitReached(t.Context(), l, lines.Last())
-		for _, step := range []struct{ at, want election.Position }{{"6:300", "6:300"}, {"6:500", "6:300"}, {"7:501", "7:500"}} {
+		for _, step := range []struct {
+			at    election.Position
+			after time.Duration
+			want  election.Position
+		}{
+			{"6:300", 2 * noteEvery, "6:300"}, {"6:500", flushedLate + 2*noteEvery, "6:300"},
+			{"7:501", flushedLate, "6:300"}, {"7:502", 2 * noteEvery, "7:500"},
+		} {
 			e.note(l, func(o *engine.Observation) { o.Server.Position = step.at })
-			time.Sleep(2 * noteEvery)
+			time.Sleep(step.after)
 			state, err := readState(directory)
 			if got := readEnd(directory, state); err != nil || got != step.want {
 				t.Errorf("at %s, the data end at %q, want %q: %v", step.at, got, step.want, err)

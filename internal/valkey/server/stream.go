@@ -204,19 +204,30 @@ func (e *Engine) adopt(l *life, leader *leaderStream, changed <-chan struct{}) e
 	})
 }
 
+// flushedLate is how long after the server has received something the disk has it for sure: the
+// append-only file is flushed each second, and a second later if the disk is slow (appendfsync).
+const flushedLate = 3 * time.Second
+
 // awaitReached stores that our data have reached a line of their history, the last one, once the
-// server has stored something of it. It returns when that is done, or when the context ends: with
-// the stream. The end that is noted each second says more, but it may be missing after a crash of
-// the machine.
+// disk has something of it. It returns when that is done, or when the context ends: with the
+// stream. The end that is noted each second says more, but it may be missing after a crash of the
+// machine.
 func (e *Engine) awaitReached(ctx context.Context, l *life, line model.Line) {
-	for e.pause(ctx, noteEvery) == nil {
-		if e.hasStored(l, model.Position(line.Timeline, line.Start)) && e.noteReached(l, line) == nil {
+	if !l.persists {
+		return
+	}
+	for start := model.Position(line.Timeline, line.Start); e.pause(ctx, noteEvery) == nil; {
+		if !e.hasStored(l, start) {
+			continue
+		}
+		if e.pause(ctx, flushedLate) != nil || e.noteReached(l, line) == nil {
 			return
 		}
 	}
 }
 
-// hasStored reports whether the server has stored something that follows the position.
+// hasStored reports whether the server has received something that follows the position, and stores
+// its data.
 func (e *Engine) hasStored(l *life, position election.Position) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
