@@ -26,7 +26,7 @@ const generalStatistics = `SELECT
 	CASE WHEN pg_is_in_recovery() THEN greatest(coalesce(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0), 0)
 		ELSE 0 END::float8,
 	CASE WHEN pg_is_in_recovery() AND pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn()
-		THEN coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) ELSE 0 END::float8`
+		THEN greatest(coalesce(extract(epoch FROM ` + replayAge + `), 0), 0) ELSE 0 END::float8`
 
 // receiverStatistics leaves out senders of base backups, whose receivers replay nothing.
 const receiverStatistics = `SELECT application_name,

@@ -68,6 +68,12 @@ func (s *standbyLook) problem(server election.Server, l *life, at time.Time) str
 	return fmt.Sprintf("receives nothing from %s: %s", server.Source.Leader.Name, l.output.notReceiving())
 }
 
+// replayAge is how long ago the transaction was committed that the standby replayed last, in SQL.
+// That time is by the leader's clock, so it is corrected by how far the standby's is ahead: by as
+// much as the last message of the leader was received later than it says that it was sent.
+const replayAge = `clock_timestamp() - pg_last_xact_replay_timestamp() -
+		coalesce((SELECT last_msg_receipt_time - last_msg_send_time FROM pg_stat_wal_receiver LIMIT 1), interval '0')`
+
 // take measures the standby.
 func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	var received, replayed, event, status string
@@ -75,7 +81,7 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	err := session.QueryRow(ctx, `SELECT coalesce(pg_last_wal_receive_lsn()::text, '0/0'), coalesce(pg_last_wal_replay_lsn()::text, '0/0'),
 		coalesce((SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup' LIMIT 1), ''),
 		coalesce((SELECT status FROM pg_stat_wal_receiver LIMIT 1), ''),
-		coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8, pg_is_in_recovery()`).
+		coalesce(extract(epoch FROM `+replayAge+`), 0)::float8, pg_is_in_recovery()`).
 		Scan(&received, &replayed, &event, &status, &lag, &s.recovers)
 	if err != nil {
 		return fmt.Errorf("measuring the standby: %w", err)
