@@ -324,7 +324,9 @@ func TestAgreesWithPolicy(t *testing.T) {
 				// tolerates: policy compares texts about all containers, and CEL the containers, one by one.
 				before := keys(rules.Check(r.subject(r.oldTemplate, r.oldLabels, r.oldReplicas)), policies[0].Name)
 				isTolerated := func(by []string) func(string) bool {
-					return func(k string) bool { return slices.Contains(before, k) && strings.Contains(k, "securityProfile") && !slices.Contains(by, k) }
+					return func(k string) bool {
+						return slices.Contains(before, k) && strings.Contains(k, "securityProfile") && !slices.Contains(by, k)
+					}
 				}
 				wanted := slices.Clone(want)
 				want, got = slices.DeleteFunc(want, isTolerated(got)), slices.DeleteFunc(got, isTolerated(wanted))
