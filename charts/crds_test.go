@@ -10,9 +10,9 @@ import (
 	"github.com/mainstay-platform/mainstay/charts"
 )
 
-// public returns our definitions, except those of records, which are not a public API and have
-// neither category nor short name.
-func public(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+// publicDefinitions returns our definitions, except those of records, which are not a public API
+// and have neither category nor short name.
+func publicDefinitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	definitions, err := charts.Definitions()
 	if err != nil {
@@ -39,7 +39,7 @@ func public(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 // namespace, and `kubectl delete all --all` in one namespace would delete the objects of all.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, definition := range public(t) {
+	for _, definition := range publicDefinitions(t) {
 		names := definition.Spec.Names
 		want := []string{"all", "mainstay"}
 		if definition.Spec.Scope == apiextensionsv1.ClusterScoped {
@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 
 // TestColumns: each version of a kind prints whether an object is Ready, its phase and its age.
 func TestColumns(t *testing.T) {
-	for _, definition := range public(t) {
+	for _, definition := range publicDefinitions(t) {
 		for _, version := range definition.Spec.Versions {
 			paths := map[string]string{}
 			for _, column := range version.AdditionalPrinterColumns {

@@ -17,7 +17,7 @@ var crds embed.FS
 const crdDirectory = "mainstay/crds"
 
 // Definitions returns the CustomResourceDefinitions of all kinds. Each call parses them anew, which
-// takes about a tenth of a second: parsed they take megabytes, which a manager does not keep.
+// takes some 0.2 s: a manager does so once, and needs the 1.6 MB that they take for a moment only.
 func Definitions() ([]apiextensionsv1.CustomResourceDefinition, error) {
 	documents, err := CRDs()
 	if err != nil {

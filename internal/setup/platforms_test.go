@@ -191,10 +191,11 @@ func TestPlatformsAdopt(t *testing.T) {
 	installation := ecommerceplatform.Installation{HasStacks: true, Databases: []string{"16"}}
 	const was, other = `database: {version: '16'}`, `database: {version: '17'}`
 	for name, test := range map[string]struct{ consent, fields, want string }{
-		"consenting":                           {"EcommercePlatform/shop", `{}`, ""},
-		"consenting, its version":              {"EcommercePlatform/shop", was, ""},
-		"consenting, another version":          {"EcommercePlatform/shop", other, `spec.database.version: Invalid value: "17": must be 16`},
-		"consenting, less storage":             {"EcommercePlatform/shop", `database: {storage: 1Gi}`, `spec.database.storage: Invalid value: "1Gi": must be at least 10Gi`},
+		"consenting":                  {"EcommercePlatform/shop", `{}`, ""},
+		"consenting, its version":     {"EcommercePlatform/shop", was, ""},
+		"consenting, another version": {"EcommercePlatform/shop", other, `spec.database.version: Invalid value: "17": must be 16`},
+		"consenting, less storage": {"EcommercePlatform/shop", `database: {storage: 1Gi}`,
+			`spec.database.storage: Invalid value: "1Gi": must be at least 10Gi`},
 		"consenting to another":                {"EcommercePlatform/other", was, `spec.database.version: Unsupported value: "16"`},
 		"not consenting":                       {"", was, `spec.database.version: Unsupported value: "16"`},
 		"not consenting, the version of today": {"", other, ""},

@@ -56,7 +56,7 @@ var carried = sync.OnceValues(func() ([]definition, error) {
 
 // parse reads a definition of a release.
 func parse(document []byte, release string) (definition, error) {
-	// Parsing YAML takes ten times as long as parsing JSON.
+	// Twice as YAML would take several times as long.
 	encoded, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return definition{}, err

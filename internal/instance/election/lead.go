@@ -269,11 +269,13 @@ func open(o *Observed) Action {
 // anew: a restored backup has an older EndpointSlice too.
 func publish(o *Observed) Action {
 	held, pause := &o.Held, readEvery
+	if held.Published && !o.believed() {
+		return nil // The Lease is repaired first.
+	}
 	if held.Published && !held.Republish {
 		pause = republishEvery
 	}
-	isDone := held.Published && !o.believed() // The Lease is repaired first.
-	if isDone || !held.Record.Open || held.PublishAt != 0 && o.Now-held.PublishAt < pause {
+	if !held.Record.Open || held.PublishAt != 0 && o.Now-held.PublishAt < pause {
 		return nil
 	}
 	return Publish{Term: held.Term}

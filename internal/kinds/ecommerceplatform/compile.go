@@ -20,8 +20,9 @@ import (
 )
 
 // Compile returns the AppStack of a defaulted, valid platform. existing is the one that there is;
-// nil without one. Of it stays what can't be taken back: the version of the database, and its
-// storage where that would shrink; and the version of the cache where it would go back.
+// nil without one. Of it stays what can't be taken back: the version of the database, its
+// storage where that would shrink, and its storage class; and the version of the cache where it
+// would go back.
 func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack, installation Installation) *platformv1.AppStack {
 	environment, _ := installation.Environments.Parse(platform.Spec.Environment)
 	c := compiler{

@@ -21,7 +21,8 @@ func TestAdopted(t *testing.T) {
 	} {
 		decided := Decide(platform, with(platform, stack, ownership))
 		db, cache := specOf(decided.Stack, "db"), specOf(decided.Stack, "cache")
-		if got := strings.Contains(db, `"version":"16"`) && strings.Contains(db, `"storage":"50Gi"`) && strings.Contains(cache, `"version":"8"`); got != isKept {
+		got := strings.Contains(db, `"version":"16"`) && strings.Contains(db, `"storage":"50Gi"`) && strings.Contains(cache, `"version":"8"`)
+		if got != isKept {
 			t.Errorf("ownership %d: kept is %t: %s, %s", ownership, got, db, cache)
 		}
 		if problems := Decide(wrong, with(wrong, stack, ownership)).Problems; len(problems) > 0 != isKept {

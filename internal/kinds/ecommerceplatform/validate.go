@@ -141,11 +141,12 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	return problems
 }
 
+// classRemedy says which storage class is accepted, given that of the volumes.
 func classRemedy(was *string) string {
 	if was == nil {
 		return "must not be set: the volumes exist, in the cluster's default class"
 	}
-	return fmt.Sprintf("must be %s: the volumes exist", *was)
+	return fmt.Sprintf("must be %q: the volumes exist", *was)
 }
 
 // checkNewDatabase requires a version that the installation has an image for. offered are those of

@@ -32,8 +32,8 @@ func both(reason string, of func(context, spec string) string) lapse {
 	}
 }
 
-// unless returns the rule with this isNoWorse.
-func (l lapse) unless(isNoWorse func(c, was string) string) lapse {
+// toleratedIf returns the rule with this isNoWorse.
+func (l lapse) toleratedIf(isNoWorse func(c, was string) string) lapse {
 	l.isNoWorse = isNoWorse
 	return l
 }
@@ -130,7 +130,7 @@ var lapses = []lapse{
 		of := context + ".?seLinuxOptions.?"
 		return "!(" + of + "type.orValue('') in " + seLinuxTypes + ") || " +
 			of + "user.orValue('') != '' || " + of + "role.orValue('') != ''"
-	}).unless(func(c, was string) string {
+	}).toleratedIf(func(c, was string) string {
 		return isAsBefore(c, was, "seLinuxOptions.?type", seLinuxTypes) + " && " + isAsBefore(c, was, "seLinuxOptions.?user", "['']") +
 			" && " + isAsBefore(c, was, "seLinuxOptions.?role", "['']")
 	}),
@@ -189,7 +189,8 @@ func (t *translation) profile(rule mspolicyv1.Rule) {
 	for _, lapse := range lapses {
 		if lapse.container != nil {
 			was := lapse.tolerated("c.it", "b", lapse.container("b", "variables.oldSpec"))
-			add("variables.containers.filter(c, (" + lapse.container("c.it", "variables.spec") + ") && !c.was.exists(b, " + was + ")).map(c, strings.quote(" + quote(lapse.reason+` (container "`) + " + c.it.name + '\")'))")
+			add("variables.containers.filter(c, (" + lapse.container("c.it", "variables.spec") + ") && !c.was.exists(b, " + was + "))" +
+				".map(c, strings.quote(" + quote(lapse.reason+` (container "`) + " + c.it.name + '\")'))")
 		}
 		if lapse.pod != nil {
 			was := lapse.tolerated("variables.spec", "variables.oldSpec", lapse.pod("variables.oldSpec"))

@@ -96,18 +96,26 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestEnd: the noted end of the data is used, unless it is older than what the data are known to
-// contain. A replica that has only got the history of its leader claims nothing of what that leader
-// has written: another member may have more of the former leader's writes.
-func TestEnd(t *testing.T) {
+// promotions returns the history of a leader of timeline 6, and that of the next one, which was
+// promoted at 6:500.
+func promotions(t *testing.T) (former, lines valkey.Lines) {
+	t.Helper()
 	former, err := valkey.Lines{}.Promoted("", 6, strings.Repeat("a", 40), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := former.Promoted("6:500", 7, strings.Repeat("b", 40), 600)
+	lines, err = former.Promoted("6:500", 7, strings.Repeat("b", 40), 600)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return former, lines
+}
+
+// TestEnd: the noted end of the data is used, unless it is older than what the data are known to
+// contain. A replica that has only got the history of its leader claims nothing of what that leader
+// has written: another member may have more of the former leader's writes.
+func TestEnd(t *testing.T) {
+	former, lines := promotions(t)
 	for name, test := range map[string]struct {
 		state       valkey.State
 		noted, want election.Position
@@ -166,14 +174,7 @@ func TestCloneHasReached(t *testing.T) {
 // TestReached: the history of a leader becomes that of our data when its stream begins. Only when
 // our server has stored something of the leader's timeline, the data are known to have reached it.
 func TestReached(t *testing.T) {
-	former, err := valkey.Lines{}.Promoted("", 6, strings.Repeat("a", 40), 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := former.Promoted("6:500", 7, strings.Repeat("b", 40), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	former, lines := promotions(t)
 	synctest.Test(t, func(t *testing.T) {
 		e, directory := made(t)
 		l := &life{persists: true, stored: true}
@@ -194,7 +195,8 @@ func TestReached(t *testing.T) {
 			after time.Duration
 			want  election.Position
 		}{
-			{"6:300", 2 * noteEvery, "6:300"}, {"6:500", flushedLate + 2*noteEvery, "6:300"},
+			// Half a second beside the times at which awaitReached looks.
+			{"6:300", 2*noteEvery + noteEvery/2, "6:300"}, {"6:500", flushedLate + 2*noteEvery, "6:300"},
 			{"7:501", flushedLate, "6:300"}, {"7:502", 2 * noteEvery, "7:500"},
 		} {
 			e.note(l, func(o *engine.Observation) { o.Server.Position = step.at })
