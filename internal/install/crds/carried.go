@@ -56,7 +56,7 @@ var carried = sync.OnceValues(func() ([]definition, error) {
 
 // parse reads a definition of a release.
 func parse(document []byte, release string) (definition, error) {
-	// Twice as YAML would take several times as long.
+	// YAML is read once only: it takes several times as long as JSON.
 	encoded, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return definition{}, err
