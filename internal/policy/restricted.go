@@ -72,14 +72,16 @@ const safeCapability = "NET_BIND_SERVICE"
 
 func isUnsafeCapability(added corev1.Capability) bool { return added != safeCapability }
 
-// safeSysctls are the sysctls that the standard allows.
-var safeSysctls = []string{
-	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
-	"net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
+// SafeSysctls are the sysctls that the standard allows, as of Kubernetes 1.37
+// (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
+var SafeSysctls = []string{
+	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
+	"net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports",
 	"net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat",
 }
 
-func isUnsafeSysctl(set corev1.Sysctl) bool { return !slices.Contains(safeSysctls, set.Name) }
+func isUnsafeSysctl(set corev1.Sysctl) bool { return !slices.Contains(SafeSysctls, set.Name) }
 
 // PodContradictions returns the contradictions in a pod's security context; nil has none.
 func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []Contradiction {
@@ -92,7 +94,7 @@ func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []C
 	removeAll := sync.OnceFunc(func() { context.Sysctls = slices.DeleteFunc(context.Sysctls, isUnsafeSysctl) })
 	for i, sysctl := range context.Sysctls {
 		if isUnsafeSysctl(sysctl) {
-			c.add(field.NotSupported(path.Child("sysctls").Index(i).Child("name"), sysctl.Name, safeSysctls), removeAll)
+			c.add(field.NotSupported(path.Child("sysctls").Index(i).Child("name"), sysctl.Name, SafeSysctls), removeAll)
 		}
 	}
 	return c.found

@@ -76,7 +76,7 @@ func TestContradictionsOfAPod(t *testing.T) {
 			Level: "s0"},
 		WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)},
 		Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}, {Name: "net.ipv4.tcp_syncookies", Value: "1"},
-			{Name: "kernel.sem", Value: "2"}},
+			{Name: "kernel.sem", Value: "2"}, {Name: "net.ipv4.tcp_rmem", Value: "4096 131072 6291456"}},
 	}
 	const under = "spec.podSecurityContext."
 	want := []string{
@@ -90,7 +90,8 @@ func TestContradictionsOfAPod(t *testing.T) {
 	}
 	left := &corev1.PodSecurityContext{
 		FSGroup: new(int64(0)), SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}, WindowsOptions: &corev1.WindowsSecurityContextOptions{},
-		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}},
+		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"},
+			{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 6291456"}},
 	}
 	if diff := cmp.Diff(left, context); diff != "" {
 		t.Error(diff)

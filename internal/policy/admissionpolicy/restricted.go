@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // lapse is a rule of the Pod Security Standard "restricted" with its reason. The functions return
@@ -153,12 +154,9 @@ var lapses = []lapse{
 }
 
 // Rules about other lists: the quoted reasons, by item.
-const (
-	allowedSysctls = "['kernel.shm_rmid_forced', 'net.ipv4.ip_local_port_range', 'net.ipv4.tcp_syncookies', " +
-		"'net.ipv4.ping_group_range', 'net.ipv4.ip_unprivileged_port_start', 'net.ipv4.ip_local_reserved_ports', " +
-		"'net.ipv4.tcp_keepalive_time', 'net.ipv4.tcp_fin_timeout', 'net.ipv4.tcp_keepalive_intvl', 'net.ipv4.tcp_keepalive_probes', " +
-		"'net.ipv4.tcp_rmem', 'net.ipv4.tcp_wmem', 'net.ipv4.tcp_slow_start_after_idle', 'net.ipv4.tcp_notsent_lowat']"
-	badSysctls = "variables.spec.?securityContext.?sysctls.orValue([]).filter(s, !(s.name in " + allowedSysctls + ") && " +
+var (
+	allowedSysctls = "['" + strings.Join(policy.SafeSysctls, "', '") + "']"
+	badSysctls     = "variables.spec.?securityContext.?sysctls.orValue([]).filter(s, !(s.name in " + allowedSysctls + ") && " +
 		"!variables.oldSpec.?securityContext.?sysctls.orValue([]).exists(b, b == s))" +
 		".map(s, strings.quote('forbidden sysctls (' + s.name + ')'))"
 
