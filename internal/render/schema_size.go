@@ -161,6 +161,12 @@ func (s *schemaSizes) referred(reference string) schemaSize {
 		s.fail("$ref %q is not accepted: must be #/$defs/NAME, where NAME exists", conditions.Short(reference))
 		return schemaSize{once: 1}
 	}
+	// In a JSON Pointer (RFC 6901) these stand for something else, so that the validator would follow
+	// the reference to another value than the one that is measured here.
+	if strings.ContainsAny(name, "%~/") {
+		s.fail("$ref %q is not accepted: NAME of #/$defs/NAME must have no %%, ~ or /", conditions.Short(reference))
+		return schemaSize{once: 1}
+	}
 	s.known[reference] = schemaSize{}
 	s.known[reference] = s.of(target)
 	return s.known[reference]

@@ -132,6 +132,16 @@ var busy = map[string]struct {
 		schema: `{"$defs":{` + strings.Join(numbered(40, `"d%d":{"allOf":[{"$ref":"#/$defs/d%[2]d"},{"$ref":"#/$defs/d%[2]d"}]}`), ",") + `,"d40":{}},"$ref":"#/$defs/d0"}`,
 		want:   "values, with each reference counted as its target: must be at most 10000",
 	},
+	"references that are measured as another": {
+		schema: `{"$defs":{"%61":{},"a":{"allOf":[` + manyTimes(`{"not":true}`, 4000) + `]}},"$ref":"#/$defs/%61"}`,
+		want:   `$ref "#/$defs/%61" is not accepted: NAME of #/$defs/NAME must have no %, ~ or /`,
+	},
+	"references with an escaped slash": {
+		schema: `{"$defs":{"x~10":{},"x/0":{"not":true}},"$ref":"#/$defs/x~10"}`, want: "must have no %, ~ or /",
+	},
+	"references into a definition": {
+		schema: `{"$defs":{"a/not":{},"a":{"not":{"not":true}}},"$ref":"#/$defs/a/not"}`, want: "must have no %, ~ or /",
+	},
 	"patterns over a long value": {
 		schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 100) + `{}]}}}`, value: strings.Repeat("a", 500_000),
 		want: "its patterns have too much to do for values of this length: make them simpler",
