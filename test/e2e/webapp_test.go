@@ -249,13 +249,15 @@ func steadily(t *testing.T, url string) func() (int, []error) {
 	}
 }
 
+// testRollingUpdateLosesNoRequest checks that also of an update after which pods serve on another
+// port.
 func testRollingUpdateLosesNoRequest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "rolling")
 	apply(t, ns, webapp("shop", demo, "replicas: 2"))
 	waitReady(t, ns, "shop")
 	stop := steadily(t, serviceURL(t, ns, "shop"))
-	apply(t, ns, webapp("shop", demo2, "replicas: 2"))
+	apply(t, ns, webapp("shop", demo2, "replicas: 2", "port: 3000", "servicePort: 8080", "env: [{name: PORT, value: '3000'}]"))
 	waitReady(t, ns, "shop")
 	// The old pods have yet to end.
 	g.Eventually(func() []string { return names(t, ns, "pods") }).Should(gomega.HaveLen(2))

@@ -76,4 +76,15 @@ func TestEdges(t *testing.T) {
 		Status: corev1.ConditionFalse, Reason: "FailedGetResourceMetric", LastTransitionTime: metav1.Now()}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), autoscaler)).To(gomega.Succeed())
 	g.Eventually(degraded(app)).WithContext(t.Context()).Should(gomega.Equal("Degraded AutoscalerInactive"))
+
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Ingress.ClassName, app.Spec.Ingress.Path = nil, "/shop" })
+	g.Eventually(func(ctx context.Context) (string, error) {
+		seen, err := get(app, &networkingv1.Ingress{})(ctx)
+		if err != nil {
+			return "", err
+		}
+		return seen.Spec.Rules[0].HTTP.Paths[0].Path, nil
+	}).WithContext(t.Context()).Should(gomega.Equal("/shop"))
+	ingress = read(t, app, &networkingv1.Ingress{})
+	g.Expect(ingress.Spec.IngressClassName).To(gomega.Equal(&class), "the API server gives an Ingress the default class at its creation only")
 }

@@ -94,8 +94,8 @@ var specEffects = map[string]effect{
 
 	"autoscaling.min":    {request + "autoscaling: {min: 2, max: 3}", scaler, "spec.minReplicas", "2"},
 	"autoscaling.max":    {request + "autoscaling: {max: 3}", scaler, "spec.maxReplicas", "3"},
-	"autoscaling.cpu":    {request + "autoscaling: {max: 3, cpu: 33}", scaler, "spec.metrics.0.resource.target.averageUtilization", "33"},
-	"autoscaling.memory": {request + "autoscaling: {max: 3, memory: 44}", scaler, "spec.metrics.0.resource.target.averageUtilization", "44"},
+	"autoscaling.cpu":    {request + "autoscaling: {max: 3, cpu: 33}", scaler, "spec.metrics.0.containerResource.target.averageUtilization", "33"},
+	"autoscaling.memory": {request + "autoscaling: {max: 3, memory: 44}", scaler, "spec.metrics.0.containerResource.target.averageUtilization", "44"},
 
 	"disruption.disabled":       {"disruption: {disabled: true}", budget, "spec", absent},
 	"disruption.minAvailable":   {"disruption: {minAvailable: 50%}", budget, "spec.minAvailable", `"50%"`},

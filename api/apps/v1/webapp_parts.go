@@ -207,7 +207,8 @@ type Ingress struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="must start with '/'"
 	Path string `json:"path,omitempty"`
-	// ClassName is the name of the IngressClass. Default: the cluster's default class.
+	// ClassName is the name of the IngressClass. Default: the cluster's default class at the time of
+	// creation. Removing it later keeps the class that the Ingress has.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClassName *string `json:"className,omitempty"`
@@ -276,7 +277,7 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=10000
 	Max int32 `json:"max"`
 	// CPU is the target average utilization, in percent of the CPU request. Default: 80 without
-	// memory. It needs a CPU request (or limit) in resources.
+	// memory. It needs a CPU request (or limit) in resources. Side-cars do not count.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000

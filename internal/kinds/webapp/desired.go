@@ -52,13 +52,14 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 			Decisive: true})
 	}
 	if app.Spec.Autoscaling != nil && !app.Spec.Suspend {
-		add(desiredAutoscaler(app), deployment)
+		add(desiredAutoscaler(app, observed), deployment)
 	}
 	if wantsBudget(app, observed) {
 		add(desiredBudget(app, observed))
 	}
 	if app.Spec.Ingress != nil {
-		add(desiredIngress(app), service)
+		wanted.Children = append(wanted.Children, plan.Child{Object: desiredIngress(app), Needs: []plan.Ref{service},
+			Yield: [][]string{{"spec", "ingressClassName"}}})
 	}
 	if app.Spec.Route != nil && observed.HasRouteAPI {
 		add(desiredRoute(app), service)
@@ -175,19 +176,26 @@ func deploymentStrategy(strategy msappsv1.Strategy) appsv1.DeploymentStrategy {
 	}
 }
 
-func desiredAutoscaler(app *msappsv1.WebApp) *autoscalingv2.HorizontalPodAutoscaler {
+func desiredAutoscaler(app *msappsv1.WebApp, observed Observed) *autoscalingv2.HorizontalPodAutoscaler {
 	scaling := app.Spec.Autoscaling
 	var metrics []autoscalingv2.MetricSpec
 	target := func(name corev1.ResourceName, percent *int32) {
 		if percent == nil {
 			return
 		}
+		utilization := autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent}
+		if !areOfOurTemplate(app, observed) {
+			// A pod without a container of our name would keep the metric from being computed at all.
+			metrics = append(metrics, autoscalingv2.MetricSpec{
+				Type:     autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: utilization},
+			})
+			return
+		}
+		// Of the application alone: so would a side-car without a request.
 		metrics = append(metrics, autoscalingv2.MetricSpec{
-			Type: autoscalingv2.ResourceMetricSourceType,
-			Resource: &autoscalingv2.ResourceMetricSource{
-				Name:   name,
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},
-			},
+			Type:              autoscalingv2.ContainerResourceMetricSourceType,
+			ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: name, Container: ContainerName, Target: utilization},
 		})
 	}
 	target(corev1.ResourceCPU, scaling.CPU)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
@@ -41,7 +40,7 @@ func desiredServiceMonitor(app *msappsv1.WebApp, observed Observed) *monitoring.
 	metrics := app.Spec.Metrics
 	endpoint := monitoring.Endpoint{Port: servicePortName(app, observed), Path: metrics.Path, Interval: metrics.Interval}
 	if endpoint.Port == "" { // that of an adopted Service
-		endpoint.TargetPort = new(intstr.FromInt32(app.Spec.Port))
+		endpoint.TargetPort = new(podPort(app, observed))
 	}
 	if metrics.Port != app.Spec.Port {
 		endpoint.Relabelings = []monitoring.Relabeling{{

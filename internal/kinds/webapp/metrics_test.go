@@ -60,8 +60,11 @@ func TestMetricsReplaceNoPod(t *testing.T) {
 			t.Fatalf("with the API %t: a ServiceMonitor %t, annotations %t", observed.HasMonitorAPI, monitored, annotated)
 		}
 		if policy, there := after["NetworkPolicy"].(*networkingv1.NetworkPolicy); there && len(given.From) > 0 {
-			rules := policy.Spec.Ingress
-			if len(rules) != 1 || rules[0].Ports[0].Port.IntVal != measured.Spec.Metrics.Port || !cmp.Equal(rules[0].From, given.From) {
+			rules, want := policy.Spec.Ingress, intstr.FromInt32(measured.Spec.Metrics.Port)
+			if measured.Spec.Metrics.Port == measured.Spec.Port {
+				want = intstr.FromString("http")
+			}
+			if len(rules) != 1 || *rules[0].Ports[0].Port != want || !cmp.Equal(rules[0].From, given.From) {
 				t.Fatalf("the NetworkPolicy admits %v", rules)
 			}
 		}
@@ -72,7 +75,7 @@ func TestMetricsReplaceNoPod(t *testing.T) {
 func TestAnAdoptedServiceIsScraped(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) { s.Metrics = &msappsv1.Metrics{} }))
 	for name, want := range map[string]monitoring.Endpoint{
-		"web": {Port: "web", Path: "/metrics"}, "": {TargetPort: new(intstr.FromInt32(8080)), Path: "/metrics"},
+		"web": {Port: "web", Path: "/metrics"}, "": {TargetPort: new(intstr.FromString("http")), Path: "/metrics"},
 	} {
 		service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: 8080, Protocol: "TCP"}}}}
 		observed := Observed{HasMonitorAPI: true, Children: plan.Children{Ref(app, "Service"): {Object: service, Ownership: plan.Ours}}}

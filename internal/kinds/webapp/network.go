@@ -2,6 +2,8 @@ package webapp
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,11 +27,10 @@ func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Selector: selector(app, observed),
 			Ports: []corev1.ServicePort{{
-				Name:     servicePortName(app, observed),
-				Protocol: corev1.ProtocolTCP,
-				Port:     app.Spec.ServicePort,
-				// By number: pods of an adopted Deployment have no port of our name yet.
-				TargetPort: intstr.FromInt32(app.Spec.Port),
+				Name:       servicePortName(app, observed),
+				Protocol:   corev1.ProtocolTCP,
+				Port:       app.Spec.ServicePort,
+				TargetPort: podPort(app, observed),
 			}},
 		},
 	}
@@ -50,6 +51,40 @@ func servicePortName(app *msappsv1.WebApp, observed Observed) string {
 	return portName
 }
 
+// podPort returns the port on which pods serve, as a Service or a NetworkPolicy names it: by its
+// name, which each pod translates to its own number. So all pods are reached while a changed
+// spec.port is rolled out, or while its rollout fails and the earlier pods continue to serve.
+//
+// It is the number while pods of an adopted Deployment may have no port of that name.
+func podPort(app *msappsv1.WebApp, observed Observed) intstr.IntOrString {
+	if areOfOurTemplate(app, observed) {
+		return intstr.FromString(portName)
+	}
+	return intstr.FromInt32(app.Spec.Port)
+}
+
+// areOfOurTemplate reports whether all pods are of a template of ours, with its names. Those that
+// an adopted Deployment had before are not: they are gone once a template of ours has been rolled
+// out. The Service remembers that for later rollouts.
+func areOfOurTemplate(app *msappsv1.WebApp, observed Observed) bool {
+	if maps.Equal(selector(app, observed), part(app).Selector()) {
+		return true
+	}
+	deployment := ours(app, observed)
+	if deployment == nil {
+		return false
+	}
+	object, _ := observed.Children.Get(Ref(app, "Service"))
+	if service, ok := object.(*corev1.Service); ok && slices.ContainsFunc(service.Spec.Ports, func(port corev1.ServicePort) bool {
+		return port.TargetPort == intstr.FromString(portName)
+	}) {
+		return true
+	}
+	return isRolledOut(deployment) && slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == ContainerName && slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.Name == portName })
+	})
+}
+
 func desiredNetworkPolicy(app *msappsv1.WebApp, observed Observed) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
@@ -58,18 +93,22 @@ func desiredNetworkPolicy(app *msappsv1.WebApp, observed Observed) *networkingv1
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		},
 	}
-	admit := func(peers []networkingv1.NetworkPolicyPeer, port int32) {
+	admit := func(peers []networkingv1.NetworkPolicyPeer, port intstr.IntOrString) {
 		if len(peers) == 0 {
 			return // a rule without peers would admit everyone
 		}
 		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{
 			From:  peers,
-			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: new(intstr.FromInt32(port))}},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: new(port)}},
 		})
 	}
-	admit(app.Spec.NetworkPolicy.From, app.Spec.Port)
+	admit(app.Spec.NetworkPolicy.From, podPort(app, observed))
 	if metrics := app.Spec.Metrics; metrics != nil {
-		admit(metrics.From, metrics.Port)
+		port := intstr.FromInt32(metrics.Port)
+		if metrics.Port == app.Spec.Port {
+			port = podPort(app, observed)
+		}
+		admit(metrics.From, port)
 	}
 	return policy
 }
