@@ -26,8 +26,10 @@ type Kind struct {
 	// Name enables and disables the kind. It is the same in --kinds, in the chart's values and, except
 	// for a second scope of a kind, among the folders of internal/kinds.
 	Name string
-	// GroupKind and Resource are those of its definition, Object is an empty object. New sets them.
+	// GroupKind, Version (that in which objects are read) and Resource are those of its definition,
+	// Object is an empty object. New sets them.
 	GroupKind schema.GroupKind
+	Version   string
 	Resource  string
 	Object    client.Object
 	// AddToScheme adds the types that the kind reads and writes, besides those of Kubernetes itself.
@@ -45,7 +47,7 @@ type Kind struct {
 	// UsesWorkloads reports whether it reads and patches workloads of others, which are then cached.
 	UsesWorkloads bool
 	// PodTemplate returns what it reads of their pod templates in addition to what restarts need.
-	PodTemplate func(*corev1.PodTemplateSpec) corev1.PodSpec
+	PodTemplate func(*corev1.PodTemplateSpec) corev1.PodTemplateSpec
 	// Demands reads what it demands of workloads; nil for a kind that restarts none.
 	Demands *observe.DemandReader
 	// Governed reads from the cache what policies check in each object; nil if no rules apply to them.
@@ -86,7 +88,8 @@ type Review func(ctx context.Context, object, before component.Object) (admissio
 // New returns the kind with what follows from its admission. admitted must accept an empty Input.
 func New[T client.Object](kind Kind, admitted func(Input) admission.Kind[T]) Kind {
 	definition := admitted(Input{})
-	kind.GroupKind, kind.Resource, kind.Object = definition.Kind.GroupKind(), definition.Resource, definition.New()
+	kind.GroupKind, kind.Version, kind.Resource = definition.Kind.GroupKind(), definition.Kind.Version, definition.Resource
+	kind.Object = definition.New()
 	kind.Reviewed = func(in Input) Review { return admitted(in).ReviewComponent }
 	if traits := kind.Component; traits != nil {
 		kind.Composed = func(in Input) Component {

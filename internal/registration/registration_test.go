@@ -29,8 +29,8 @@ func TestNew(t *testing.T) {
 			Default: func(*corev1.Pod) {}, Validate: func(*corev1.Pod) field.ErrorList { return nil },
 		}
 	})
-	if _, isPod := kind.Object.(*corev1.Pod); !isPod || kind.Definition() != "pods." || kind.GroupKind.Kind != "Pod" {
-		t.Errorf("got %T, %s, %s", kind.Object, kind.Definition(), kind.GroupKind)
+	if _, isPod := kind.Object.(*corev1.Pod); !isPod || kind.Definition() != "pods." || kind.GroupKind.Kind != "Pod" || kind.Version != "v1" {
+		t.Errorf("got %T, %s, %s, %s", kind.Object, kind.Definition(), kind.GroupKind, kind.Version)
 	}
 	var names []string
 	for _, hook := range kind.Hooks(registration.Input{Manager: manager{}}) {

@@ -13,7 +13,7 @@ import (
 // templates in addition to what restarts need; nil means nothing.
 //
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
-func WorkloadNeeds(more func(*corev1.PodTemplateSpec) corev1.PodSpec) []watch.Need {
+func WorkloadNeeds(more func(*corev1.PodTemplateSpec) corev1.PodTemplateSpec) []watch.Need {
 	details := watch.NewPart("details of the workloads of others", func(object client.Object) { stripper{more}.strip(object) })
 	var needs []watch.Need
 	for _, object := range Workloads() {

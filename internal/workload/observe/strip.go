@@ -8,13 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // stripper reduces workloads.
 type stripper struct {
 	// more returns what else is kept of pod templates; nil means nothing.
-	more func(*corev1.PodTemplateSpec) corev1.PodSpec
+	more func(*corev1.PodTemplateSpec) corev1.PodTemplateSpec
 }
 
 // strip reduces a workload in place, unless it is ours.
@@ -48,7 +49,7 @@ func (s stripper) strip(object client.Object) {
 }
 
 // template keeps, of a pod template, its labels, our annotations, the references to ConfigMaps and
-// Secrets, and what s.more returns.
+// Secrets, and what s.more returns of annotations and spec.
 func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	stripped := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: onlyKept(template.Annotations)},
@@ -64,7 +65,11 @@ func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateS
 		}
 	}
 	if s.more != nil {
-		add(&stripped.Spec, s.more(template))
+		more := s.more(template)
+		if len(more.Annotations) > 0 {
+			stripped.Annotations = naming.Merged(stripped.Annotations, more.Annotations)
+		}
+		add(&stripped.Spec, more.Spec)
 	}
 	return stripped
 }

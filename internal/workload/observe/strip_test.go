@@ -211,13 +211,16 @@ func TestWorkloadNeeds(t *testing.T) {
 
 // Pod-level fields that are requested in addition are kept.
 func TestStrippedKeepsWhatIsRequested(t *testing.T) {
-	asked := corev1.PodSpec{
-		OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
-		Resources:  &corev1.ResourceRequirements{},
-		Containers: []corev1.Container{{Name: "app"}},
+	asked := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"size": "7"}},
+		Spec: corev1.PodSpec{
+			OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
+			Resources:  &corev1.ResourceRequirements{},
+			Containers: []corev1.Container{{Name: "app"}},
+		},
 	}
-	strip := stripper{more: func(*corev1.PodTemplateSpec) corev1.PodSpec { return asked }}
-	if got := strip.template(&corev1.PodTemplateSpec{}).Spec; !reflect.DeepEqual(got, asked) {
+	strip := stripper{more: func(*corev1.PodTemplateSpec) corev1.PodTemplateSpec { return asked }}
+	if got := strip.template(&corev1.PodTemplateSpec{}); !reflect.DeepEqual(got, asked) {
 		t.Errorf("kept is %v", got)
 	}
 }

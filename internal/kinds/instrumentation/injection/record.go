@@ -258,13 +258,10 @@ func write(template *corev1.PodTemplateSpec, injections []Injection) {
 	template.Annotations[instrv1.AnnotationInjected] = string(encode(injections))
 }
 
-// hasRoom reports whether a template without a record has room for this one: the API server limits
-// the total size of annotations.
+// hasRoom reports whether a template has room for this record: the API server limits the total size
+// of annotations.
 func hasRoom(template *corev1.PodTemplateSpec, injections []Injection) bool {
-	size := len(instrv1.AnnotationInjected) + len(encode(injections))
-	for key, value := range template.Annotations {
-		size += len(key) + len(value)
-	}
+	size := len(instrv1.AnnotationInjected) + len(encode(injections)) + sizeOfOthers(template.Annotations)
 	return size <= apivalidation.TotalAnnotationSizeLimitB
 }
 

@@ -181,6 +181,11 @@ func TestRecordThatHasNoRoom(t *testing.T) {
 			expectRefusal(t, statuses[0], instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room")
 			expectSame(t, "no room", given, &own)
 		}
+		// The controller decides about what the cache has.
+		stripped := injection.Strip(&own)
+		if statuses := compose(setting, &stripped, nil); statuses[0].State != test.state {
+			t.Errorf("with annotations of %d bytes, of which the cache has the size, the state is %d", test.size, statuses[0].State)
+		}
 	}
 }
 

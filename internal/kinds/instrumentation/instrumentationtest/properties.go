@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 )
@@ -215,7 +216,7 @@ func (c *check) stripped() error {
 	for _, setting := range []*injection.NamespaceContext{c.old, c.next, nothing(), without(injection.KindCluster, c.next),
 		withInvalid(c.next)} {
 		for name, template := range map[string]*corev1.PodTemplateSpec{"owner's": &c.owners, "injected": &c.injected} {
-			small := corev1.PodTemplateSpec{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: injection.Strip(template.DeepCopy())}
+			small := cached(template)
 			whole, statuses := c.compose(setting, template, nil)
 			composed, smallStatuses := c.compose(setting, &small, nil)
 			if (same(&whole, template) == nil) != (same(&composed, &small) == nil) {
@@ -230,6 +231,22 @@ func (c *check) stripped() error {
 		}
 	}
 	return nil
+}
+
+// cached returns what the cache has of a template: annotations of others are not kept.
+func cached(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	small := injection.Strip(template.DeepCopy())
+	small.Labels = template.Labels
+	for key, value := range template.Annotations {
+		if !api.IsOurKey(key) {
+			continue
+		}
+		if small.Annotations == nil {
+			small.Annotations = map[string]string{}
+		}
+		small.Annotations[key] = value
+	}
+	return small
 }
 
 func (c *check) unique() error {
