@@ -90,6 +90,7 @@ var bounds = map[string]string{
 	"kinds/webapp/convert.go decodeStash":                                "limits: annotation `mainstay.dev/v1-spec`",
 	"kinds/webapp/ownership.go readFields":                               "limits: review of a conversion",
 	"kit/apply/adopt.go takenOverEntries":                                managed,
+	"kit/apply/patchbrake.go variables":                                  "no input: a constant",
 	"kit/apply/reclaim.go reclaimedEntries":                              managed,
 	"kit/apply/render.go ownedFields":                                    managed,
 	"kit/apply/revert.go of":                                             managed,

@@ -59,7 +59,8 @@ type TargetStatus struct {
 	State          State
 	// Reason and Message say why it is not UpToDate; empty otherwise.
 	Reason, Message string
-	// IsOwners reports that the pods are replaced or started without a restart by Mainstay.
+	// IsOwners reports that the pods are replaced or started without a restart by Mainstay, or after
+	// the last one was complete.
 	IsOwners bool
 	// Flapping reports that the source has restarted the workload repeatedly in close succession.
 	Flapping bool
@@ -360,12 +361,13 @@ func (d *planner) targetStatus(index int, r relation, restarts bool, blockers []
 		}
 	case r.state == UpToDate:
 		v.State, v.Reason, v.Message = d.progress(target, r.demand)
-		v.IsOwners = target.Stamp.RestartedAt == nil
+		v.IsOwners = target.Stamp.isOver()
 	}
 	return v
 }
 
-// progress returns how far a target has got whose template is up to date.
+// progress returns how far a target has got whose template is up to date. Only the rollout of a
+// restart by Mainstay has a timeout, not one that the owner begins later.
 func (d *planner) progress(target *Target, demand *Demand) (state State, reason, message string) {
 	rolled := &target.Rolled
 	if rolled.Complete || rolled.Forgets && target.Stamp.Done {
@@ -373,17 +375,21 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 	}
 	pods := fmt.Sprintf("%d of %d pods are replaced", rolled.Updated, rolled.Pods)
 	timeout := rollout.Timeout(demand.Rollout)
-	restarted := target.Stamp.RestartedAt
 	switch {
 	case rolled.Blocked != "":
 		return Rolling, ReasonBlocked, rolled.Blocked
 	case rolled.Failed != "":
 		return Failed, ReasonTimeout, fmt.Sprintf("%s, and %s", rolled.Failed, pods)
-	case restarted == nil:
+	case target.Stamp.isOver():
 		return Rolling, ReasonRolling, pods
 	}
-	end := later(*restarted, rolled.Progressed).Add(timeout)
-	if rolled.Progressed.IsZero() {
+	restarted := *target.Stamp.RestartedAt
+	end := later(restarted, rolled.Progressed).Add(timeout)
+	switch {
+	case rolled.Unseen:
+		// The status is of an earlier rollout: it says nothing about this one yet.
+		end = d.now.Add(timeout)
+	case rolled.Progressed.IsZero():
 		// Such a workload does not say when it last made progress: each of its pods gets that time.
 		end = restarted.Add(timeout * time.Duration(max(1, rolled.Updated)))
 	}
@@ -392,7 +398,7 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 		return Rolling, ReasonRolling, pods
 	}
 	if rolled.Progressed.IsZero() {
-		return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, end.Sub(*restarted))
+		return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, end.Sub(restarted))
 	}
 	return Failed, ReasonTimeout, fmt.Sprintf("%s, and there was no progress for %s", pods, timeout)
 }

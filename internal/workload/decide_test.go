@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -27,11 +28,13 @@ func flags(pairs ...string) Source {
 	return source
 }
 
-// web returns a Deployment, two hours old, that has been stamped with sources.
+// web returns a Deployment, two hours old, that has been stamped with sources, and says when it
+// last made progress.
 func web(name string, stamped ...Source) Target {
 	target := Target{
 		Ref: TargetRef{"Deployment", name}, Created: noon.Add(-2 * time.Hour), Template: new(noon.Add(-2 * time.Hour)),
-		Labels: map[string]string{"app": "web"}, Rolled: Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2},
+		Labels: map[string]string{"app": "web"},
+		Rolled: Rolled{Complete: true, Progressed: noon.Add(-2 * time.Hour), Pods: 2, Updated: 2, Ready: 2},
 	}
 	for _, source := range stamped {
 		target.Stamp.set(source.Ref.String(), SeenSource{All: source.All()})
@@ -500,6 +503,56 @@ func TestTimeBlockedUsesNoSlot(t *testing.T) {
 	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) ||
 		got.Statuses["a"] != "Waiting Cooldown" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestOrderBlockedUsesNoSlot: a workload that the order of another demand blocks does not delay
+// others either. Otherwise each of the two demands would wait for the other for ever.
+func TestOrderBlockedUsesNoSlot(t *testing.T) {
+	shop := func(value string) Source {
+		return Source{Ref: SourceRef{ConfigMap, "shop-config"}, State: Present, Keys: map[string]string{"x": HashKey([]byte(value))}}
+	}
+	ordered := watching(func(d *Demand) {
+		d.Origin, d.Source, d.Rollout.Order = "AppConfig/shop", shop("2").Ref, []string{"web"}
+	})
+	snapshot := Snapshot{
+		Targets: []Target{web("api", before, shop("1")), web("web", before, shop("1"))},
+		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) }), ordered},
+		Sources: map[SourceRef]Source{after.Ref: after, ordered.Source: shop("2")},
+	}
+	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"web"}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSoakBeginsWithCompletion: a StatefulSet does not say since when it is complete. Canaries soak
+// from when that was first seen. A DaemonSet whose stamp says that it is done, without the time, as
+// an earlier release wrote it, does not soak again.
+func TestSoakBeginsWithCompletion(t *testing.T) {
+	snapshot := Snapshot{
+		Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
+		Demands: []Demand{watching(func(d *Demand) {
+			d.Rollout.Canary = &rolloutv1.Canary{Count: 1, Soak: &metav1.Duration{Duration: time.Hour}}
+		})},
+	}
+	carryOut(snapshot, Decide(snapshot, noon))
+	canary, complete := &snapshot.Targets[0], noon.Add(2*time.Hour)
+	canary.Rolled = Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2}
+	seen := Decide(snapshot, complete)
+	if got := outlineOf(snapshot, seen); len(got.Restarts) > 0 || !slices.Equal(got.Stamps, []string{"a"}) || got.RequeueAfter != time.Hour {
+		t.Errorf("the canary has become complete: %+v", got)
+	}
+	carryOut(snapshot, seen)
+	if got := outlineOf(snapshot, Decide(snapshot, complete.Add(59*time.Minute))); len(got.Restarts) > 0 || got.RequeueAfter != time.Minute {
+		t.Errorf("it soaks: %+v", got)
+	}
+	soaked := Decide(snapshot, complete.Add(time.Hour))
+	if got := outlineOf(snapshot, soaked); !slices.Equal(got.Restarts, []string{"b"}) || len(got.Stamps) > 0 {
+		t.Errorf("it has soaked: %+v", got)
+	}
+	canary.Stamp.DoneAt = nil
+	if got := outlineOf(snapshot, Decide(snapshot, complete)); !slices.Equal(got.Restarts, []string{"b"}) || len(got.Stamps) > 0 {
+		t.Errorf("with the stamp of an earlier release: %+v", got)
 	}
 }
 

@@ -16,16 +16,25 @@ func (g gate) blocker(target int) (reason, message string, isBlocked bool) {
 	return string(found.Reason), found.Message, isBlocked
 }
 
-// openGates evaluates the policy of each demand that restricts the rollout.
+// openGates evaluates the policy of each demand that restricts the rollout. Those with an order or
+// canaries come first: what they block must not use up maxParallel of the others, or two demands
+// could wait for each other for ever.
 func (d *planner) openGates() {
+	d.openGatesOf(true)
+	d.openGatesOf(false)
+}
+
+// openGatesOf evaluates the policies with an order or canaries, or those without.
+func (d *planner) openGatesOf(ordered bool) {
 	units, targets := map[int][]rollout.Unit{}, map[int][]int{}
 	for target, relations := range d.relations {
 		for _, r := range relations {
 			policy := &r.demand.Rollout
-			if policy.MaxParallel == nil && policy.Canary == nil && policy.Window == nil && len(policy.Order) == 0 || r.source.PutBack {
+			isOrdered := len(policy.Order) > 0 || policy.Canary != nil
+			if isOrdered != ordered || policy.MaxParallel == nil && policy.Window == nil && !isOrdered || r.source.PutBack {
 				continue
 			}
-			if len(policy.Order) == 0 && policy.Canary == nil && r.state == changed && d.isTimeBlocked(&d.Targets[target], relations) {
+			if !isOrdered && r.state == changed && d.isBlocked(target, relations) {
 				continue // it must not use up maxParallel while it can't restart anyway
 			}
 			if unit, counts := d.unit(&d.Targets[target], r); counts {
@@ -51,10 +60,16 @@ func (d *planner) openGates() {
 	}
 }
 
-// isTimeBlocked reports whether a cooldown, a debounce or a closed window of any demand blocks a
-// changed target.
-func (d *planner) isTimeBlocked(target *Target, relations []relation) bool {
-	return slices.ContainsFunc(relations, func(r relation) bool { return r.state == changed && len(d.timedBlockers(target, r)) > 0 })
+// isBlocked reports whether a cooldown, a debounce, a closed window, or a policy that has been
+// evaluated, of any demand, blocks a changed target.
+func (d *planner) isBlocked(index int, relations []relation) bool {
+	return slices.ContainsFunc(relations, func(r relation) bool {
+		if r.state != changed {
+			return false
+		}
+		_, _, isGated := d.gates[r.index].blocker(index)
+		return isGated || len(d.timedBlockers(&d.Targets[index], r)) > 0
+	})
 }
 
 // unit returns a target as the rollout policy sees it; false if nothing is known about it. Restarts
@@ -80,7 +95,7 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	case state == Rolling && reason != ReasonBlocked: // a rollout that waits for a user does not delay others
 		unit.State = rollout.Progressing
 	default:
-		unit.State, unit.Since = rollout.Done, later(unit.Since, target.Rolled.Since)
+		unit.State, unit.Since = rollout.Done, later(unit.Since, target.completedAt(d.now))
 	}
 	return unit, true
 }

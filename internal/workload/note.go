@@ -10,11 +10,11 @@ import (
 
 // stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
-	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done}
+	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done, DoneAt: target.Stamp.DoneAt}
 	if restart {
-		wanted.RestartedAt, wanted.Done = new(d.now.UTC().Truncate(time.Millisecond)), false
-	} else if target.Rolled.Forgets && target.Rolled.Complete && wanted.RestartedAt != nil {
-		wanted.Done = true
+		wanted.RestartedAt, wanted.Done, wanted.DoneAt = new(d.now.UTC().Truncate(time.Millisecond)), false, nil
+	} else if target.isJustDone() {
+		wanted.Done, wanted.DoneAt = true, new(d.now.UTC().Truncate(time.Millisecond))
 	}
 	for _, r := range relations {
 		name := r.demand.Source.String()

@@ -17,6 +17,7 @@ func TestProgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		rolled    Rolled
 		restarted time.Duration
+		done      bool
 		want      answer
 	}{
 		"under way": {
@@ -39,9 +40,17 @@ func TestProgress(t *testing.T) {
 			rolled: Rolled{Pods: 3, Updated: 1, Failed: "its progress deadline was exceeded"}, restarted: time.Minute,
 			want: answer{Failed, ReasonTimeout, "its progress deadline was exceeded, and 1 of 3 pods are replaced"},
 		},
+		"a later rollout of its owner": {
+			rolled: Rolled{Pods: 3, Updated: 1}, restarted: 7 * 24 * time.Hour, done: true,
+			want: answer{Rolling, ReasonRolling, "1 of 3 pods are replaced"},
+		},
+		"a status of an earlier rollout": {
+			rolled: Rolled{Pods: 3, Unseen: true, Progressed: noon.Add(-7 * 24 * time.Hour)}, restarted: 7 * 24 * time.Hour,
+			want: answer{Rolling, ReasonRolling, "0 of 3 pods are replaced"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			target := Target{Rolled: test.rolled, Stamp: Stamp{RestartedAt: new(noon.Add(-test.restarted))}}
+			target := Target{Rolled: test.rolled, Stamp: Stamp{RestartedAt: new(noon.Add(-test.restarted)), Done: test.done}}
 			state, reason, message := (&planner{now: noon}).progress(&target, &Demand{})
 			if diff := cmp.Diff(test.want, answer{state, reason, message}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

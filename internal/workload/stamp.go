@@ -14,9 +14,11 @@ type Stamp struct {
 	Sources map[string]SeenSource `json:"sources,omitempty"`
 	// RestartedAt is when Mainstay last restarted the workload; nil if it never did.
 	RestartedAt *time.Time `json:"restartedAt,omitempty"`
-	// Done is set when the rollout of that restart was complete, on workloads that do not remember
-	// that themselves.
+	// Done is set when the rollout of that restart was complete, on workloads that do not say when
+	// they last made progress: what rolls out afterwards is not that restart any more.
 	Done bool `json:"done,omitempty"`
+	// DoneAt is when that was first seen; nil also if an earlier release has set Done.
+	DoneAt *time.Time `json:"doneAt,omitempty"`
 }
 
 // SeenSource is what a workload's pods were started with, of one source.
@@ -35,6 +37,10 @@ type SeenSource struct {
 	// Streak is how many of them were in close succession.
 	Streak int `json:"streak,omitempty"`
 }
+
+// isOver reports whether no rollout of a restart by Mainstay can be under way, as far as the stamp
+// knows: there was none, or it was complete.
+func (s Stamp) isOver() bool { return s.RestartedAt == nil || s.Done }
 
 // maxStamp is the largest annotation that is read, in bytes: the API server's limit for all
 // annotations of an object.

@@ -44,7 +44,7 @@ type Rolled struct {
 	// Complete means that all its pods were replaced by pods of that template, which were available.
 	Complete bool
 	// Forgets means that the workload does not remember that it was complete: scaling or a lost pod
-	// looks like a rollout that is under way. In this case the stamp remembers it.
+	// looks like a rollout that is under way. If the stamp remembers it, it counts as complete.
 	Forgets bool
 	// Since is when it became complete, as far as the workload says; zero otherwise.
 	Since time.Time
@@ -61,6 +61,27 @@ type Rolled struct {
 	// Pods is the number of pods, Updated the number with the present template, Ready the number of
 	// ready ones.
 	Pods, Updated, Ready int32
+}
+
+// isJustDone reports whether the rollout of Mainstay's last restart is complete, and neither the
+// workload nor its stamp says since when.
+func (t *Target) isJustDone() bool {
+	return t.Rolled.Complete && t.Rolled.Progressed.IsZero() && !t.Stamp.isOver()
+}
+
+// completedAt returns when the rollout of a complete target became complete, as the workload says,
+// or else its stamp; zero if neither does.
+func (t *Target) completedAt(now time.Time) time.Time {
+	switch {
+	case !t.Rolled.Since.IsZero():
+		return t.Rolled.Since
+	case t.Stamp.DoneAt != nil:
+		return *t.Stamp.DoneAt
+	case t.isJustDone():
+		return now // the stamp is about to say so
+	default:
+		return time.Time{}
+	}
 }
 
 // Scope says which workloads a demand applies to. Exactly one of Selector, Users and Target is set.

@@ -195,6 +195,9 @@ func hideRestartTimes(object *unstructured.Unstructured) {
 	if stamp.RestartedAt != nil {
 		stamp.RestartedAt = &hidden
 	}
+	if stamp.DoneAt != nil {
+		stamp.DoneAt = &hidden
+	}
 	for source, seen := range stamp.Sources {
 		if seen.At != nil {
 			seen.At = &hidden

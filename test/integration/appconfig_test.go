@@ -90,7 +90,7 @@ func reportRollout(t *testing.T, deployment *appsv1.Deployment, available bool) 
 		status := appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1,
 			AvailableReplicas: 1}
 		progressing := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue,
-			Reason: "NewReplicaSetAvailable"}
+			Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now()}
 		if !available {
 			status.Replicas, status.UnavailableReplicas = 2, 1
 			progressing.Status, progressing.Reason, progressing.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded",
@@ -289,6 +289,25 @@ func TestAppConfigPin(t *testing.T) {
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(9)) })
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RevisionNotFound, revision 1, 1/1, pending Pinned"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+}
+
+// TestAppConfigPinDuringARollout checks that a revision that is chosen while the canary has a new
+// content reaches the canary, and that no other workload gets the new content meanwhile. What keeps
+// them is a race here: TestDemandsOfARevision is about it alone.
+func TestAppConfigPinDuringARollout(t *testing.T) {
+	g, space, _ := managed(t)
+	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &rolloutv1.Canary{Count: 1} })
+	worker := user(space, "worker", "shop-config", nil)
+	create(t, worker)
+	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	reportRollout(t, worker, true)
+	change(t, config, withMessage("bad"))
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(1)) })
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
+	reportRollout(t, web, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True Pinned, revision 1, 2/2, pending Pinned"))
+	g.Expect(startedFor(worker)(t.Context())).To(gomega.Equal("first"))
 }
 
 func TestAppConfigManual(t *testing.T) {

@@ -85,7 +85,7 @@ func rollOut(t *testing.T, deployment *appsv1.Deployment) {
 			ObservedGeneration: deployment.Generation,
 			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue,
-				Reason: "NewReplicaSetAvailable"}},
+				Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now()}},
 		}
 		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())

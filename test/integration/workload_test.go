@@ -233,6 +233,8 @@ func TestBaseline(t *testing.T) {
 			setData(t, ns, "flags", "a", "1")
 			web := user(ns, "web", "flags", auto())
 			create(t, web)
+			web.Status.ObservedGeneration = web.Generation
+			g.Expect(cluster.Client.Status().Update(t.Context(), web)).To(gomega.Succeed())
 			youngest := client.Object(web)
 			if test.hasPods {
 				youngest = replicaSetOf(web)

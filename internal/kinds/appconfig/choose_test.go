@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -161,6 +163,28 @@ func TestMark(t *testing.T) {
 			equal(t, test.want, mark(test.world.current(config), test.world.users(config)))
 		})
 	}
+}
+
+// TestMarkAfterALaterImageChange: a later image change fails no revision. The owner of a
+// StatefulSet begins a rollout long after that of the content was complete.
+func TestMarkAfterALaterImageChange(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	restarted := now.Add(-7 * 24 * time.Hour)
+	w := newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1")
+	source := w.Snapshot.Demands[0].Source
+	w.Snapshot.Sources[source] = workload.Source{Ref: source, State: workload.Present,
+		Keys: map[string]string{"MESSAGE": workload.HashText("b")}}
+	w.Snapshot.Targets = []workload.Target{{
+		Ref: workload.TargetRef{Kind: "StatefulSet", Name: "store"}, Uses: map[workload.SourceRef]workload.Use{source: {}},
+		Stamp: workload.Stamp{RestartedAt: &restarted, Done: true, Sources: map[string]workload.SeenSource{
+			source.String(): {All: hash("b"), Was: hash("a"), At: &restarted},
+		}},
+		Rolled: workload.Rolled{Pods: 3, Updated: 1},
+	}}
+	w.Plan, w.Now = workload.Decide(w.Snapshot, now), now
+	config := newConfig(says("b"))
+	equal(t, Marks{LastGood: 1}, Choose(config, w.Observed).Marks)
+	equal(t, "2 1/3, Ready=False RollingOut, Progressing=True RollingOut", statusLine(w.status(config, plan.Result{})))
 }
 
 // TestRecall: a ConfigMap that was deleted by hand, or lost its annotations, comes back as it was,

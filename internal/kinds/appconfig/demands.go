@@ -50,11 +50,13 @@ func precedes(a, b *configv1.AppConfig, controller func(configMap string) types.
 
 // DemandsOf returns the demands of an AppConfig: one for its ConfigMap, and one for each Secret in
 // secretRefs. The ConfigMap has no cooldown, because each content is an intended change. The
-// rollout policy applies to both. If spec.revision selects an earlier content, the ConfigMap's
-// demand has no policy but its timeout: a rollback must not wait.
-func DemandsOf(config *configv1.AppConfig) []workload.Demand {
+// rollout policy applies to both. If spec.revision selects a content, and the ConfigMap has it, the
+// ConfigMap's demand has no policy but its timeout: a rollback must not wait. While the ConfigMap
+// has another content, such as one that the user is taking back, that content still has to wait.
+// marks are the annotations of the ConfigMap in the cache that workloads are compared with.
+func DemandsOf(config *configv1.AppConfig, marks map[string]string) []workload.Demand {
 	origin, policy := Origin(config.Name), config.Spec.Rollout.Policy
-	if config.Spec.Revision != nil {
+	if chosen := config.Spec.Revision; chosen != nil && number(marks[configv1.AnnotationRevision]) == *chosen {
 		policy = rolloutv1.Policy{Timeout: policy.Timeout}
 	}
 	demands := []workload.Demand{{

@@ -59,8 +59,8 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// TestDemandsOf: a rollback has no policy but its timeout, and a Secret is named once, with its
-// keys.
+// TestDemandsOf: a rollback has no policy but its timeout, once the ConfigMap has its content. A
+// Secret is named once, with its keys.
 func TestDemandsOf(t *testing.T) {
 	policy := rolloutv1.Policy{MaxParallel: new(int32(1)), Timeout: &metav1.Duration{Duration: time.Minute}}
 	config := newConfig(func(spec *configv1.AppConfigSpec) {
@@ -78,12 +78,20 @@ func TestDemandsOf(t *testing.T) {
 		demand(workload.Secret, "db", []string{"password", "user"}, 30*time.Second, policy),
 		demand(workload.Secret, "cache", []string{"token"}, 30*time.Second, policy),
 	}
-	if diff := cmp.Diff(want, DemandsOf(config)); diff != "" {
+	has := func(revision string) map[string]string {
+		return map[string]string{configv1.AnnotationRevision: revision}
+	}
+	if diff := cmp.Diff(want, DemandsOf(config, has("1"))); diff != "" {
 		t.Error(diff)
 	}
 	config.Spec.Revision = new(int64(1))
+	for _, marks := range []map[string]string{nil, has("2"), has("x")} {
+		if diff := cmp.Diff(want, DemandsOf(config, marks)); diff != "" {
+			t.Errorf("of a rollback that has not begun, with %v: %s", marks, diff)
+		}
+	}
 	want[0].Rollout = rolloutv1.Policy{Timeout: policy.Timeout}
-	if diff := cmp.Diff(want, DemandsOf(config)); diff != "" {
+	if diff := cmp.Diff(want, DemandsOf(config, has("1"))); diff != "" {
 		t.Errorf("of a rollback: %s", diff)
 	}
 }

@@ -166,6 +166,14 @@ func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 	return kept
 }
 
+// isBehind reports whether workloads were compared with another content than the one that the
+// ConfigMap has: they are compared by means of another cache. While an edit by hand is being
+// reverted they are compared with none.
+func (o Observed) isBehind(config *configv1.AppConfig, holds string) bool {
+	source, known := o.Snapshot.Sources[workload.SourceRef{Kind: workload.ConfigMap, Name: config.ConfigMapName()}]
+	return known && source.State == workload.Present && !source.IsEdited() && source.All() != holds
+}
+
 // content returns the content of a ConfigMap of ours; nil if there is none of the name.
 func (o Observed) content(at plan.Ref) map[string]string {
 	if configMap, ok := o.Children[at].Object.(*corev1.ConfigMap); ok {

@@ -12,8 +12,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// maxWorkloads limits how many workloads a status lists.
-const maxWorkloads = 100
+const (
+	// maxWorkloads limits how many workloads a status lists.
+	maxWorkloads = 100
+	// lookBehind is how soon to compute the status again while workloads are compared with an earlier
+	// content: the events of that cache do not reach this controller.
+	lookBehind = time.Second
+)
 
 // Status returns the status of a defaulted AppConfig, given what was observed and what apply did,
 // and when to requeue without an event (0: never). It does not read the previous status.
@@ -50,6 +55,9 @@ func Status(config *configv1.AppConfig, observed Observed, choice Choice, result
 	status.Conditions = about.conditions(observed.missing(config), observed.notGranted(config))
 	status.Phase = summary.Phase(status.Conditions)
 	_, look := observed.Suspects(config)
+	if has.isBehind {
+		look = requeue.Sooner(look, lookBehind)
+	}
 	return status, requeue.Sooner(requeueAfter(observed, choice), look)
 }
 
@@ -70,15 +78,19 @@ func after(config *configv1.AppConfig, observed Observed, choice Choice, result 
 		has.Exists, has.Revision, has.Hash, has.Holds = true, choice.Chosen, choice.ChosenHash, choice.ChosenHash
 		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
 	}
+	if !has.justChanged && has.Exists && observed.Older == "" {
+		has.isBehind = observed.isBehind(config, has.Holds)
+		has.justChanged = has.isBehind
+	}
 	return has
 }
 
 // stored is the ConfigMap after a reconcile.
 type stored struct {
 	Current
-	// justChanged reports that this reconcile changed the content: what is known about workloads is
-	// older.
-	justChanged bool
+	// justChanged reports that what is known about workloads is older than the content, because this
+	// reconcile or the one before changed it. isBehind reports the latter.
+	justChanged, isBehind bool
 }
 
 // states translates the states of package workload.

@@ -121,6 +121,37 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestStatusWhileSourcesAreBehind: as long as workloads are compared with an earlier content than
+// the ConfigMap has, none counts as up to date or failed, and the status is computed again soon.
+func TestStatusWhileSourcesAreBehind(t *testing.T) {
+	const next = "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"
+	for name, test := range map[string]struct {
+		// compared is the content that workloads were compared with, and declared what its ConfigMap has
+		// according to its annotations.
+		compared, declared string
+		state              workload.State
+		want               string
+		again              time.Duration
+	}{
+		"they ran the earlier content":       {"a", "a", workload.UpToDate, next, time.Second},
+		"they failed with the earlier one":   {"a", "a", workload.Failed, next, time.Second},
+		"it has caught up":                   {"b", "b", workload.Waiting, "2 0/3, Ready=False Waiting", 0},
+		"an edit by hand is seen there only": {"x", "b", workload.Left, "2 0/3, Ready=False Waiting", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, w := newConfig(says("b")), newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "", test.state, 3)
+			ref := workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"}
+			w.Snapshot.Sources[ref] = workload.Source{
+				Ref: ref, State: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashText(test.compared)},
+				Declaration: workload.Declaration{Owner: Kind, Declared: hash(test.declared)},
+			}
+			status, again := Status(config, w.Observed, Choose(config, w.Observed), plan.Result{})
+			equal(t, test.want, statusLine(status))
+			equal(t, test.again, again)
+		})
+	}
+}
+
 func TestPhase(t *testing.T) {
 	world := func() *world { return newWorld().keeps("a", "b").has(2, "b") }
 	for want, status := range map[api.Phase]configv1.AppConfigStatus{

@@ -184,7 +184,7 @@ func outsideWindow(s *subject) string {
 	return summary.If(s.choice.Pending == configv1.ReasonOutsideWindow, "waiting for rollout.window to open")
 }
 
-// justWritten: the content was written in this reconcile: what is known about workloads is older.
+// justWritten: the content was written just now: what is known about workloads is older.
 func justWritten(s *subject) string {
 	return summary.If(s.has.justChanged && len(s.users) > 0, "ConfigMap %s has new content: %d workloads use it and get it next",
 		s.config.ConfigMapName(), len(s.users))

@@ -116,7 +116,10 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 		next.Pods = sorted.running
 		e.Record = next
 	}
-	e.choose(spec, sortPods(spec, e.Record, all), now)
+	sorted := sortPods(spec, e.Record, all)
+	// Pods that have come since count as well: for each of them, one more could be missing otherwise.
+	e.Record.Pods = max(e.Record.Pods, sorted.running)
+	e.choose(spec, sorted, now)
 	e.notice(spec, now)
 	return e
 }
@@ -157,12 +160,7 @@ func (r Record) begin(before Record, spec *configv1.ConfigMonitorSpec, now time.
 // for how long; 0 if nothing blocks it.
 func (r Record) blockedUntil(spec *configv1.ConfigMonitorSpec, source *workload.Source, now time.Time) (reason, message string,
 	until time.Duration) {
-	var last time.Time
-	for _, at := range []*time.Time{r.Began, r.At} {
-		if at != nil && at.After(last) {
-			last = *at
-		}
-	}
+	last := r.latest()
 	cooldown := spec.Cooldown.Duration
 	if r.Streak >= workload.FlappingFrom {
 		cooldown = max(cooldown, workload.DefaultCooldown)
@@ -253,7 +251,7 @@ func (e *Evictions) busy(sorted pods, now time.Time) int {
 		return 0
 	}
 	missing := max(0, e.Record.Pods-sorted.running)
-	if e.Record.At == nil || now.Sub(*e.Record.At) >= comesBack {
+	if now.Sub(e.Record.latest()) >= comesBack {
 		missing = min(missing, len(sorted.terminating))
 	}
 	return missing + len(sorted.unready)
@@ -262,12 +260,8 @@ func (e *Evictions) busy(sorted pods, now time.Time) int {
 // fail adds pods that do not become ready in time, and returns how soon to read again: less often
 // after that time, also for pods that do not terminate.
 func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
-	since := *e.Record.Began
-	if e.Record.At != nil && e.Record.At.After(since) {
-		since = *e.Record.At
-	}
 	timeout := rollout.Timeout(rolloutv1.Policy{})
-	if now.Sub(since) < timeout {
+	if now.Sub(e.Record.latest()) < timeout {
 		return pollUnderWay
 	}
 	if len(sorted.unready) > 0 {

@@ -142,8 +142,11 @@ func TestEvictionsLimited(t *testing.T) {
 		"one that is missing counts": {change: limited(1), source: blue, record: under(blue, 3),
 			pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
 		"but not for ever": {change: limited(1), source: blue,
-			record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before),
-				pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+			record: under(blue, 3, beganAt(ago(time.Minute)), func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }),
+			pods:   []corev1.Pod{pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"one that is missing counts, although its eviction was not recorded": {change: limited(1), source: blue,
+			record: recorded(blue, beganAt(ago(5*time.Second)), func(r *configmonitor.Record) { r.Pods = 3 }),
+			pods:   []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
 		"the next after it has come": {change: limited(1), source: blue, record: under(blue, 3),
 			pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
 		"the last is not ready":        {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
@@ -160,6 +163,22 @@ func TestEvictionsLimited(t *testing.T) {
 			want: "done"},
 	} {
 		t.Run(name, test.check)
+	}
+}
+
+// TestEvictionsAfterAScaleUp: a pod that came after the content was recorded counts too, so that
+// one is missing when another of them has gone.
+func TestEvictionsAfterAScaleUp(t *testing.T) {
+	spec := monitor(evicting, limited(1)).Spec
+	all := []corev1.Pod{pod("a", before), pod("b", before), pod("c", after)}
+	first := configmonitor.DecideEvictions(&spec, blue, under(blue, 2), all, noon)
+	if got, want := summary(first), "evict a, Pod/b WaitingForOthers, 2s"; got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	record := configmonitor.ParseRecord(first.Record.AfterEvicting(1, noon).String())
+	gone := configmonitor.DecideEvictions(&spec, blue, record, all[1:], noon.Add(2*time.Second))
+	if got, want := summary(gone), "Pod/b WaitingForOthers, 2s"; got != want {
+		t.Errorf("while a is missing: got %q, want %q", got, want)
 	}
 }
 

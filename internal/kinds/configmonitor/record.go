@@ -33,7 +33,8 @@ type Record struct {
 	Began *time.Time `json:"began,omitempty"`
 	// Streak is how many contents followed each other in close succession.
 	Streak int `json:"streak,omitempty"`
-	// Pods is the number of selected pods when they were last read.
+	// Pods is the largest number of selected pods that was read since this content was recorded, or
+	// their number when all was done.
 	Pods int `json:"pods,omitempty"`
 	// Evicted is the total number of evictions, and At the time of the last one.
 	Evicted int64      `json:"evicted,omitempty"`
@@ -71,6 +72,19 @@ func (r Record) AfterEvicting(evicted int, now time.Time) Record {
 		r.At = new(now.UTC().Truncate(time.Second))
 	}
 	return r
+}
+
+// latest returns when pods were last evicted, or when the evictions for this content began if that
+// is later: a manager that stops before it has recorded its evictions leaves only that. It is zero
+// if there were none.
+func (r Record) latest() time.Time {
+	var last time.Time
+	for _, at := range []*time.Time{r.Began, r.At} {
+		if at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	return last
 }
 
 // isFor reports whether the record is about what the spec watches and can be compared with the

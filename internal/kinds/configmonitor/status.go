@@ -26,7 +26,7 @@ type Observed struct {
 	// Causes are what keeps rollouts of the workloads from making progress, with the strategy Rollout;
 	// nil while it has not been read.
 	Causes workload.Causes
-	// Unasked reports that the creation times of pod templates are needed and not read yet.
+	// Unasked reports that the creation times of pod templates are needed and not known yet.
 	Unasked bool
 	// Pods are the selected pods, with the strategy Evict; nil while they are not read.
 	Pods *[]corev1.Pod

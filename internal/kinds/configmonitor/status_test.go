@@ -53,6 +53,7 @@ func paused(target *workload.Target) {
 	target.Rolled = workload.Rolled{Pods: 2, Blocked: "it is paused"}
 }
 func unstamped(target *workload.Target) { target.Stamp = workload.Stamp{} }
+func done(target *workload.Target)      { target.Stamp.Done = true }
 
 // conditionsOf returns the conditions that are not in their usual state, in a few words.
 func conditionsOf(status configv1.ConfigMonitorStatus) string {
@@ -141,6 +142,11 @@ func TestStatus(t *testing.T) {
 			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", rolling)},
 			want:    "Ready=False Starting",
 			message: "1 of 2 workloads run the current content of ConfigMap/flags; being rolled out by their owners: Deployment/b", numbers: "2 1 0",
+		},
+		"one is rolled out by its owner, long after it was restarted": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(24*time.Hour)), done, rolling)},
+			want:    "Ready=False Starting",
+			message: "0 of 1 workloads run the current content of ConfigMap/flags; being rolled out by their owners: Deployment/a", numbers: "1 0 1",
 		},
 		"one is about to": {
 			source: blue, targets: []workload.Target{deployment("a", "red")},

@@ -439,7 +439,7 @@ func TestTemplateTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := &workload.Target{Ref: workload.TargetRef{Kind: test.kind, Name: test.name}, UID: types.UID("uid-of-" + test.name)}
 			got, err := r.TemplateTime(t.Context(), "shop", target)
-			if err != nil || !got.Equal(test.want) {
+			if err != nil || got == nil || !got.Equal(test.want) {
 				t.Errorf("got %s, %v; want %s", got, err, test.want)
 			}
 		})

@@ -98,14 +98,33 @@ func NewSources(ctx context.Context, namespaces []string, access SecretAccess, n
 
 // ControllerOf returns the UID of a ConfigMap's controller; "" if it has none or does not exist.
 func (s *Sources) ControllerOf(ctx context.Context, configMap client.ObjectKey) (types.UID, error) {
-	var found corev1.ConfigMap
-	if err := s.reader.Get(ctx, configMap, &found, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading the controller of ConfigMap %s: %w", configMap, err)
+	found, err := s.configMap(ctx, configMap)
+	if err != nil {
+		return "", err
 	}
-	if controller := metav1.GetControllerOf(&found); controller != nil {
+	if controller := metav1.GetControllerOf(found); controller != nil {
 		return controller.UID, nil
 	}
 	return "", nil
+}
+
+// AnnotationsOf returns our annotations of a ConfigMap; nil if it has none or does not exist. They
+// share memory with the cache and must not be modified.
+func (s *Sources) AnnotationsOf(ctx context.Context, configMap client.ObjectKey) (map[string]string, error) {
+	found, err := s.configMap(ctx, configMap)
+	if err != nil {
+		return nil, err
+	}
+	return found.Annotations, nil
+}
+
+// configMap reads a ConfigMap; an empty one if it does not exist.
+func (s *Sources) configMap(ctx context.Context, key client.ObjectKey) (*corev1.ConfigMap, error) {
+	var found corev1.ConfigMap
+	if err := s.reader.Get(ctx, key, &found, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return &found, nil
 }
 
 // Kinds returns the kinds that the cache has: ConfigMap, and Secret if some may be read.

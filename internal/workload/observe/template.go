@@ -63,21 +63,25 @@ func (t *TemplateTimes) remember(of *current, made time.Time) {
 
 // TemplateTime returns when the pod template of a workload's newest pods was created: the creation
 // time of its newest ReplicaSet or ControllerRevision, read from the API server. It is zero if
-// there is none, because then no pod was ever started. A template that was rolled back to keeps its
-// first creation time. Cached times are not read again.
-func (r Reader) TemplateTime(ctx context.Context, namespace string, target *workload.Target) (time.Time, error) {
+// there is none, because then no pod was ever started. It is nil while it is not known: the newest
+// may be of an earlier template, because the controller has not observed the last change. A
+// template that was rolled back to keeps its first creation time. Cached times are not read again.
+func (r Reader) TemplateTime(ctx context.Context, namespace string, target *workload.Target) (*time.Time, error) {
 	current, err := r.currentOf(ctx, namespace, target)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the selector of %s in namespace %s: %w", target.Ref, namespace, err)
+		return nil, fmt.Errorf("reading the selector of %s in namespace %s: %w", target.Ref, namespace, err)
 	}
 	if made := r.Templates.recall(current); !made.IsZero() {
-		return made, nil
+		return &made, nil
 	}
 	made, err := r.askTemplateTime(ctx, namespace, target, current.selector)
-	if err == nil && current.uid == target.UID {
+	if err != nil || !current.isSeen && !made.IsZero() {
+		return nil, err
+	}
+	if current.uid == target.UID {
 		r.Templates.remember(current, made)
 	}
-	return made, err
+	return &made, nil
 }
 
 // askTemplateTime is TemplateTime without the cache.

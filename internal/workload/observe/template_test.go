@@ -35,23 +35,26 @@ func TestTemplateTimesAreRemembered(t *testing.T) {
 		looks  []look
 		forget bool
 		asked  int
-		want   time.Time
+		// want is nil if the time is not known yet.
+		want *time.Time
 	}{
-		"the same":                    {[]look{first, first, first}, false, 1, at(3).Time},
-		"nothing is to be remembered": {[]look{first, first}, true, 2, at(3).Time},
-		"another generation":          {[]look{first, {"uid-of-web", 2, 2, made(at(5))}}, false, 2, at(5).Time},
-		"a generation that is not observed yet": {[]look{{"uid-of-web", 2, 1, made(at(3))}, {"uid-of-web", 2, 2, made(at(5))}}, false, 2,
-			at(5).Time},
-		"no pod was ever started":           {[]look{{"uid-of-web", 1, 1, nil}, first}, false, 2, at(3).Time},
-		"another of its name":               {[]look{first, {"another", 1, 1, nil}}, false, 2, time.Time{}},
-		"another came since it was decided": {[]look{{"another", 1, 1, made(at(3))}, {"another", 1, 1, made(at(5))}}, false, 2, at(5).Time},
+		"the same":                              {[]look{first, first, first}, false, 1, &at(3).Time},
+		"nothing is to be remembered":           {[]look{first, first}, true, 2, &at(3).Time},
+		"another generation":                    {[]look{first, {"uid-of-web", 2, 2, made(at(5))}}, false, 2, &at(5).Time},
+		"a generation that is not observed yet": {[]look{first, {"uid-of-web", 2, 1, made(at(3))}}, false, 2, nil},
+		"one that has been observed since": {[]look{{"uid-of-web", 2, 1, made(at(3))}, {"uid-of-web", 2, 2, made(at(5))}}, false, 2,
+			&at(5).Time},
+		"one that was never observed":       {[]look{{"uid-of-web", 1, 0, nil}}, false, 1, new(time.Time{})},
+		"no pod was ever started":           {[]look{{"uid-of-web", 1, 1, nil}, first}, false, 2, &at(3).Time},
+		"another of its name":               {[]look{first, {"another", 1, 1, nil}}, false, 2, new(time.Time{})},
+		"another came since it was decided": {[]look{{"another", 1, 1, made(at(3))}, {"another", 1, 1, made(at(5))}}, false, 2, &at(5).Time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked, templates := 0, NewTemplateTimes()
 			if test.forget {
 				templates = nil
 			}
-			var got time.Time
+			var got *time.Time
 			for _, look := range test.looks {
 				web := deployment("web")
 				web.UID, web.Generation, web.Status.ObservedGeneration = look.uid, look.generation, look.seen
@@ -68,7 +71,8 @@ func TestTemplateTimesAreRemembered(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if asked != test.asked || !got.Equal(test.want) {
+			isSame := got == test.want || got != nil && test.want != nil && got.Equal(*test.want)
+			if asked != test.asked || !isSame {
 				t.Errorf("asked %d times, got %s; want %d, %s", asked, got, test.asked, test.want)
 			}
 		})

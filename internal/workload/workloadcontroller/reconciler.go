@@ -39,6 +39,10 @@ import (
 // which goes up to five minutes, would delay that too.
 const retrySoon = 10 * time.Second
 
+// lookUnobserved is how soon to look again at a workload whose controller has not observed its last
+// change. No event says when it has: the status updates of rollouts are dropped.
+const lookUnobserved = time.Second
+
 // controllerName is the name of the one controller for workloads.
 const controllerName = "workload"
 
@@ -133,13 +137,17 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	}
 	plan := workload.Decide(snapshot, r.clock.Now())
 	var unknown []error
+	var unobserved time.Duration
 	for _, index := range plan.Ask {
 		made, err := r.reader.TemplateTime(ctx, namespace, &snapshot.Targets[index])
 		if err != nil {
 			unknown = append(unknown, err)
 			continue
 		}
-		snapshot.Targets[index].Template = &made
+		if made == nil {
+			unobserved = lookUnobserved
+		}
+		snapshot.Targets[index].Template = made
 	}
 	if len(plan.Ask) > 0 {
 		plan = workload.Decide(snapshot, r.clock.Now())
@@ -147,7 +155,7 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	written, err := r.applyPlan(ctx, namespace, snapshot, plan)
 	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
-	due = requeue.Sooner(due, written.SlowedFor)
+	due = requeue.Sooner(requeue.Sooner(due, written.SlowedFor), unobserved)
 	return result{writes: len(plan.Patches), refused: len(written.Refused) > 0, due: due, err: errors.Join(append(unknown, err)...)}
 }
 

@@ -6,13 +6,25 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // TestResult: the result for the metrics, and when a namespace is reconciled again.
@@ -67,5 +79,81 @@ func TestPatchOf(t *testing.T) {
 		if made.Ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}) || made.APIVersion != "apps/v1" {
 			t.Errorf("it is for %s, %s", made.APIVersion, made.Ref)
 		}
+	}
+}
+
+// cacheOf is a cache of sources that reads from a client. None of them selects pods itself.
+type cacheOf struct {
+	cache.Cache
+	client client.Client
+}
+
+func (c cacheOf) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return c.client.Get(ctx, key, into, options...)
+}
+
+func (cacheOf) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func (cacheOf) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return nil
+}
+
+// reconcilerOf returns a reconciler for a cluster with some objects.
+func reconcilerOf(t *testing.T, now time.Time, objects ...client.Object) (*reconciler, client.Client) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
+	sources, err := observe.NewSources(t.Context(), nil, observe.SecretAccess{}, func(cache.Options) (cache.Cache, error) {
+		return cacheOf{client: c}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reconciler{
+		applier:  apply.New(c, children.Reader{Cached: c, Live: c, Scheme: clientgoscheme.Scheme}),
+		reader:   observe.Reader{Cached: c, Live: c, Sources: sources},
+		recorder: events.NewFakeRecorder(10), clock: clocktesting.NewFakePassiveClock(now), rolling: newRolling(), missing: newMissing(),
+	}, c
+}
+
+// TestUnobservedTemplate: a Deployment begins to use a source. Until its controller has observed
+// that, the newest ReplicaSet is one of before, so nothing is decided, and it is looked at again.
+func TestUnobservedTemplate(t *testing.T) {
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		observed int64
+		// made is how long after noon the newest ReplicaSet was made. The source is of 12:01.
+		made                 time.Duration
+		isNoted, isRestarted bool
+		due                  time.Duration
+	}{
+		"not observed yet":                {1, 0, false, false, time.Second},
+		"observed, and there is a newer":  {2, time.Hour, true, false, 0},
+		"observed, and there is no newer": {2, 0, true, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meta := func(name string, created time.Time) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{"app": "web"},
+					CreationTimestamp: metav1.NewTime(created)}
+			}
+			web := &appsv1.Deployment{ObjectMeta: meta("web", noon), Status: appsv1.DeploymentStatus{ObservedGeneration: test.observed}}
+			web.Generation, web.Annotations = 2, map[string]string{configv1.AnnotationReload: "flags"}
+			web.Spec.Selector = &metav1.LabelSelector{MatchLabels: web.Labels}
+			set := &appsv1.ReplicaSet{ObjectMeta: meta("web-1", noon.Add(test.made))}
+			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(web, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+			r, c := reconcilerOf(t, noon.Add(2*time.Hour), web, set,
+				&corev1.ConfigMap{ObjectMeta: meta("flags", noon.Add(time.Minute)), Data: map[string]string{"a": "1"}})
+			if done := r.reconcile(t.Context(), "shop"); done.err != nil || done.due != test.due {
+				t.Errorf("due after %s, %v; want %s", done.due, done.err, test.due)
+			}
+			var live appsv1.Deployment
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(web), &live); err != nil {
+				t.Fatal(err)
+			}
+			isNoted := live.Annotations[configv1.AnnotationObserved] != ""
+			isRestarted := live.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != ""
+			if isNoted != test.isNoted || isRestarted != test.isRestarted {
+				t.Errorf("its content is recorded: %t, it is restarted: %t", isNoted, isRestarted)
+			}
+		})
 	}
 }

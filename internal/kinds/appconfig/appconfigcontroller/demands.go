@@ -33,11 +33,25 @@ func listDemands(ctx context.Context, from observe.Reader, namespace string) ([]
 	}
 	var demands []workload.Demand
 	for _, config := range found {
-		if config.DeletionTimestamp == nil {
-			demands = append(demands, appconfig.DemandsOf(config)...)
+		if config.DeletionTimestamp != nil {
+			continue
 		}
+		marks, err := marksOf(ctx, from.Sources, config)
+		if err != nil {
+			return nil, err
+		}
+		demands = append(demands, appconfig.DemandsOf(config, marks)...)
 	}
 	return demands, nil
+}
+
+// marksOf returns the annotations of an AppConfig's ConfigMap, if the demands depend on them: while
+// spec.revision is set.
+func marksOf(ctx context.Context, sources *observe.Sources, config *configv1.AppConfig) (map[string]string, error) {
+	if config.Spec.Revision == nil {
+		return nil, nil
+	}
+	return sources.AnnotationsOf(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.ConfigMapName()})
 }
 
 // effective returns the AppConfigs of a namespace that are in effect: see appconfig.Effective. It

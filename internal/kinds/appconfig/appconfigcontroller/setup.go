@@ -106,7 +106,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}},
 		watch.Index{Object: &configv1.AppConfig{}, Name: secretIndex, Values: func(object client.Object) []string {
 			var secrets []string
-			for _, demand := range appconfig.DemandsOf(object.(*configv1.AppConfig)) {
+			for _, demand := range appconfig.DemandsOf(object.(*configv1.AppConfig), nil) {
 				if demand.Source.Kind == workload.Secret {
 					secrets = append(secrets, demand.Source.Name)
 				}

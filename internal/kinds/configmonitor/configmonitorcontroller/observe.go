@@ -66,7 +66,8 @@ func (k kind) readTemplates(ctx context.Context, monitor *configv1.ConfigMonitor
 		if err != nil {
 			return false, err
 		}
-		observed.Snapshot.Targets[target].Template = &made
+		observed.Snapshot.Targets[target].Template = made
+		observed.Unasked = observed.Unasked || made == nil
 	}
 	return true, nil
 }
