@@ -52,7 +52,8 @@ type Step struct {
 
 // Decision is what is done about all components.
 type Decision struct {
-	// Steps are those of the spec's components, each after what it depends on.
+	// Steps are those of the spec's components, each after what it depends on. In a spec with a
+	// circle, which is invalid, they are in its order.
 	Steps []Step
 	// Left are those of objects that should no longer exist, by name.
 	Left []Step
@@ -84,7 +85,13 @@ func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 	var decided Decision
 	named := map[plan.Ref]bool{}
 	if !isGoing {
-		sorted, _ := order(stack.Spec.Components)
+		sorted, circle := order(stack.Spec.Components)
+		if len(circle) > 0 {
+			// Admission refuses it, and nothing is done: the status says what there is.
+			for i := range stack.Spec.Components {
+				sorted = append(sorted, i)
+			}
+		}
 		for _, i := range sorted {
 			step, known := decideComponent(stack, &stack.Spec.Components[i], observed)
 			if known {

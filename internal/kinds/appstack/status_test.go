@@ -58,6 +58,24 @@ func TestPaused(t *testing.T) {
 	}
 }
 
+// TestStatusOfACircle: a stored spec whose components depend on each other in a circle is refused,
+// and its components are as they were: none of them is being deleted.
+func TestStatusOfACircle(t *testing.T) {
+	w := world{newStack(web("a", "b"), web("b", "a"), web("c")), plan.Children{}}
+	w.make(t, web("a"), "")
+	w.make(t, web("b", "a"), "")
+	w.make(t, web("c"), "Broken")
+	refused := plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Stalled: true}}
+	status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), refused)
+	var got []string
+	for _, c := range status.Components {
+		got = append(got, fmt.Sprintf("%s %s", c.Name, c.Phase))
+	}
+	if text := strings.Join(got, ", "); text != "a Ready, b Ready, c Failed" || status.ComponentSummary != "2/3" {
+		t.Errorf("got %s; %s are ready", text, status.ComponentSummary)
+	}
+}
+
 // TestStatusLimits: neither many objects nor long texts make the status large, and no character is
 // cut in two.
 func TestStatusLimits(t *testing.T) {
