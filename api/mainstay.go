@@ -42,10 +42,12 @@ const (
 	// as v1 has the fields themselves.
 	AnnotationV1Spec = Domain + "/v1-spec"
 
-	// AnnotationTemplate, on the StatefulSet of a database, is the hash of its pod template without
-	// the image that brings the program of its pods. As long as it stays, so does that image: a later
-	// release of Mainstay replaces no pod by itself.
+	// AnnotationTemplate, on the StatefulSet of a database and on the Deployment of a pooler, is the
+	// hash of its pod template without the image that brings the program of its pods. As long as it
+	// stays, so does that image: a later release of Mainstay replaces no pod by itself.
 	AnnotationTemplate = Domain + "/template"
+	// AnnotationProgram, beside it, is that image: an edited one is put back.
+	AnnotationProgram = Domain + "/program"
 
 	// AnnotationGrownAt, on a volume claim of a database, is when the volumes have grown by themselves
 	// last (RFC 3339).

@@ -43,6 +43,12 @@ func (d *Database) Certificates(observed State) *corev1.Secret {
 	}
 }
 
+// CertificatesRef names that Secret, which each child with an authority needs: while it can't be
+// stored, clients would be told an authority that is not used.
+func (d *Database) CertificatesRef() []plan.Ref {
+	return []plan.Ref{d.Ref("Secret", CertificatesName(d.Name))}
+}
+
 // Authority is what a client needs to know that it talks to this database: public, for those that
 // may not read Secrets. Authorities change.
 func (d *Database) Authority(observed State) *corev1.ConfigMap {

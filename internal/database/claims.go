@@ -41,7 +41,8 @@ func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolume
 
 // AddVolumes adds the claims of so many instances, and those that there are already of others: what
 // is no child would be deleted, and spec.deletionPolicy is about the deletion of the object. A
-// claim that no instance uses keeps its size; if unused ones are reclaimed, they are deleted.
+// claim that no instance uses keeps its size; if unused ones are reclaimed, they are deleted. One
+// of an instance that is only needed for now never shrinks: Grow does not know of it.
 func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims bool) {
 	for ordinal := range MaxReplicas {
 		for _, volume := range d.Volumes {
@@ -56,6 +57,8 @@ func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims 
 					continue
 				}
 				claim.Spec.Resources.Requests = unused.Spec.Resources.Requests
+			} else if live := observed.Claim(d, claim.Name); live != nil && live.Spec.Resources.Requests.Storage().Cmp(volume.Size) > 0 {
+				claim.Spec.Resources.Requests = live.Spec.Resources.Requests
 			}
 			to.Children = append(to.Children, plan.Child{
 				Object: claim, Retain: d.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true,

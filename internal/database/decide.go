@@ -42,8 +42,8 @@ type Decision struct {
 	// RequeueAfter is when to look again without an event; 0 is never.
 	RequeueAfter time.Duration
 
-	// Refused is what became of the eviction: why the API server refused it; "" if it did not. Act
-	// sets it.
+	// Refused is what became of the eviction: why the API server did not carry it out; "" if it did.
+	// Act sets it.
 	Refused string
 }
 
@@ -96,7 +96,7 @@ func Decide(d *Database, observed State) Decision {
 	if *set.Spec.Replicas < d.Replicas || set.Status.ObservedGeneration < set.Generation || d.Image == "" {
 		return decided
 	}
-	decided = switchover(d, observed, instances, replace(d, set, instances, observed.Now))
+	decided = switchover(d, observed, instances, replace(d, set, instances, observed))
 	if d.Reclaim != databasev1.DeletionDelete || !d.hasUnused(observed) || !remain(d, instances) {
 		return decided // The next pass begins when all are ready.
 	}
@@ -183,10 +183,14 @@ func scaleIn(d *Database, observed State, instances []Instance, present int32) D
 	return Decision{Replicas: d.Replicas}
 }
 
-// replace chooses the pod to replace next, if one is of an earlier template.
-func replace(d *Database, set *appsv1.StatefulSet, instances []Instance, now time.Time) Decision {
+// replace chooses the pod to replace next, if one is of an earlier template. The pod of a former
+// primary whose server has not started since still says that it leads: it counts as any other. One
+// that has the Lease again, and has not said so yet, does not.
+func replace(d *Database, set *appsv1.StatefulSet, instances []Instance, observed State) Decision {
 	decided, ready, terminating := Decision{Replicas: d.Replicas}, 0, false
 	var broken, replica, primary *Instance
+	leads := PrimaryOf(instances)
+	record, _ := observed.Record(d) // One that can't be read names no holder.
 	for i := range instances {
 		instance := &instances[i]
 		terminating = terminating || instance.Pod.DeletionTimestamp != nil
@@ -197,7 +201,7 @@ func replace(d *Database, set *appsv1.StatefulSet, instances []Instance, now tim
 			continue
 		}
 		switch {
-		case instance.Report.Role == contract.Primary:
+		case instance == leads || instance.Report.Role == contract.Primary && instance.Pod.Name == record.Holder.Member.Name:
 			primary = instance
 		case !instance.IsReady():
 			broken = instance
@@ -213,7 +217,7 @@ func replace(d *Database, set *appsv1.StatefulSet, instances []Instance, now tim
 		victim = primary
 	}
 	isAlone := d.Replicas == 1
-	closed, opens := rollout.Closed(d.Window, now)
+	closed, opens := rollout.Closed(d.Window, observed.Now)
 	switch {
 	case victim == nil:
 	case terminating:

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -50,7 +51,7 @@ const GracePeriodSeconds = 120
 // StatefulSet's controller may be the first to make another, which consents to be taken over.
 func (d *Database) StatefulSet(template corev1.PodTemplateSpec, live *appsv1.StatefulSet, pods int32) *appsv1.StatefulSet {
 	meta := d.Meta(d.Name)
-	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: KeepProgram(&template, kept(live))})
+	meta.Annotations = naming.Merged(meta.Annotations, KeepProgram(&template, kept(live)))
 	return &appsv1.StatefulSet{
 		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
@@ -83,24 +84,35 @@ func kept(live *appsv1.StatefulSet) Kept {
 
 // KeepProgram lets pods keep the image that brings their program, as long as nothing else of their
 // template changes: an upgrade of Mainstay replaces no pod. live is what they are of, and has no
-// template if it does not exist. It returns the hash of everything else, which belongs into the
-// annotation AnnotationTemplate. A template that changes brings the program that fits it.
-func KeepProgram(template *corev1.PodTemplateSpec, live Kept) string {
+// template if it does not exist. It returns the annotations that what they are of is to have: the
+// hash of everything else, and the image. A template that changes brings the program that fits it.
+func KeepProgram(template *corev1.PodTemplateSpec, live Kept) map[string]string {
 	programs := &template.Spec.InitContainers[0]
-	image := programs.Image
+	installed := programs.Image
 	programs.Image = ""
 	text, _ := json.Marshal(template) // It has nothing that can't be encoded.
-	programs.Image = image
 	hash := workload.HashKey(text)
-	if live.Template == nil || live.Annotations[api.AnnotationTemplate] != hash {
-		return hash
+	programs.Image = installed
+	if live.Template != nil && live.Annotations[api.AnnotationTemplate] == hash {
+		programs.Image = live.program(installed)
 	}
-	for _, container := range live.Template.Spec.InitContainers {
-		if container.Name == InstallName && container.Image != "" {
-			programs.Image = container.Image
+	return map[string]string{api.AnnotationTemplate: hash, api.AnnotationProgram: programs.Image}
+}
+
+// program returns the image that brings the program of pods whose template stays:
+//
+//	the container's image   AnnotationProgram   what is used
+//	the installed one       any                 the installed one
+//	any other               none                the container's: of an earlier release
+//	any other, or none      an image            the annotation's: the container may be edited
+func (k Kept) program(installed string) string {
+	chosen := k.Annotations[api.AnnotationProgram]
+	for _, container := range k.Template.Spec.InitContainers {
+		if container.Name == InstallName && (container.Image == installed || chosen == "") {
+			return cmp.Or(container.Image, installed)
 		}
 	}
-	return hash
+	return cmp.Or(chosen, installed)
 }
 
 // Arguments are those of our program in every pod; a kind adds what its engine needs.

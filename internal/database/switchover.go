@@ -45,7 +45,7 @@ type Switchover struct {
 // carried out after it.
 func switchover(d *Database, observed State, instances []Instance, decided Decision) Decision {
 	note := d.Before.Switchover
-	wanted, from, primary := d.SwitchoverAt, note.From, PrimaryOf(instances)
+	wanted, from, primary := d.switchoverAt(), note.From, PrimaryOf(instances)
 	switch {
 	case wanted.Equal(note.At) && from == 0:
 		return prefer(d, observed, instances, decided)
@@ -73,6 +73,15 @@ func switchover(d *Database, observed State, instances []Instance, decided Decis
 	return decided
 }
 
+// switchoverAt returns spec.switchoverAt as a status has times: without a fraction of a second, and
+// without the zero time. What differs from the status would never count as carried out.
+func (d *Database) switchoverAt() *metav1.Time {
+	if d.SwitchoverAt.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(d.SwitchoverAt.Truncate(time.Second)))
+}
+
 // termOf returns the primary's term as the status has terms.
 func termOf(primary *Instance) int64 {
 	return int64(primary.Report.Term) //nolint:gosec // terms are below 2^62
@@ -96,7 +105,7 @@ func carriedOut(d *Database, primary Instance) *Switchover {
 // waits says what a new spec.switchoverAt waits for, unless what is under way says so anyway; "" if
 // there is none.
 func waits(d *Database, primary *Instance) string {
-	wanted := d.SwitchoverAt
+	wanted := d.switchoverAt()
 	switch {
 	case wanted.Equal(d.Before.Switchover.At):
 		return ""

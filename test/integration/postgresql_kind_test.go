@@ -197,6 +197,10 @@ func TestDatabaseLeavesForeignObjects(t *testing.T) {
 			}
 			g.Expect(known(db, name, object, func() bool { return object.GetResourceVersion() == version })(t.Context())).To(gomega.Succeed())
 			g.Expect(apierrors.IsNotFound(known(db, "db", &appsv1.StatefulSet{}, always)(t.Context()))).To(gomega.BeTrue(), "pods are made")
+			if name == "db-certificates" {
+				err := known(db, "db-ca", &corev1.ConfigMap{}, always)(t.Context())
+				g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "clients are told an authority that is not stored")
+			}
 		})
 	}
 }

@@ -265,7 +265,9 @@ type CacheFailover struct {
 	After string `json:"after,omitempty"`
 	// AcceptLoss is a user's word that an instance may lead although it may lack writes, or all data:
 	// the term of the record in the Lease, which is status.term while there is no primary. It counts
-	// for that term alone. Use it when the other instances are lost for good.
+	// for that term alone. Use it when the other instances are lost for good. It has no effect while
+	// an instance that answers may have more: grow or repair its volume, or delete its volume and
+	// its pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`

@@ -328,7 +328,8 @@ type Failover struct {
 	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
 	// writes: the term of the record in the Lease, which is status.term while there is no primary. It
 	// counts for that term alone; the conditions name both terms if it is another. Use it when the
-	// other instances' volumes are lost for good.
+	// other instances' volumes are lost for good. It has no effect while an instance that answers may
+	// have more: grow or repair its volume, or delete its volume and its pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`

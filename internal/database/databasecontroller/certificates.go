@@ -46,12 +46,26 @@ const (
 // may spoil their Secret again and again. It is put back with the same content then, and so with
 // the pauses of what is contested: new certificates each time would be a new content, also for the
 // ConfigMap of the authorities, whose change causes the next pass. It is lost with the process.
-type Issued struct{ last *lru.Cache }
+//
+// The same holds for a Secret that can't be written at all, because it is another's, immutable, or
+// refused by a policy.
+type Issued struct{ last, next *lru.Cache }
+
+// nextIssued is the content that was issued for one that was stored, and when.
+type nextIssued struct {
+	stored, content map[string][]byte
+	at              time.Time
+}
+
+// nextFor is for how long it is issued. Its certificates are used ten minutes after they were made,
+// so they must be stored soon after.
+const nextFor = time.Minute
 
 // NewIssued returns an Issued that knows of none.
-func NewIssued() *Issued { return &Issued{lru.New(maxIssued)} }
+func NewIssued() *Issued { return &Issued{lru.New(maxIssued), lru.New(maxIssued)} }
 
-// storedSecret is the content of a Secret, if it is there.
+// storedSecret is the content of a Secret, if it is there. That of another owner is there, without
+// content.
 type storedSecret struct {
 	content map[string][]byte
 	isThere bool
@@ -71,22 +85,37 @@ func (i *Issued) certificates(
 			return maps.Clone(before), change, nil
 		}
 	}
-	content, change, err := Certificates(d, stored.content, now)
-	if err == nil && (step == database.IssueCertificates || step == database.KeepCertificates) {
-		i.remember(uid, content)
+	if next, known := i.next.Get(uid); known && step == database.PublishAuthority {
+		issued := next.(nextIssued)
+		step, change := database.NextCertificateStep(issued.content, d.Extras, now)
+		isSame := maps.EqualFunc(issued.stored, stored.content, bytes.Equal)
+		if isSame && step == database.KeepCertificates && now.Sub(issued.at) < nextFor {
+			return maps.Clone(issued.content), change, nil
+		}
 	}
-	return content, change, err
+	content, change, err := Certificates(d, stored.content, now)
+	if err != nil || size(content) > maxRemembered {
+		return content, change, err
+	}
+	switch step {
+	case database.IssueCertificates, database.KeepCertificates:
+		i.last.Add(uid, maps.Clone(content))
+	case database.PublishAuthority:
+		if size(stored.content) <= maxRemembered {
+			i.next.Add(uid, nextIssued{maps.Clone(stored.content), maps.Clone(content), now})
+		}
+	case database.UseNext: // remembered once it is stored
+	}
+	return content, change, nil
 }
 
-// remember keeps a content. What comes of the other steps is remembered once it is stored.
-func (i *Issued) remember(uid types.UID, content map[string][]byte) {
-	size := 0
+// size returns the number of bytes of a content.
+func size(content map[string][]byte) int {
+	total := 0
 	for key, value := range content {
-		size += len(key) + len(value)
+		total += len(key) + len(value)
 	}
-	if size <= maxRemembered {
-		i.last.Add(uid, maps.Clone(content))
-	}
+	return total
 }
 
 // issue returns the content with new certificates: as the next ones beside the present ones, or in

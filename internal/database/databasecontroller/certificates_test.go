@@ -195,6 +195,28 @@ func TestSpoiledLater(t *testing.T) {
 	s.isPutBack(used)
 }
 
+// TestUnwritable: a Secret that can't be written is to have the same content in each pass: a new
+// one would change other objects too, which cause the next pass.
+func TestUnwritable(t *testing.T) {
+	s := newSpoiled(t)
+	first := s.at(nil, true, 0) // another's
+	if again := s.at(nil, true, time.Hour); !maps.EqualFunc(again, first, bytes.Equal) {
+		t.Error("for the Secret of another owner, new certificates are made in each pass")
+	}
+	s.at(first, true, time.Minute)
+	next := s.at(first, true, 61*24*time.Hour)
+	if len(next) <= len(first) {
+		t.Fatal("no next certificates are made")
+	}
+	if again := s.at(first, true, nextFor/2); !maps.EqualFunc(again, next, bytes.Equal) {
+		t.Error("the next certificates are made anew in each pass")
+	}
+	// They would be used ten minutes after they were made, so the ones that are stored must be new.
+	if later := s.at(first, true, nextFor); bytes.Equal(later["next-0.crt"], next["next-0.crt"]) {
+		t.Error("next certificates are stored long after they were made")
+	}
+}
+
 // TestSpoiledAtLength: content that is far longer than ours is not kept in memory.
 func TestSpoiledAtLength(t *testing.T) {
 	s := newSpoiled(t)

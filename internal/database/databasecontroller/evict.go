@@ -21,24 +21,25 @@ const evictionLimit = 10 * time.Second
 // refusedAgain is after how long a refused eviction is tried again.
 const refusedAgain = 10 * time.Second
 
-// Evict evicts the pod that is to be replaced, if one is. A budget that forbids it now is no error:
-// decided then says so, and it is tried again.
+// Evict evicts the pod that is to be replaced, if one is. A failure is no error: decided then says
+// so, and it is tried again. Everything else goes on meanwhile, because some failures last, such as
+// that of a pod with two budgets.
 func Evict(ctx context.Context, writer client.Client, namespace string, decided *database.Decision) error {
 	if decided.Evict == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictionLimit)
+	limited, cancel := context.WithTimeout(ctx, evictionLimit)
 	defer cancel()
 	name := metav1.ObjectMeta{Namespace: namespace, Name: decided.Evict.Name}
-	err := writer.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: name}, &policyv1.Eviction{
+	err := writer.SubResource("eviction").Create(limited, &corev1.Pod{ObjectMeta: name}, &policyv1.Eviction{
 		ObjectMeta: name, DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &decided.Evict.UID}},
 	})
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
-	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
-		decided.Refused, decided.RequeueAfter = errclass.Sentence(err), refusedAgain
-		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("evicting pod %s/%s: %w", namespace, decided.Evict.Name, err)
 	}
-	return fmt.Errorf("evicting pod %s/%s: %w", namespace, decided.Evict.Name, err)
+	decided.Refused, decided.RequeueAfter = errclass.Sentence(err), refusedAgain
+	return nil
 }

@@ -84,7 +84,7 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 	}
 	observed.PodsRefused = r.observeRefusal(ctx, observed, described)
 	name := database.CertificatesName(described.Name)
-	_, isThere := observed.Children.Get(described.Ref("Secret", name))
+	isThere := observed.Children[described.Ref("Secret", name)].Ownership != plan.Absent
 	stored := storedSecret{SecretOf(observed, described, name), isThere}
 	observed.Certificates, observed.CertificatesChange, err = r.Issued.certificates(object.GetUID(), described, stored, observed.Now)
 	return observed, err

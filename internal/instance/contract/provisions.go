@@ -27,6 +27,9 @@ type Provisions struct {
 	DropDatabases []string `json:"dropDatabases,omitempty"`
 	// FormerUsers were in the spec and no longer are: they must not be able to log in.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
+	// FormerSecrets are the names of Secrets with which users connected before they got others. The
+	// manager stores them until the Secrets are gone; they are nothing to the primary.
+	FormerSecrets []string `json:"formerSecrets,omitempty"`
 	// InitSQL are executed once in the application's database, if that was created while
 	// Settings.Initialise was true.
 	InitSQL []Statement `json:"initSQL,omitempty"`
@@ -116,7 +119,7 @@ func ParseProvisions(text []byte) (Provisions, error) {
 
 // IsEmpty reports whether there is nothing to make or to change.
 func (p Provisions) IsEmpty() bool {
-	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.InitSQL) == 0 && !p.Pooler
+	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.FormerSecrets)+len(p.InitSQL) == 0 && !p.Pooler
 }
 
 // Encode returns the content of ProvisionsKey. The characters <, > and &, which are frequent in

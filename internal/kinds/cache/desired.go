@@ -16,10 +16,10 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 	wanted := plan.Plan{Withhold: c.Spec.Paused}
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	add(plan.Child{Object: d.Certificates(observed.State), Uncached: true})
-	add(plan.Child{Object: d.Authority(observed.State)})
+	add(plan.Child{Object: d.Authority(observed.State), Needs: d.CertificatesRef()})
 	secret, problem := password(c, observed)
 	if problem == "" {
-		add(plan.Child{Object: application(c, observed, secret), Uncached: true})
+		add(plan.Child{Object: application(c, observed, secret), Uncached: true, Needs: d.CertificatesRef()})
 	} else {
 		wanted.Keep = append(wanted.Keep, d.Ref("Secret", database.ApplicationName(c.Name)))
 	}

@@ -383,3 +383,19 @@ func TestBinding(t *testing.T) {
 		t.Errorf("without a Secret the revision is %q", status.CredentialsRevision)
 	}
 }
+
+// TestAuthorityIsStored: what tells clients an authority needs the Secret with its certificates,
+// which another owner may have.
+func TestAuthorityIsStored(t *testing.T) {
+	c := newCache()
+	certificates := Common(c, empty()).CertificatesRef()[0]
+	var told []string
+	for _, one := range Desired(c, empty(), Decision{Replicas: 1}).Children {
+		if slices.Contains(one.Needs, certificates) {
+			told = append(told, one.Object.GetName())
+		}
+	}
+	if want := []string{c.Name, c.Name + "-app", c.Name + "-ca"}; !slices.Equal(slices.Sorted(slices.Values(told)), want) {
+		t.Errorf("these need it: %v, want %v", told, want)
+	}
+}

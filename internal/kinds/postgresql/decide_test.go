@@ -38,7 +38,10 @@ func away(observed Observed, ordinal int) Observed {
 // TestReplace: replicas first, then the primary; one at a time, and only while all others are
 // ready.
 func TestReplace(t *testing.T) {
-	db := newDatabase(replicas(3))
+	db, first := newDatabase(replicas(3)), election.Member{Name: "db-0", Incarnation: "1"}
+	back := succeeded(running(db, 3)).with(db, election.Record{
+		System: "1", Term: 6, Open: true, Holder: election.Holder{Member: first}, Rules: []election.Rule{{Leader: first}},
+	})
 	for name, test := range map[string]struct {
 		observed Observed
 		evict    string
@@ -51,6 +54,10 @@ func TestReplace(t *testing.T) {
 		"another is not ready":                 {observed: away(outdated(running(db, 3), 0, 1), 2), waits: "2 of 3 are"},
 		"the one to replace is not ready":      {observed: away(outdated(running(db, 3), 1, 2), 1), evict: "db-1"},
 		"a pod ends already":                   {observed: ending(outdated(running(db, 3), 0, 1), 2), waits: "a pod is being replaced"},
+		"the primary is not ready":             {observed: unready(outdated(running(db, 3), 0)), waits: "2 of 3 are"},
+		"a former primary can't start":         {observed: unready(outdated(succeeded(running(db, 3)), 0, 1, 2)), evict: "db-0"},
+		"a former primary does not know yet":   {observed: outdated(succeeded(running(db, 3)), 0, 1), evict: "db-0"},
+		"a former primary leads again":         {observed: unready(outdated(back, 0)), waits: "2 of 3 are"},
 		"the only one":                         {observed: outdated(running(newDatabase(), 1), 0), evict: "db-0"},
 		"the only one that there is":           {observed: gone(outdated(running(db, 3), 0), 2), waits: "1 of 3 are"},
 		"the StatefulSet was not looked at":    {observed: unseen(db, outdated(running(db, 3), 0, 1, 2))},
@@ -71,6 +78,18 @@ func TestReplace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unready lets the first pod take no connections, and say what it said before.
+func unready(observed Observed) Observed {
+	observed.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
+	return observed
+}
+
+// succeeded lets the second instance lead, in a later term than the first one says that it leads.
+func succeeded(observed Observed) Observed {
+	observed.Pods[1] = newPod("db-1", contract.Report{Role: contract.Primary, State: "Leading", Term: 5})
+	return observed
 }
 
 func ending(observed Observed, ordinal int) Observed {

@@ -22,12 +22,12 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	add(plan.Child{Object: d.Certificates(observed.State), Uncached: true})
 	// The authorities are no part of the application's Secret, which is made once: authorities change.
-	add(plan.Child{Object: d.Authority(observed.State)})
+	add(plan.Child{Object: d.Authority(observed.State), Needs: d.CertificatesRef()})
 	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
 	add(plan.Child{Object: d.MetricsSecret(observed.State), Uncached: true, CreateOnce: true})
 	addProvisions(&wanted, db, observed)
 	// Settings with the revision of what was not written would be waited for in vain.
-	add(plan.Child{Object: settings(db, observed, decided), Needs: provisionsRef(db, observed)})
+	add(plan.Child{Object: settings(db, observed, decided), Needs: neededByProvisioned(db, observed)})
 	account, role, binding := d.Access()
 	add(plan.Child{Object: account})
 	add(plan.Child{Object: role})

@@ -178,6 +178,45 @@ func TestProgramComesWithItsTemplate(t *testing.T) {
 	image("the next release", "mainstay:2.0")
 }
 
+// TestEditedProgram: an edited image of the program is put back, also by a later release. Earlier
+// releases did not note the image.
+func TestEditedProgram(t *testing.T) {
+	for name, test := range map[string]struct{ live, noted, installed, want string }{
+		"as it was":                    {"mainstay:1.0", "mainstay:1.0", "mainstay:1.0", "mainstay:1.0"},
+		"as it was, after an upgrade":  {"mainstay:1.0", "mainstay:1.0", "mainstay:2.0", "mainstay:1.0"},
+		"of an earlier release":        {"mainstay:0.9", "", "mainstay:1.0", "mainstay:0.9"},
+		"edited":                       {"edited:1.0", "mainstay:1.0", "mainstay:1.0", "mainstay:1.0"},
+		"edited, after an upgrade":     {"edited:1.0", "mainstay:1.0", "mainstay:2.0", "mainstay:1.0"},
+		"edited to what is installed":  {"mainstay:2.0", "mainstay:1.0", "mainstay:2.0", "mainstay:2.0"},
+		"what is noted was edited":     {"mainstay:1.0", "edited:1.0", "mainstay:1.0", "mainstay:1.0"},
+		"a container without an image": {"", "", "mainstay:1.0", "mainstay:1.0"},
+	} {
+		db := newDatabase(pooled)
+		observed := withPooler(db, running(db, 1), -1)
+		first := Desired(db, observed, Decision{Replicas: 1})
+		set, pooler := child[*appsv1.StatefulSet](t, first, "db"), child[*appsv1.Deployment](t, first, "db-pooler")
+		set.Spec.Template.Spec.InitContainers[0].Image, pooler.Spec.Template.Spec.InitContainers[0].Image = test.live, test.live
+		for _, annotations := range []map[string]string{set.Annotations, pooler.Annotations} {
+			if annotations[api.AnnotationProgram] = test.noted; test.noted == "" {
+				delete(annotations, api.AnnotationProgram)
+			}
+		}
+		observed.Children[Ref(db, "StatefulSet", "db")] = plan.Found{Ownership: plan.Ours, Object: set}
+		observed.Children[Ref(db, "Deployment", "db-pooler")] = plan.Found{Ownership: plan.Ours, Object: pooler}
+		observed.InstanceImage = test.installed
+		later := Desired(db, observed, Decision{Replicas: 1})
+		set, pooler = child[*appsv1.StatefulSet](t, later, "db"), child[*appsv1.Deployment](t, later, "db-pooler")
+		for what, got := range map[string][2]string{
+			"instances":  {set.Spec.Template.Spec.InitContainers[0].Image, set.Annotations[api.AnnotationProgram]},
+			"the pooler": {pooler.Spec.Template.Spec.InitContainers[0].Image, pooler.Annotations[api.AnnotationProgram]},
+		} {
+			if got != [2]string{test.want, test.want} {
+				t.Errorf("%s: %s have, and note, %q, want %s", name, what, got, test.want)
+			}
+		}
+	}
+}
+
 // TestWithoutImage: what runs goes on, and nothing is made that could not run.
 func TestWithoutImage(t *testing.T) {
 	db, observed := newDatabase(), empty()
@@ -249,5 +288,25 @@ func TestAccessOfSettings(t *testing.T) {
 	parsed, err := contract.ParseSettings(settings(db, observed, Decide(db, observed)).Data[contract.SettingsKey])
 	if err != nil || !slices.Equal(parsed.Access, db.Spec.PgHBA) {
 		t.Errorf("got %q, %v", parsed.Access, err)
+	}
+}
+
+// TestAuthorityIsStored: what tells clients an authority needs the Secret with its certificates,
+// which another owner may have.
+func TestAuthorityIsStored(t *testing.T) {
+	db := newDatabase(pooled)
+	db.Spec.Users = []databasev1.User{{Name: "orders"}}
+	observed := withPooler(db, running(db, 1), 1)
+	observed.Provisions, observed.Users = []byte("{}"), map[string]ObservedUser{"orders": {Password: "p", Verifier: "v"}}
+	certificates := Ref(db, "Secret", "db-certificates")
+	var told []string
+	for _, one := range Desired(db, observed, Decision{Replicas: 1}).Children {
+		if slices.Contains(one.Needs, certificates) {
+			told = append(told, one.Object.GetName())
+		}
+	}
+	want := []string{"db", "db-ca", "db-config", "db-orders", "db-pooler", "db-pooler", "db-provisions"}
+	if slices.Sort(told); !slices.Equal(told, want) {
+		t.Errorf("these need it: %v, want %v", told, want)
 	}
 }

@@ -21,11 +21,15 @@ func primaryHost(db *databasev1.PostgreSQL) string {
 }
 
 // loginOf returns the login of the application, as its Secret says; that of the Secret that is
-// about to be made if there is none. It has no password if the Secret has none.
+// about to be made if there is none. It has no password if the Secret has none, or is not ours.
 func loginOf(db *databasev1.PostgreSQL, observed Observed) login {
-	object, there := observed.Children.Get(Ref(db, "Secret", database.ApplicationName(db.Name)))
+	ref := Ref(db, "Secret", database.ApplicationName(db.Name))
+	object, there := observed.Children.Get(ref)
 	secret, isSecret := object.(*corev1.Secret)
-	if !there || !isSecret {
+	switch {
+	case !there && observed.Children[ref].Object != nil:
+		return login{}
+	case !there || !isSecret:
 		return login{user: applicationRole, password: observed.Password, database: applicationDatabase}
 	}
 	return login{

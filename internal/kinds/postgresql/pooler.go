@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
@@ -71,7 +70,7 @@ func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) 
 	}
 	add := func(child plan.Child) { wanted.Children = append(wanted.Children, child) }
 	if login := loginOf(db, observed); login.password != "" {
-		add(plan.Child{Object: poolerSecret(db, observed, login), Uncached: true})
+		add(plan.Child{Object: poolerSecret(db, observed, login), Uncached: true, Needs: Common(db, observed).CertificatesRef()})
 	} else {
 		wanted.Keep = append(wanted.Keep, Ref(db, "Secret", PoolerName(db.Name)))
 	}
@@ -82,9 +81,7 @@ func addPooler(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) 
 		return
 	}
 	// One that is refused keeps nothing else of the database from being written.
-	add(plan.Child{Object: poolerDeployment(db, observed), Needs: []plan.Ref{
-		Ref(db, "Secret", database.CertificatesName(db.Name)),
-	}})
+	add(plan.Child{Object: poolerDeployment(db, observed), Needs: Common(db, observed).CertificatesRef()})
 	if db.Spec.Pooler.Instances > 1 && !db.Spec.Hibernated {
 		add(plan.Child{Object: poolerOwner(db, observed).Budget()})
 	}
@@ -142,7 +139,7 @@ func poolerDeployment(db *databasev1.PostgreSQL, observed Observed) *appsv1.Depl
 	if deployment := poolerOf(db, observed); deployment != nil {
 		live = database.Kept{Annotations: deployment.Annotations, Template: &deployment.Spec.Template}
 	}
-	meta.Annotations = naming.Merged(meta.Annotations, map[string]string{api.AnnotationTemplate: database.KeepProgram(&template, live)})
+	meta.Annotations = naming.Merged(meta.Annotations, database.KeepProgram(&template, live))
 	return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 		Replicas: &instances, Selector: poolerSelector(db), Template: template,
 		Strategy: appsv1.DeploymentStrategy{
@@ -168,10 +165,20 @@ func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemp
 			InitContainers: []corev1.Container{database.Installer(observed.State)}, Containers: []corev1.Container{poolerContainer(db, observed)},
 			Volumes: volumes, ImagePullSecrets: spec.ImagePullSecrets, SecurityContext: database.PodSecurity(spec.RunAsUser),
 			TerminationGracePeriodSeconds: &grace, EnableServiceLinks: new(false), AutomountServiceAccountToken: new(false),
-			Affinity: d.Apart(), TopologySpreadConstraints: d.Spread(), NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
+			Affinity: d.Apart(), TopologySpreadConstraints: poolerSpread(d), NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
 			PriorityClassName: spec.PriorityClassName,
 		},
 	}
+}
+
+// poolerSpread spreads the pods of one template as instances are spread. Pods of earlier templates
+// do not count: otherwise no node could take the new pod, before which none of them ends.
+func poolerSpread(d *database.Database) []corev1.TopologySpreadConstraint {
+	spread := d.Spread()
+	for i := range spread {
+		spread[i].MatchLabelKeys = []string{appsv1.DefaultDeploymentUniqueLabelKey}
+	}
+	return spread
 }
 
 func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Container {

@@ -128,6 +128,25 @@ func TestPoolerKeepsItsProgram(t *testing.T) {
 	}
 }
 
+// TestPoolerSpread: a node may have pods of two templates, because one of the template before ends
+// only once a new one is ready. Instances are replaced the other way round.
+func TestPoolerSpread(t *testing.T) {
+	db := newDatabase(pooled, func(spec *databasev1.PostgreSQLSpec) { spec.TopologySpread = databasev1.SpreadRequired })
+	observed := withPooler(db, running(db, 1), -1)
+	for name, test := range map[string]struct {
+		template corev1.PodTemplateSpec
+		keys     []string
+	}{
+		"the pooler": {poolerTemplate(db, observed), []string{"pod-template-hash"}},
+		"instances":  {podTemplate(db, observed), nil},
+	} {
+		spread := test.template.Spec.TopologySpreadConstraints
+		if len(spread) != 1 || spread[0].WhenUnsatisfiable != corev1.DoNotSchedule || !slices.Equal(spread[0].MatchLabelKeys, test.keys) {
+			t.Errorf("%s: got %+v", name, spread)
+		}
+	}
+}
+
 // TestPoolerSecret: it has what the application's Secret says, at another address; applications get
 // it once an instance has taken connections, and until the spec has no pooler any more.
 func TestPoolerSecret(t *testing.T) {
@@ -165,6 +184,23 @@ func TestPoolerSecret(t *testing.T) {
 		if got := Binding().Account(db, "").Secret; got != step.app || string(user.Data["host"]) != step.user {
 			t.Errorf("%s: got %s and %s, want %s and %s", step.name, got, user.Data["host"], step.app, step.user)
 		}
+	}
+}
+
+// TestPoolerOfForeignLogin: while the application's Secret is another's, the pooler's stays as it
+// is. A password of ours would be a new one in each pass, and replace the pods that are bound to
+// it.
+func TestPoolerOfForeignLogin(t *testing.T) {
+	db := newDatabase(pooled)
+	observed := withPooler(db, running(db, 1), 1)
+	observed.Children[Ref(db, "Secret", "db-app")] = plan.Found{Ownership: plan.Foreign, Object: &corev1.Secret{}}
+	wanted := Desired(db, observed, Decision{Replicas: 1})
+	if made[*corev1.Secret](wanted, "db-pooler") != nil || !slices.Contains(wanted.Keep, Ref(db, "Secret", "db-pooler")) {
+		t.Error("it gets a password that no role has")
+	}
+	observed.Children[Ref(db, "Secret", "db-app")] = plan.Found{Ownership: plan.Absent}
+	if made[*corev1.Secret](Desired(db, observed, Decision{Replicas: 1}), "db-pooler") == nil {
+		t.Error("before the application's Secret is made, the pooler has none")
 	}
 }
 

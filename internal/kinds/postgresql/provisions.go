@@ -51,11 +51,12 @@ type Before struct {
 }
 
 // NextProvisions returns what the primary is to make, given what it was to make before, and which
-// Secrets of former users are still there:
+// Secrets that users no longer have are still there:
 //
 //	a user of the spec          as the spec says; as before while its password can't be used
 //	a former user               stays listed until it can't log in any more and its Secret is gone,
 //	                            or it is a user again: then none of its two roles is listed
+//	a former Secret of a user   stays listed until it is gone
 //	a former database           is dropped if its reclaim was Delete; listed until that is done
 //
 // A database is dropped only if the spec before this one is known to have said Delete: one that was
@@ -81,6 +82,7 @@ func NextProvisions(
 			next.FormerUsers = append(next.FormerUsers, user)
 		}
 	}
+	next.FormerSecrets = formerSecrets(db, before, next.FormerUsers, hasSecret)
 	isListed := map[string]bool{}
 	for _, database := range db.Spec.Databases {
 		isListed[database.Name] = true
@@ -104,6 +106,39 @@ func NextProvisions(
 		}
 	}
 	return next
+}
+
+// formerSecrets returns the Secrets that users had before, as long as they are there, without those
+// that former users are listed with. They are deleted at the end of a pass, which may fail before,
+// or end with the manager.
+func formerSecrets(
+	db *databasev1.PostgreSQL, before Before, listed []contract.FormerUser, hasSecret func(name string) bool,
+) []string {
+	isOther := map[string]bool{}
+	for _, own := range ownSecrets(db) {
+		isOther[own] = true
+	}
+	for _, user := range db.Spec.Users {
+		isOther[UserSecretName(db, user)] = true
+	}
+	for _, user := range listed {
+		isOther[user.Secret] = true
+	}
+	names := slices.Clone(before.FormerSecrets)
+	for _, user := range before.Users {
+		names = append(names, user.Secret)
+	}
+	for _, user := range before.FormerUsers {
+		names = append(names, user.Secret)
+	}
+	slices.Sort(names)
+	var former []string
+	for _, name := range slices.Compact(names) {
+		if !isOther[name] && hasSecret(name) {
+			former = append(former, name)
+		}
+	}
+	return former
 }
 
 // loginsOf returns the names of both roles of users: a second one that is not declared does not log
@@ -139,7 +174,8 @@ func nextUsers(db *databasev1.PostgreSQL, user databasev1.User, observed Observe
 // addProvisions adds the Secrets of users, and the one that the primary reads. Those come first: a
 // password that no Secret has must not become a user's.
 func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) {
-	var needs []plan.Ref
+	certificates := Common(db, observed).CertificatesRef()
+	needs := slices.Clone(certificates)
 	for _, user := range db.Spec.Users {
 		ref := Ref(db, "Secret", UserSecretName(db, user))
 		if observed.Users[user.Name].Problem != "" {
@@ -147,7 +183,7 @@ func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observ
 			wanted.Keep = append(wanted.Keep, formerSecret(db, user)...)
 			continue
 		}
-		wanted.Children = append(wanted.Children, plan.Child{Object: userSecret(db, observed, user), Uncached: true})
+		wanted.Children = append(wanted.Children, plan.Child{Object: userSecret(db, observed, user), Uncached: true, Needs: certificates})
 		needs = append(needs, ref)
 	}
 	if observed.ProvisionsProblem != "" {
@@ -228,10 +264,11 @@ func HasMade(db *databasev1.PostgreSQL, observed Observed, revision string) bool
 	return revision != "" && primary != nil && primary.Report.Provisions == revision
 }
 
-// provisionsRef names the Secret that the primary reads; nothing if none is written.
-func provisionsRef(db *databasev1.PostgreSQL, observed Observed) []plan.Ref {
+// neededByProvisioned names the Secret that the primary reads, and what that needs; nothing if none
+// is written.
+func neededByProvisioned(db *databasev1.PostgreSQL, observed Observed) []plan.Ref {
 	if len(observed.Provisions) == 0 || observed.ProvisionsProblem != "" {
 		return nil
 	}
-	return []plan.Ref{Ref(db, "Secret", contract.ProvisionsName(db.Name))}
+	return append(Common(db, observed).CertificatesRef(), Ref(db, "Secret", contract.ProvisionsName(db.Name)))
 }

@@ -153,6 +153,29 @@ func TestNoVolumeGoes(t *testing.T) {
 	}
 }
 
+// TestNoVolumeShrinks: a claim of an instance that the spec does not want, and that is needed for
+// now, is asked for at least what it was asked for before: the API server refuses less.
+func TestNoVolumeShrinks(t *testing.T) {
+	db := newDatabase(func(spec *databasev1.PostgreSQLSpec) { spec.Storage = resource.MustParse("2Gi") })
+	for _, whose := range []plan.Ownership{plan.Ours, plan.Consenting} {
+		observed := running(db, 3)
+		for ordinal, asked := range map[int]string{1: "1Gi", 2: "3Gi"} {
+			claim := &corev1.PersistentVolumeClaim{}
+			claim.Spec.Resources.Requests = storageOf(asked)
+			observed.Children[Ref(db, "PersistentVolumeClaim", database.VolumeName("db", ordinal))] = plan.Found{Ownership: whose, Object: claim}
+		}
+		var sizes []string
+		for _, child := range Desired(db, observed, Decision{Replicas: 3}).Children {
+			if claim, isClaim := child.Object.(*corev1.PersistentVolumeClaim); isClaim {
+				sizes = append(sizes, claim.Spec.Resources.Requests.Storage().String())
+			}
+		}
+		if got := strings.Join(sizes, " "); got != "2Gi 2Gi 3Gi" {
+			t.Errorf("ownership %d: claims of %s are written", whose, got)
+		}
+	}
+}
+
 // TestStorageOfTheLog: the WAL volume is reported like that of the data.
 func TestStorageOfTheLog(t *testing.T) {
 	db := newDatabase(withWAL)

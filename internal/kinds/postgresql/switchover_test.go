@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,35 @@ func TestEachTimeIsOneHandover(t *testing.T) {
 			if strings.Join(got, " ") != test.want {
 				t.Errorf("%s, the status of step %d is lost: %v", name, lost, got)
 			}
+		}
+	}
+}
+
+// TestTimesThatNoStatusHas: a spec may have them, and a status that was stored does not. They are
+// one handover, or none, all the same.
+func TestTimesThatNoStatusHas(t *testing.T) {
+	for name, test := range map[string]struct {
+		at   metav1.Time
+		want string
+	}{
+		"a fraction of a second": {metav1.NewTime(later.Add(time.Second / 3)), "db-0 db-1"},
+		"the zero time":          {metav1.Time{}, "db-0"},
+	} {
+		db := asked(0)
+		db.Spec.SwitchoverAt = &test.at
+		got := handovers(db, func(int) bool {
+			text, err := json.Marshal(db.Status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Status = databasev1.PostgreSQLStatus{}
+			if err := json.Unmarshal(text, &db.Status); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
+		if decided := Decide(db, running(db, 3)); strings.Join(got, " ") != test.want || decided.Switchover != nil {
+			t.Errorf("%s: %v, and at the end the status is to remember %+v", name, got, decided.Switchover)
 		}
 	}
 }

@@ -261,6 +261,44 @@ func TestNextProvisionsOfTurns(t *testing.T) {
 	}
 }
 
+// TestFormerSecrets: a Secret that no user has any more stays listed until it is gone: the pass
+// that is to delete it may fail before that.
+func TestFormerSecrets(t *testing.T) {
+	db, renamed, taken, empty := newDatabase(withUsers), newDatabase(withUsers), newDatabase(withUsers), newDatabase()
+	renamed.Spec.Users[1].SecretName = "readers"
+	taken.Spec.Users[0].SecretName, taken.Spec.Users[1].SecretName = "reader", "readers"
+	pooler := newDatabase(withUsers, pooled)
+	users, all, none := observedUsers(), func(string) bool { return true }, func(string) bool { return false }
+	made := func(provisions contract.Provisions) Before { return Before{Provisions: provisions, IsMade: true} }
+	before := NextProvisions(db, Before{}, users, all)
+	first := NextProvisions(renamed, made(before), users, all)
+	left := NextProvisions(empty, made(before), nil, all)
+	for name, test := range map[string]struct {
+		db        *databasev1.PostgreSQL
+		before    contract.Provisions
+		hasSecret func(string) bool
+		want      []string
+	}{
+		"nothing has changed":             {db, before, all, nil},
+		"it has another name":             {renamed, before, all, []string{"reader"}},
+		"the pass has failed":             {renamed, first, all, []string{"reader"}},
+		"it is gone":                      {renamed, first, none, nil},
+		"it has the former name again":    {db, first, all, []string{"readers"}},
+		"another user has it":             {taken, first, all, []string{"db-shop"}},
+		"its user is gone, too":           {empty, first, all, []string{"reader"}},
+		"nothing else is left":            {empty, contract.Provisions{FormerSecrets: []string{"reader"}}, all, []string{"reader"}},
+		"its user is a former one":        {empty, before, all, nil},
+		"that user is back with another":  {renamed, left, all, []string{"reader"}},
+		"it is Mainstay's own by now":     {pooler, contract.Provisions{FormerSecrets: []string{"db-pooler"}}, all, nil},
+		"it was Mainstay's own meanwhile": {db, contract.Provisions{FormerSecrets: []string{"db-pooler"}}, all, []string{"db-pooler"}},
+	} {
+		next := NextProvisions(test.db, made(test.before), users, test.hasSecret)
+		if !slices.Equal(next.FormerSecrets, test.want) || next.IsEmpty() {
+			t.Errorf("%s: got %q of %+v", name, next.FormerSecrets, next)
+		}
+	}
+}
+
 // TestUserSecret: every form of address leads to the first database that the user owns.
 func TestUserSecret(t *testing.T) {
 	db := newDatabase(withUsers)

@@ -3,6 +3,7 @@ package postgresqlcontroller
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,9 +23,11 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // TestUnreadableSecret: a Secret that can't be read is not taken for one that is missing. Nothing
@@ -85,6 +88,36 @@ func TestUnknownVolume(t *testing.T) {
 	observed, err := observer(t, &coordinationv1.Lease{ObjectMeta: named("db")}).Observe(t.Context(), db)
 	if _, known := observed.Children[postgresql.Ref(db, "PersistentVolumeClaim", "data-db-1")]; err != nil || known {
 		t.Errorf("with a Lease, the claims are read: %v", err)
+	}
+}
+
+// TestSecretsOfUsers: a Secret of the PostgreSQL that has lost its data gets a password, and that
+// of another owner is left alone. One that no user has any more is found, to be deleted.
+func TestSecretsOfUsers(t *testing.T) {
+	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "1"}}
+	db.Spec.Users = []databasev1.User{{Name: "ours"}, {Name: "foreign"}}
+	postgresql.Default(db)
+	ours := []metav1.OwnerReference{*metav1.NewControllerRef(db, databasev1.GroupVersion.WithKind("PostgreSQL"))}
+	secret := func(name string, owners []metav1.OwnerReference) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, OwnerReferences: owners}}
+	}
+	listed := secret(contract.ProvisionsName("db"), ours)
+	listed.Data = map[string][]byte{contract.ProvisionsKey: contract.Provisions{FormerSecrets: []string{"former"}}.Encode()}
+	observed, err := observer(t, listed, secret("db-ours", ours), secret("db-foreign", nil), secret("former", ours)).Observe(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one := observed.Users["ours"]; one.Problem != "" || one.Password == "" {
+		t.Errorf("our own: got %+v", one)
+	}
+	const want = "the Secret db-foreign exists and was not created by this PostgreSQL"
+	if one := observed.Users["foreign"]; !strings.HasPrefix(one.Problem, want) || one.Password != "" {
+		t.Errorf("another's: got %+v", one)
+	}
+	next, err := contract.ParseProvisions(observed.Provisions)
+	if found := observed.Children[postgresql.Ref(db, "Secret", "former")]; err != nil || found.Ownership != plan.Ours ||
+		!slices.Equal(next.FormerSecrets, []string{"former"}) {
+		t.Errorf("a former one: got %+v, %+v, %v", found, next, err)
 	}
 }
 

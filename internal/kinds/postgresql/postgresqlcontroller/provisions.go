@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -61,7 +62,9 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		}
 		observed.Users[user.Name] = one.Rotate(user, logins, observed.Now)
 	}
-	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool { return secretOf(db, *observed, name) != nil })
+	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool {
+		return observed.Children[postgresql.Ref(db, "Secret", name)].Ownership == plan.Ours
+	})
 	next.InitSQL = observed.Init.Statements
 	if !next.IsEmpty() {
 		*observed = observed.Checked(db, next, before, stored)
@@ -72,11 +75,12 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 // maxGeneration is the length of the highest generation.
 const maxGeneration = 19
 
-// readUserSecrets reads the Secrets of users, and of those that are no longer in the spec.
+// readUserSecrets reads the Secrets of users, of those that are no longer in the spec, and those
+// that users had before.
 func (k kind) readUserSecrets(
 	ctx context.Context, db *databasev1.PostgreSQL, before contract.Provisions, observed *postgresql.Observed,
 ) error {
-	var names []string
+	names := slices.Clone(before.FormerSecrets)
 	for _, user := range db.Spec.Users {
 		names = append(names, postgresql.UserSecretName(db, user))
 	}
@@ -100,6 +104,11 @@ func (k kind) readUserSecrets(
 // owner.
 func secretOf(db *databasev1.PostgreSQL, observed postgresql.Observed, name string) map[string][]byte {
 	return databasecontroller.SecretOf(observed.State, postgresql.Common(db, observed), name)
+}
+
+// isUsed reports whether a Secret is the PostgreSQL's, or consents to become so, whatever is in it.
+func isUsed(found plan.Found) bool {
+	return found.Ownership == plan.Ours || found.Ownership == plan.Consenting
 }
 
 // observeUser reads the password of a user, and makes what the server keeps in place of it: that
@@ -209,7 +218,7 @@ func (k kind) passwordOf(
 			return "", fmt.Sprintf("the Secret %s has no key %s", name, key), nil
 		}
 		data = secret.Data
-	} else if found := observed.Children[postgresql.Ref(db, "Secret", name)]; found.Object != nil && data == nil {
+	} else if found := observed.Children[postgresql.Ref(db, "Secret", name)]; found.Object != nil && !isUsed(found) {
 		return "", fmt.Sprintf("the Secret %s exists and was not created by this PostgreSQL: delete it, or set secretName", name), nil
 	} else if _, hasKey := data[key]; !hasKey {
 		return "", "", nil
