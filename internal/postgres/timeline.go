@@ -22,7 +22,9 @@ const planted = "# mainstay: this timeline is counted, not followed\n"
 func Planted() string { return planted }
 
 // IsPlanted reports whether a history file with this content is planted, not real: see [Planted].
-func IsPlanted(content string) bool { return content == planted }
+// One without content is a planted one that was written right before a crash of the node: a server
+// flushes a real one before it gets its name.
+func IsPlanted(content string) bool { return content == planted || strings.Trim(content, "\x00") == "" }
 
 var historyName = regexp.MustCompile(`^[0-9A-F]{8}\.history$`)
 

@@ -63,8 +63,14 @@ func TestTimelineAt(t *testing.T) {
 	}
 }
 
-// TestPlanted: a planted history file is recognised, and is read as a history without parents.
+// TestPlanted: a planted history file is recognised, even if its content was lost in a crash, and
+// is read as a history without parents.
 func TestPlanted(t *testing.T) {
+	for _, content := range []string{"", "\x00\x00\x00"} {
+		if !IsPlanted(content) {
+			t.Errorf("%q counts as a real history", content)
+		}
+	}
 	if got, err := History(5, Planted()); err != nil || got != "5" || !IsPlanted(Planted()) || IsPlanted(history) {
 		t.Errorf("got %q, %v", got, err)
 	}

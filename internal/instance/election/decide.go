@@ -53,9 +53,11 @@ func (o *Observed) superseded() string {
 }
 
 // save writes Observed.Local to the volume if it has changed, before anything depends on it. A
-// leader does so last, so that its disk delays nothing that it must do in time.
+// leader does so last, so that its disk delays nothing that it must do in time. After a failure, it
+// does so until it succeeds, even if only a promise could not be stored that is no longer asked
+// for: until then this member neither stands nor would promise anything.
 func save(o *Observed) Action {
-	if o.Local == o.Saved || o.cannotSave() {
+	if o.Local == o.Saved && o.SaveFailedAt == 0 || o.cannotSave() {
 		return nil
 	}
 	return Save{Local: o.Local}

@@ -55,6 +55,21 @@ func following() *Observed {
 	return o
 }
 
+// forced is following with the claim of term 3, which only an accepted loss allowed, half a second
+// ago.
+func forced(o *Observed) {
+	record := o.Record.Record
+	rule := Rule{b, []Member{a, c}, 1, false}
+	record.Term, record.Seq, record.Holder, record.Rules = 3, 6, Holder{b, "uid-b"}, append(record.Rules[:1:1], rule)
+	o.Local = Local{Promised{3, b}, Seen{3, 6, 3}}
+	o.Saved, o.Record.Record = o.Local, record
+	o.Server.Rule, o.Server.Source, o.Server.Final = rule, Source{}, true
+	o.Held = Held{
+		Term: 3, FromSeq: 6, Claimed: o.Now - answerTime, RenewedAt: o.Now - answerTime, Record: record, Forced: true,
+		RequestedAt: o.Now - answerTime,
+	}
+}
+
 // TestDecide shows each kind of decision once. test/simulation tests that they are right together.
 func TestDecide(t *testing.T) {
 	for _, test := range []struct {
@@ -88,6 +103,17 @@ func TestDecide(t *testing.T) {
 			o.Now += 12 * time.Second
 			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
 		}, "SendAsk"},
+		{"the loss is accepted, but a member that can't promise has more", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+			o.Config.AcceptLoss, o.Asked, o.AskedAt = 2, 3, o.Now-10*time.Second
+			o.Peers[1].AskReply = AskReply{Term: 3, Member: c, Position: "30"}
+		}, "SendAsk"},
+		{"the loss is accepted", following(), forced, "Promote"},
+		{"the loss is accepted, but a member that has promised has more", following(), func(o *Observed) {
+			forced(o)
+			o.Peers[1].PromiseReply = PromiseReply{Term: 3, Member: c, Given: true, Position: "30"}
+		}, "Wait"},
 		{"a candidate asks while the leader lives", following(), func(o *Observed) {
 			o.HeardPromiseRequest(PromiseRequest{System: "s", Term: 3, Candidate: c})
 		}, "Reply{To:db-2 Promise:{Term:3 Member:{Name:db-1 Incarnation:1} Given:false"},
@@ -130,5 +156,37 @@ func TestDecide(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
+	}
+}
+
+// TestWould: a member that could not store something says that it would promise nothing, until its
+// volume works again, which it tries even if nothing else is to be stored.
+func TestWould(t *testing.T) {
+	o := following()
+	o.Now += 12 * time.Second
+	o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+	would := func() bool {
+		reply, answers := o.HeardAsk(Ask{System: "s", Term: 3, Member: c})
+		if !answers {
+			t.Error("it does not answer")
+		}
+		return reply.Would
+	}
+	if !would() {
+		t.Error("it would promise nothing although its volume works")
+	}
+	o.SavingLocal()
+	o.SaveFailed()
+	if would() {
+		t.Error("it would promise although its volume failed")
+	}
+	o.Now += readEvery
+	save, saves := Decide(o).(Save)
+	if !saves {
+		t.Fatalf("got %+v, want a Save", Decide(o))
+	}
+	o.SavedLocal(save.Local)
+	if !would() {
+		t.Error("it would promise nothing although its volume works again")
 	}
 }

@@ -227,7 +227,8 @@ func (o *Observed) Addresses() map[string]string {
 }
 
 // HeardAsk returns the answer to an Ask; false if it gets none. It changes nothing but the highest
-// values seen.
+// values seen. A member whose volume fails would promise nothing: each claim that waits for it in
+// vain uses up a term and a timeline.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	if !o.Me.HasData() && o.Config.Ephemeral {
 		// With our answer, the others no longer wait for our data: it needs the conditions of a promise.
@@ -241,7 +242,7 @@ func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
 	}
 	o.see(ask.Seen)
 	return AskReply{
-		Term: ask.Term, Member: o.Me, Would: o.wouldPromise(ask.Term, ask.Member, ask.Vacant),
+		Term: ask.Term, Member: o.Me, Would: o.SaveFailedAt == 0 && o.wouldPromise(ask.Term, ask.Member, ask.Vacant),
 		Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen,
 	}, true
 }

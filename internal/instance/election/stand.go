@@ -32,7 +32,8 @@ func elect(o *Observed) Action {
 	if action := o.isolate(); action != nil {
 		return action
 	}
-	if o.Held.Forced && o.Held.RequestedAt != 0 && o.Now-o.Held.RequestedAt >= answerTime || cover(record.Rules, o.promisedAndNotAhead()) {
+	forced := o.Held.Forced && o.memberAhead() == "" && o.Held.RequestedAt != 0 && o.Now-o.Held.RequestedAt >= answerTime
+	if forced || cover(record.Rules, o.promisedAndNotAhead()) {
 		if !o.Server.Rule.Equal(record.newest()) {
 			return SetRule{Rule: record.newest()}
 		}
@@ -256,7 +257,7 @@ func (o *Observed) askThenClaim() Action {
 		record = o.withoutLost(record)
 		covered = complete && cover(record.Rules, willing)
 	}
-	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !someAhead
+	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !o.hearsAhead()
 	switch again := o.AskedAt + waitFor + readEvery; {
 	case covered || forced:
 		return o.claim(record, !covered)
@@ -286,6 +287,23 @@ func (o *Observed) poll() (willing []Member, someAhead, all bool) {
 		}
 	}
 	return willing, someAhead, all
+}
+
+// hearsAhead reports whether a member that has answered the last Ask may have data that we lack,
+// even if it would not promise now, for example because its volume is full. A loss that was
+// accepted is that of members that do not answer.
+func (o *Observed) hearsAhead() bool {
+	before := o.handedOver()
+	for i := range o.Peers {
+		reply := &o.Peers[i].AskReply
+		if slices.Contains(before, o.Peers[i].Member) || reply.Term != o.Asked || !reply.Member.HasData() {
+			continue
+		}
+		if o.isAhead(reply.Position) {
+			return true
+		}
+	}
+	return false
 }
 
 // Lacking returns why this candidate does not lead: the members without whose answers acknowledged

@@ -56,12 +56,13 @@ func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	return nil
 }
 
-// provideRole creates the role, or changes its password if it is another one. It refuses a
-// superuser.
+// provideRole creates the role, or changes its password if it is another one, and lets it log in.
+// It refuses a superuser.
 func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
-	var isSuper bool
+	var isSuper, canLogIn bool
 	var kept string
-	err := session.QueryRow(ctx, "SELECT rolsuper, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1", a.User).Scan(&isSuper, &kept)
+	err := session.QueryRow(ctx, "SELECT rolsuper, rolcanlogin, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1", a.User).
+		Scan(&isSuper, &canLogIn, &kept)
 	isNew := errors.Is(err, pgx.ErrNoRows)
 	switch {
 	case err != nil && !isNew:
@@ -69,7 +70,7 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	case isSuper:
 		// A user with the right to write the Secret would become a superuser.
 		return fmt.Errorf("%.80q is a superuser: choose another name", a.User)
-	case !isNew && postgres.Verifies(kept, a.Password):
+	case canLogIn && postgres.Verifies(kept, a.Password):
 		return nil
 	}
 	verifier, err := postgres.Verifier(a.Password)
@@ -78,9 +79,9 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	}
 	statement := "ALTER ROLE " + postgres.QuoteName(a.User)
 	if isNew {
-		statement = "CREATE ROLE " + postgres.QuoteName(a.User) + " LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
+		statement = "CREATE ROLE " + postgres.QuoteName(a.User) + " NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
 	}
-	_, err = session.Exec(ctx, statement+" PASSWORD "+quote(verifier))
+	_, err = session.Exec(ctx, statement+" LOGIN PASSWORD "+quote(verifier))
 	return err
 }
 

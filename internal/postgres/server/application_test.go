@@ -70,8 +70,8 @@ func TestProvide(t *testing.T) {
 	}
 }
 
-// TestProvideLeaves: existing roles and databases are not changed, except for the role's password.
-// A superuser keeps even that.
+// TestProvideLeaves: existing roles and databases are not changed, except for the role's password,
+// and that it can log in, even if it has that password already. A superuser is not changed at all.
 func TestProvideLeaves(t *testing.T) {
 	a, _, _ := newCluster(t).begin(2)
 	session := a.session()
@@ -85,11 +85,16 @@ func TestProvideLeaves(t *testing.T) {
 		!strings.Contains(err.Error(), `"root" is a superuser: choose another name`) || a.owner("new") != "" {
 		t.Errorf("a superuser: got %v", err)
 	}
-	a.do(Call{Do: "provide", Application: postgres.Application{User: "half", Password: "x", Database: "theirs"}})
-	var attributes string
-	check(t, session.QueryRow(t.Context(), "SELECT rolcreatedb || ' ' || rolcanlogin || ' ' || (rolpassword IS NOT NULL) FROM pg_authid WHERE rolname = 'half'").Scan(&attributes))
-	if owner := a.owner("theirs"); owner != "other UTF8" || attributes != "true false true" {
-		t.Errorf("the database belongs to %s, and the role has %s", owner, attributes)
+	for range 2 {
+		a.do(Call{Do: "provide", Application: postgres.Application{User: "half", Password: "x", Database: "theirs"}})
+		var attributes string
+		check(t, session.QueryRow(t.Context(), "SELECT rolcreatedb || ' ' || rolcanlogin || ' ' || (rolpassword IS NOT NULL)"+
+			" FROM pg_authid WHERE rolname = 'half'").Scan(&attributes))
+		if owner := a.owner("theirs"); owner != "other UTF8" || attributes != "true true true" {
+			t.Errorf("the database belongs to %s, and the role has %s", owner, attributes)
+		}
+		_, err := session.Exec(t.Context(), "ALTER ROLE half NOLOGIN")
+		check(t, err)
 	}
 	if _, err := a.try(Call{Do: "provide", Application: postgres.Application{User: "postgres", Password: "x", Database: "new"}}); err == nil ||
 		!strings.Contains(err.Error(), "username: Invalid value") {

@@ -26,13 +26,15 @@ const maxEntries = 50_000_000
 
 // Clone implements [engine.Engine], with the BASE_BACKUP command of the replication protocol
 // (https://www.postgresql.org/docs/current/protocol-replication.html). The copy includes the log
-// that makes it consistent.
+// that makes it consistent. The session stays open until the new server receives from the leader:
+// see held.
 func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.mu.Lock()
 	e.abort = cancel
 	e.mu.Unlock()
+	e.release()
 	if err := e.clone(ctx, directory, from, progress); err != nil {
 		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
 	}
@@ -45,11 +47,20 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
-		defer cancel()
-		_ = source.Close(closing)
-	}()
+	err = e.copyFrom(ctx, source, directory, progress)
+	if err == nil {
+		err = ctx.Err() // It was aborted meanwhile.
+	}
+	if err != nil {
+		closeSource(source)
+		return err
+	}
+	e.hold(from.Leader, func() { closeSource(source) })
+	return nil
+}
+
+// copyFrom copies the leader's data to an empty directory.
+func (e *Engine) copyFrom(ctx context.Context, source *pgconn.PgConn, directory string, progress engine.Progress) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
@@ -99,8 +110,18 @@ func (e *Engine) replication(ctx context.Context, from engine.Upstream) (*pgconn
 	config.TLSConfig = &tls.Config{
 		Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: certified(from), MinVersion: tls.VersionTLS12,
 	}
-	config.RuntimeParams = map[string]string{"replication": "yes", "application_name": "mainstay-clone"}
+	// With them, the leader soon notices that this instance is gone, also while the session is idle;
+	// wal_sender_timeout limits only a session in which log is sent.
+	config.RuntimeParams = map[string]string{
+		"replication": "yes", "application_name": "mainstay-clone",
+		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3", "idle_session_timeout": "0",
+	}
 	session, err := pgconn.ConnectConfig(ctx, config)
+	if refused, isServers := errors.AsType[*pgconn.PgError](err); isServers && refused.Code == undefinedObject {
+		// Servers before version 14 have no such timeout.
+		delete(config.RuntimeParams, "idle_session_timeout")
+		session, err = pgconn.ConnectConfig(ctx, config)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
@@ -133,7 +154,8 @@ func (b *backup) begin() error {
 	if b.major != 0 && version != b.major {
 		return fmt.Errorf("the leader has PostgreSQL %d, and this instance %d: they need images of one major version", version, b.major)
 	}
-	// A temporary slot makes the leader keep the log that the copy needs, however long it takes.
+	// A temporary slot makes the leader keep the log that the copy and the new server need, however
+	// long it takes: it ends with the session.
 	slot := fmt.Sprintf("CREATE_REPLICATION_SLOT "+postgres.SlotPrefix+"clone_%016x TEMPORARY PHYSICAL RESERVE_WAL", rand.Uint64())
 	if _, err := b.source.Exec(b.ctx, slot).ReadAll(); err != nil {
 		return fmt.Errorf("reserving the log: %w", err)

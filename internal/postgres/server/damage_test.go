@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -41,6 +43,38 @@ func TestKillReadsNothing(t *testing.T) {
 		}
 		if e.Kill(); e.Observe().Server.State != election.NoData {
 			t.Errorf("%s: it is forgotten", name)
+		}
+	}
+}
+
+// TestDidNotStart: a server that does not start is started without the user's parameters only if
+// they may be the reason.
+func TestDidNotStart(t *testing.T) {
+	failed := exec.CommandContext(t.Context(), "sh", "-c", "exit 1").Run()
+	killed := exec.CommandContext(t.Context(), "sh", "-c", "kill -9 $$").Run()
+	crashed := exec.CommandContext(t.Context(), "sh", "-c", "kill -SEGV $$").Run()
+	for _, test := range []struct {
+		how  error
+		line string
+		want bool
+	}{
+		{failed, `2026-11-23 UTC [7] FATAL:  configuration file "/run/postgresql.conf" contains errors`, true},
+		{failed, "2026-11-23 UTC [7] FATAL:  could not map anonymous shared memory: Cannot allocate memory", true},
+		{failed, "2026-11-23 UTC [7] FATAL:  could not resize shared memory segment \"/PostgreSQL.1\": No space left on device", true},
+		{failed, `2026-11-23 UTC [7] FATAL:  could not write lock file "postmaster.pid": No space left on device`, false},
+		{failed, "2026-11-23 UTC [7] PANIC:  could not locate a valid checkpoint record at 0/4000080", false},
+		{failed, "2026-11-23 UTC [7] LOG:  startup process (PID 29) was terminated by signal 9: Killed", false},
+		{killed, "2026-11-23 UTC [7] LOG:  redo starts at 0/4000080", false},
+		{crashed, "2026-11-23 UTC [7] LOG:  redo starts at 0/4000080", true},
+	} {
+		e := New(Options{Data: filepath.Join(t.TempDir(), "data"), Clock: clock.RealClock{}})
+		e.SetParameters(map[string]string{"work_mem": "8MB"})
+		l := &life{hasUsers: true, output: &lines{to: io.Discard}}
+		l.output.pass(test.line)
+		l.output.pass("2026-11-23 UTC [7] LOG:  database system is shut down")
+		e.didNotStart(l, test.how, l.output.last())
+		if got := len(e.parameters(17)) == 0; got != test.want {
+			t.Errorf("%s, %v: without parameters: %t", test.line, test.how, got)
 		}
 	}
 }

@@ -101,6 +101,8 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	if err != nil {
 		return err
 	}
+	e.releaseOther(from.Leader)
+	e.dropForeign(ctx, l)
 	c := l.wrote
 	c.source = &from
 	source := election.Source{Leader: from.Leader, Term: from.Term}

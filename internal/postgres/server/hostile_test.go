@@ -240,6 +240,7 @@ func TestKillInBetween(t *testing.T) {
 // measuring the others.
 func TestNoSlotLeft(t *testing.T) {
 	a, b, _ := newCluster(t).begin(2)
+	a.counts("0", "FROM pg_replication_slots WHERE temporary")
 	b.do(Call{Do: "kill"})
 	slot, err := postgres.SlotName(b.member())
 	check(t, err)
@@ -254,6 +255,28 @@ func TestNoSlotLeft(t *testing.T) {
 		WithTimeout(waitLimit).WithPolling(20 * time.Millisecond).Should(gomega.Succeed())
 	a.wait("without a slot", func(o engine.Observation) bool { return strings.Contains(o.Problem, "making the slot of db-1") })
 	a.wait("measured", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Member.Name == "db-2" })
+}
+
+// TestForeignSlots: a leader that is restarted keeps the slots that a user has made; a standby
+// drops them before it follows, because they would keep its log for ever.
+func TestForeignSlots(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	const ofUser = "FROM pg_replication_slots WHERE slot_name = 'user_1'"
+	_, err := a.session().Exec(t.Context(), "SELECT pg_create_physical_replication_slot('user_1', true)")
+	check(t, err)
+	a.do(Call{Do: "kill"})
+	a.do(Call{Do: "resume", Rule: rule(a, b, d)})
+	a.wait("leading", isLeading)
+	a.counts("1", ofUser)
+	a.do(Call{Do: "stop"})
+	b.final()
+	d.final()
+	b.do(Call{Do: "rule", Rule: rule(b, a, d)})
+	b.do(Call{Do: "promote", Timeline: 5})
+	a.start()
+	a.counts("1", ofUser)
+	a.follow(b, 2)
+	a.counts("0", ofUser)
 }
 
 // TestSlotsThatHang: while the query for slots hangs, the leader still measures which members

@@ -178,16 +178,16 @@ func (s provisioning) initialiseHidden(ctx context.Context, statements []contrac
 }
 
 // durable waits until as many members as spec.durability requires have everything that was
-// committed before: otherwise the statements could be lost after the database was reported as
-// ready, and would not be executed again. It commits a transaction that waits for them, whatever
-// the settings of earlier ones. If it is interrupted, the next attempt finds no comment on the
-// database, and waits again.
+// committed before: otherwise it could be lost after it was reported as done, and would not be done
+// again, such as the first statements, or that a former user can't log in. It commits a transaction
+// that waits for them, whatever the settings of earlier ones. If it is interrupted, the next
+// attempt finds nothing to do, and waits again.
 func (s provisioning) durable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, durableTime)
 	defer cancel()
 	_, err := s.session.Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+heartbeat+"; COMMIT")
 	if err != nil {
-		return fmt.Errorf("the changes of initSQL are not yet on as many instances as spec.durability requires: %w", err)
+		return fmt.Errorf("the changes are not yet on as many instances as spec.durability requires: %w", err)
 	}
 	return nil
 }

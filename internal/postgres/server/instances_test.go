@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
+
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -283,6 +285,40 @@ func TestLogOfItsOwn(t *testing.T) {
 	b.do(Call{Do: "inspect"})
 	b.do(Call{Do: "resume", Rule: rule(b, a, d)})
 	b.has(2)
+}
+
+// counts waits until a query at an instance counts that many.
+func (i *instance) counts(want, query string) {
+	i.t.Helper()
+	gomega.NewWithT(i.t).Eventually(func() string { return i.value(i.t, "postgres", "SELECT count(*)::text "+query) }).
+		WithTimeout(waitLimit).WithPolling(50*time.Millisecond).Should(gomega.Equal(want), query)
+}
+
+// TestCloneOfABusyLeader: what the leader writes until a clone receives is kept for it, however
+// much that is, and no longer.
+func TestCloneOfABusyLeader(t *testing.T) {
+	c := newCluster(t)
+	c.instances[0].do(Call{Do: "keep least"})
+	a, b, _ := c.begin(2)
+	b.do(Call{Do: "clone", From: a.upstream(1)})
+	for range 2 {
+		for _, statement := range []string{
+			"SELECT pg_logical_emit_message(false, 'test', repeat('x', 10000000)) FROM generate_series(1, 9)", "CHECKPOINT",
+		} {
+			_, err := a.session().Exec(t.Context(), statement)
+			check(t, err)
+		}
+	}
+	// Nothing but the clone's session keeps the log: the slot of the former data was dropped.
+	a.counts("0", "FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL")
+	a.wait("sending to the other", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Near })
+	_, err := a.session().Exec(t.Context(), "CHECKPOINT")
+	check(t, err)
+	b.following(a, 1)
+	a.wait("sending to both", func(o engine.Observation) bool {
+		return len(o.Receivers) == 2 && o.Receivers[0].Near && o.Receivers[1].Near
+	})
+	a.counts("0", "FROM pg_replication_slots WHERE temporary")
 }
 
 // TestTimelineWithoutData: a standby whose promotion was killed when it had written its history

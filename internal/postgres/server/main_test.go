@@ -204,6 +204,8 @@ func (i *Instance) do(ctx context.Context, call Call, answer *Answer) (err error
 		i.engine.Kill()
 	case "apart":
 		i.apart = true
+	case "keep least":
+		i.engine.KeepWAL = leastWAL
 	case "know":
 		i.mu.Lock()
 		defer i.mu.Unlock()

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -93,16 +95,34 @@ func (u users) problem() string {
 	return ""
 }
 
-// didNotStart notes that a server ended by itself before it answered, with its last message. If the
-// server had parameters of the user, the next start leaves them out. If it had none, they were not
-// the reason, and the next start uses them again.
-func (e *Engine) didNotStart(l *life, why string) {
+// didNotStart notes that a server ended by itself before it answered: how, and with which last
+// message. If the server had parameters of the user, the next start leaves them out. If it had
+// none, they were not the reason, and the next start uses them again. Nothing changes if the reason
+// is another one for certain.
+func (e *Engine) didNotStart(l *life, how error, why string) {
+	if !mayBeParameters(how, why) {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.users.distrusted = ""
 	if l.hasUsers {
 		e.users.distrusted = why
 	}
+}
+
+// mayBeParameters reports whether parameters may be the reason why a server did not start: neither
+// it nor one of its processes was killed, and its last message is not about a full or broken disk,
+// or damaged data. Shared memory that can't be had is a matter of parameters, whatever the system's
+// error is.
+func mayBeParameters(how error, why string) bool {
+	if exit, isExit := errors.AsType[*exec.ExitError](how); isExit {
+		if status, isStatus := exit.Sys().(syscall.WaitStatus); isStatus && status.Signaled() && status.Signal() == syscall.SIGKILL {
+			return false
+		}
+	}
+	says := func(sign string) bool { return strings.Contains(why, sign) }
+	return says("shared memory") || !says(killedSign) && !slices.ContainsFunc(damageSigns, says) && !slices.ContainsFunc(otherSigns, says)
 }
 
 // judge asks the server which of its parameters it refuses, and whether others take effect only at

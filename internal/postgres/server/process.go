@@ -134,7 +134,8 @@ func (e *Engine) attend(l *life, command *exec.Cmd) {
 		e.noteDamage(damageIn(l.output.last()))
 	}
 	if err != nil && !l.output.answered() {
-		e.didNotStart(l, l.output.last())
+		e.didNotStart(l, err, l.output.last())
+		e.release() // The leader must not keep its log for a server that may never start.
 	}
 	e.forget(l, problem)
 }
@@ -256,6 +257,9 @@ func (l *lines) keep(line string) bool {
 	// Before the server answers, lines of other levels only say that it does not accept sessions yet.
 	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
 		l.latest = fmt.Sprintf("LOG:%.*s", maxProblem, said)
+		if strings.Contains(said, killedSign) {
+			l.said = l.latest // The lines after it only say that the server ends.
+		}
 	}
 	for _, sign := range streamSigns {
 		if at := strings.Index(line, sign); at >= 0 {
@@ -275,6 +279,10 @@ func (l *lines) keep(line string) bool {
 
 // idleSign is part of the line that a standby without a source repeats.
 const idleSign = "waiting for WAL to become available at"
+
+// killedSign is part of the line about a process of the server's that was killed, for example
+// because the pod has too little memory.
+const killedSign = "was terminated by signal 9"
 
 // refusals are parts of the lines about sessions that are refused during the start, ours among
 // them. They are not passed on.

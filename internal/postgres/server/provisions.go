@@ -17,8 +17,10 @@ import (
 // ProvideDeclared creates and changes databases and users, so that they are as in provisions. Those
 // that provisions do not name are left as they are. It returns ErrNoLeader if the server does not
 // lead. It may be called again at any time, even after it was interrupted. If it fails for some of
-// them, it goes on with the others, and the error names each that failed. It may run at the same
-// time as an operation.
+// them, it goes on with the others, and the error names each that failed. It succeeds only once
+// other members have what is not written again in the next term: that a former user is locked, that
+// a database was dropped, and what the first statements have done. It may run at the same time as
+// an operation.
 func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error {
 	l, err := e.current()
 	if err != nil {
@@ -42,8 +44,14 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	made := provisioning{engine: e, session: session, application: application, major: l.major, complaints: new([]string)}
 	err = made.all(bounded, provisions)
 	e.noteUnsettled(*made.complaints)
-	if err != nil || !application.Initialise || len(provisions.InitSQL) == 0 {
+	if err != nil {
 		return err
+	}
+	if !application.Initialise || len(provisions.InitSQL) == 0 {
+		if len(provisions.FormerUsers)+len(provisions.DropDatabases) > 0 {
+			return made.durable(ctx)
+		}
+		return nil
 	}
 	// The statements may use all of these databases and users, and have a time limit of their own.
 	return made.initialise(ctx, provisions.InitSQL)

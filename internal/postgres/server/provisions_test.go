@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -85,6 +87,33 @@ func TestProvideDeclared(t *testing.T) {
 	if strings.Contains(string(said), "SCRAM-SHA-256$") {
 		t.Error("the log has a verifier")
 	}
+}
+
+// TestLockIsDurable: that a former user is locked, and a database dropped, counts as done only when
+// another member has it, because it is not done again in the next term.
+func TestLockIsDurable(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
+		Users: []contract.User{{Name: "shop", Verifier: verifierOf(t, "one"), ConnectionLimit: -1}},
+	}})
+	b.do(Call{Do: "kill"})
+	d.do(Call{Do: "kill"})
+	for _, provisions := range []contract.Provisions{
+		{FormerUsers: []contract.FormerUser{{Name: "shop"}}}, {DropDatabases: []string{"never"}},
+	} {
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: provisions, Within: 5 * time.Second})
+		if err == nil || !strings.Contains(err.Error(), "are not yet on as many instances") {
+			t.Errorf("%+v without another member: got %v", provisions, err)
+		}
+	}
+	if got := a.value(t, "postgres", "SELECT rolcanlogin::text FROM pg_roles WHERE rolname = 'shop'"); got != "false" {
+		t.Errorf("meanwhile the user can log in: %s", got)
+	}
+	b.again(a, 1)
+	a.wait("sending", func(o engine.Observation) bool { return len(o.Receivers) == 1 && o.Receivers[0].Near })
+	a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{FormerUsers: []contract.FormerUser{{Name: "shop"}}}})
 }
 
 // provisionsLeave checks that a former user can't log in, and that a database with reclaim Delete

@@ -68,8 +68,9 @@ type Engine struct {
 	observed engine.Observation
 	// hasData is true if there were data when they were last looked for.
 	hasData bool
-	// abort ends a clone that is in progress.
+	// abort ends a clone that is in progress. held is the session of the last one.
 	abort context.CancelFunc
+	held  held
 	// unflushed is since when the oldest heartbeat has been waiting for the local disk; the zero time
 	// if none is.
 	unflushed time.Time

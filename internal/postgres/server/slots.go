@@ -86,8 +86,43 @@ func (e *Engine) dropUsed(ctx context.Context, session *pgx.Conn, name string, u
 	}
 }
 
-// The error codes for a slot that is in use, and for one that does not exist (errcodes-appendix),
-// and the pause between two attempts to drop a slot.
+// dropForeign drops the unused slots of a standby that are not ours, such as those of subscribers
+// when it was the leader: nothing reads from them, so that they would keep the log until the volume
+// is full. A leader that is restarted, and leads again, still has them. It is no reason not to
+// follow if that fails: the standby tries again when it follows the next time. Copies of the
+// leader's slots (version 17) are left out: they can't be dropped, and our settings allow none.
+func (e *Engine) dropForeign(ctx context.Context, l *life) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, keepTimeout)
+	defer stop()
+	session, err := e.connect(ctx)
+	if err != nil {
+		return
+	}
+	defer disconnect(session)
+	query := "SELECT slot_name::text FROM pg_replication_slots WHERE NOT active AND NOT starts_with(slot_name::text, " +
+		quote(postgres.SlotPrefix) + ")"
+	if l.major >= 17 {
+		query += " AND NOT synced"
+	}
+	rows, err := session.Query(ctx, query)
+	if err != nil {
+		return
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if err := drop(ctx, session, name); err != nil && ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// The error codes for a slot that is in use, and for one or a parameter that does not exist
+// (errcodes-appendix), and the pause between two attempts to drop a slot.
 const (
 	objectInUse     = "55006"
 	undefinedObject = "42704"

@@ -193,6 +193,7 @@ func (e *Engine) ownTimeline(ctx context.Context) (uint32, error) {
 
 // lead lets members and clients connect to a server that was promoted, and begins to measure it.
 func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
+	e.release()
 	history, err := e.history(timeline)
 	if err != nil {
 		return err
@@ -266,7 +267,9 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	return err
 }
 
-// plant writes planted history files, so that the server's promotion takes the claimed timeline.
+// plant writes planted history files, so that the server's promotion takes the claimed timeline. It
+// does not flush each of them, because there may be thousands, and the promotion has a limit: one
+// that is empty after a crash of the node counts as planted, too.
 func (e *Engine) plant(timeline uint32) error {
 	files, err := historyFiles(e.Data)
 	if err != nil {
@@ -282,7 +285,7 @@ func (e *Engine) plant(timeline uint32) error {
 	}
 	for _, number := range missing {
 		path := filepath.Join(e.Data, "pg_wal", postgres.HistoryName(number))
-		if err := writeDurably(path+".new", []byte(postgres.Planted())); err != nil {
+		if err := os.WriteFile(path+".new", []byte(postgres.Planted()), 0o600); err != nil {
 			return fmt.Errorf("claiming a timeline: %w", err)
 		}
 		if err := os.Rename(path+".new", path); err != nil {

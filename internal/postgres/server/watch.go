@@ -42,6 +42,9 @@ type standbyLook struct {
 	// nothing was received or replayed.
 	waits     int
 	connected bool
+	// receives is in how many measurements in a row the standby was connected, after it had received
+	// something: while it only tries to receive, it looks connected too.
+	receives int
 	// recovers is false once the server was promoted.
 	recovers bool
 	// pauses is true while the replay is paused, by a user or because parameters are too low for it.
@@ -78,11 +81,13 @@ const replayAge = `clock_timestamp() - pg_last_xact_replay_timestamp() -
 func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 	var received, replayed, event, status string
 	var lag float64
+	var hasHeard bool
 	err := session.QueryRow(ctx, `SELECT coalesce(pg_last_wal_receive_lsn()::text, '0/0'), coalesce(pg_last_wal_replay_lsn()::text, '0/0'),
 		coalesce((SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup' LIMIT 1), ''),
 		coalesce((SELECT status FROM pg_stat_wal_receiver LIMIT 1), ''),
+		EXISTS (SELECT FROM pg_stat_wal_receiver WHERE latest_end_lsn IS NOT NULL),
 		coalesce(extract(epoch FROM `+replayAge+`), 0)::float8, pg_is_in_recovery()`).
-		Scan(&received, &replayed, &event, &status, &lag, &s.recovers)
+		Scan(&received, &replayed, &event, &status, &hasHeard, &lag, &s.recovers)
 	if err != nil {
 		return fmt.Errorf("measuring the standby: %w", err)
 	}
@@ -98,6 +103,10 @@ func (s *standbyLook) take(ctx context.Context, session *pgx.Conn) error {
 		s.waits = 0
 	}
 	s.connected, s.lag, s.pauses = status == "streaming", 0, event == "RecoveryPause"
+	s.receives++
+	if !s.connected || !hasHeard {
+		s.receives = 0
+	}
 	if s.replayed < s.received && lag > 0 {
 		s.lag = time.Duration(lag * float64(time.Second))
 	}
@@ -189,6 +198,9 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	}
 	if look.connected {
 		e.noteHealth()
+	}
+	if look.receives >= reportsEnough {
+		e.release()
 	}
 	at := e.Clock.Now()
 	e.note(l, func(o *engine.Observation) {

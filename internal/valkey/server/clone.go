@@ -9,45 +9,41 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
 // Clone implements [engine.Engine]. It stores a snapshot that the leader's server makes and sends
-// as to a new replica. The stream stays open until the new server receives from the leader, or
-// until the leader's server closes it after a minute: until then the leader keeps what it writes.
+// as to a new replica. The stream stays open until the new server receives from the leader: until
+// then the leader's server keeps what it writes, unless that becomes more than it may keep.
 func (e *Engine) Clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	e.mu.Lock()
-	e.abort = cancel
 	e.release()
+	e.abort, e.held = cancel, release
 	e.mu.Unlock()
-	held, cancelHeld := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancelHeld)
+	stop := context.AfterFunc(ctx, release)
 	err := e.clone(held, directory, from, progress)
 	if !stop() && err == nil { // It was aborted meanwhile.
 		err = ctx.Err()
 	}
 	cancel()
 	if err != nil {
-		cancelHeld()
-		e.mu.Lock()
-		e.release()
-		e.mu.Unlock()
+		release()
 		return fmt.Errorf("cloning the data of %s: %w", from.Leader.Name, err)
 	}
 	return nil
 }
 
+// clone does so. When ctx ends, which is after its return if it succeeds, the stream is closed.
 func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstream, progress engine.Progress) error {
 	leader, err := e.open(ctx, from)
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	e.held = leader.stream
-	e.mu.Unlock()
 	context.AfterFunc(ctx, leader.close)
 	if err := e.canLoad(leader.Version); err != nil {
 		return err
@@ -77,12 +73,35 @@ func (e *Engine) clone(ctx context.Context, directory string, from engine.Upstre
 		return fmt.Errorf("storing the snapshot: %w", err)
 	}
 	err = copySnapshot(into, leader.from, length, mark, progress)
+	if err == nil {
+		go e.hold(ctx, leader) // From now on: to flush a large snapshot takes long, too.
+	}
 	if err = errors.Join(err, into.Sync(), into.Close()); err != nil {
 		return fmt.Errorf("receiving the snapshot: %w", err)
 	}
 	return writeState(directory, model.State{
 		System: leader.System, Version: e.programs, Lines: leader.Lines, Reached: leader.Lines.Last().ID,
 	})
+}
+
+// holdInterval is how often the stream of a clone gets a sign of life: as often as from a replica
+// that loads, so that this one counts as such a one does (min-replicas-max-lag).
+const holdInterval = time.Second
+
+// hold sends signs of life on the stream of a clone until ctx ends or the stream does. The leader's
+// server gives up a replica that says nothing for a minute (repl-timeout), and with it what it
+// keeps for the replica; but flushing and loading a large snapshot takes longer. An empty line is
+// what a replica says while it loads: unlike an acknowledgement, it does not begin the stream.
+func (e *Engine) hold(ctx context.Context, leader *leaderStream) {
+	for e.pause(ctx, holdInterval) == nil {
+		inTime := within(keepaliveInterval, leader.close) // The write of a closed stream fails.
+		_, err := io.WriteString(leader.stream, "\n")
+		inTime()
+		if err != nil {
+			leader.close()
+			return
+		}
+	}
 }
 
 // canLoad returns an error for a snapshot of a newer major version than this instance's server.

@@ -27,7 +27,7 @@ const (
 	// rejoinInterval is the pause before another attempt to receive from a leader.
 	rejoinInterval = 500 * time.Millisecond
 	// keepaliveInterval is how often the relay sends a sign of life to the server while there is no
-	// source. The server waits for a minute (repl-timeout).
+	// source, and a clone one to the leader's server. Both wait for a minute (repl-timeout).
 	keepaliveInterval = 10 * time.Second
 )
 

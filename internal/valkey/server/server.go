@@ -65,10 +65,9 @@ type Engine struct {
 	// before is the last run of the server, even after its end.
 	before   *life
 	observed engine.Observation
-	// abort ends a clone that is in progress. held is the stream of the last clone: while it is open,
-	// the leader keeps what it writes for us.
-	abort context.CancelFunc
-	held  io.Closer
+	// abort ends a clone that is in progress. held closes the stream of the last clone: while that is
+	// open, the leader keeps what it writes for us.
+	abort, held context.CancelFunc
 	// asked is when the oldest unanswered query was sent to the server; the zero time if it answers.
 	asked time.Time
 	// storing is since when [Engine.store] has been running; nil while it does not run. It keeps the
@@ -212,7 +211,10 @@ func (e *Engine) forget(l *life, problem string) {
 		isLost = e.life.inMemory
 		e.life.cancel()
 	}
-	if l == nil && e.abort != nil {
+	switch {
+	case l != nil:
+		e.release() // The leader must not keep what it writes for a server that may never load the copy.
+	case e.abort != nil:
 		e.abort()
 	}
 	e.life = nil
@@ -224,9 +226,8 @@ func (e *Engine) forget(l *life, problem string) {
 // release closes the stream of the last clone. The caller holds e.mu.
 func (e *Engine) release() {
 	if e.held != nil {
-		held := e.held
+		e.held() // It waits for no peer.
 		e.held = nil
-		go func() { _ = held.Close() }() // It may wait for a peer.
 	}
 }
 

@@ -143,34 +143,6 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestCloneHasReached: a clone has all that came before its leader's promotion.
-func TestCloneHasReached(t *testing.T) {
-	lines, err := valkey.Lines{}.Promoted("", 7, strings.Repeat("b", 40), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines[0].Start = 500
-	e, _ := made(t)
-	e.Me = func() election.Member { return election.Member{Name: "db-1"} }
-	e.Stream = func(context.Context, string) (io.ReadWriteCloser, error) {
-		here, there := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, there) }()
-		go func() {
-			_ = writeJSON(there, welcome{System: "abcdefghijklm", Version: "8", Lines: lines})
-			_, _ = io.WriteString(there, "+OK\r\n+FULLRESYNC "+lines[0].ID+" 640\r\n$3\r\nabc")
-		}()
-		return here, nil
-	}
-	directory := filepath.Join(t.TempDir(), "new")
-	if err := e.Clone(t.Context(), directory, engine.Upstream{Leader: election.Member{Name: "db-0"}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	state, err := readState(directory)
-	if got := readEnd(directory, state); err != nil || got != "7:500" {
-		t.Errorf("got %q, %v", got, err)
-	}
-}
-
 // TestReached: the history of a leader becomes that of our data when its stream begins. Only when
 // our server has stored something of the leader's timeline, the data are known to have reached it.
 func TestReached(t *testing.T) {
