@@ -40,7 +40,6 @@ func Names() ([]string, error) {
 type Kind struct {
 	// GroupVersionKind has the storage version.
 	schema.GroupVersionKind
-	Namespaced bool
 	// Record is the result of IsRecord for its definition.
 	Record bool
 }
@@ -63,7 +62,7 @@ func Kinds(ctx context.Context, c client.Client) ([]Kind, error) {
 		storage, _ := storedIn(live)
 		kinds = append(kinds, Kind{
 			GroupVersionKind: schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind},
-			Namespaced:       live.Spec.Scope == apiextensionsv1.NamespaceScoped, Record: IsRecord(d.name),
+			Record:           IsRecord(d.name),
 		})
 	}
 	return kinds, nil

@@ -19,9 +19,10 @@ const pageSize = 500
 
 // releaseFinalizers removes our finalizers from all objects of our kinds. Nothing else would, and
 // neither the objects nor their namespaces could be deleted any more. The next installation adds
-// them again, except on records: see isHeld.
+// them again, except on records: see isHeld. An installation of some namespaces may have watched
+// more before: there is one installation in a cluster, and all finalizers are its own.
 func (o Options) releaseFinalizers(ctx context.Context) error {
-	return o.eachKind(ctx, "removing finalizers from objects", o.WatchNamespaces,
+	return o.eachKind(ctx, "removing finalizers from objects",
 		func(ctx context.Context, kind crds.Kind, objects []metav1.PartialObjectMetadata) error {
 			for i := range objects {
 				if o.isHeld(kind, &objects[i]) {
@@ -61,7 +62,7 @@ func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObject
 // garbage collector must delete their children before the definitions go: if a definition changed
 // lately, the collector's watch has ended and it would not see the deletions.
 func (o Options) deleteObjects(ctx context.Context) error {
-	return o.eachKind(ctx, "deleting objects", nil, func(ctx context.Context, _ crds.Kind, objects []metav1.PartialObjectMetadata) error {
+	return o.eachKind(ctx, "deleting objects", func(ctx context.Context, _ crds.Kind, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
 			if !objects[i].DeletionTimestamp.IsZero() {
 				continue
@@ -78,10 +79,9 @@ func (o Options) deleteObjects(ctx context.Context) error {
 	})
 }
 
-// eachKind calls a function for the objects of all installed kinds, in these namespaces or in all,
-// until it succeeds for all or the options' Patience ends, which all kinds share. A failure for one
-// kind does not delay the others.
-func (o Options) eachKind(ctx context.Context, doing string, namespaces []string,
+// eachKind calls a function for the objects of all installed kinds until it succeeds for all or the
+// options' Patience ends, which all kinds share. A failure for one kind does not delay the others.
+func (o Options) eachKind(ctx context.Context, doing string,
 	do func(context.Context, crds.Kind, []metav1.PartialObjectMetadata) error) error {
 	return o.within(ctx, doing, func(ctx context.Context) error {
 		kinds, err := crds.Kinds(ctx, o.Definitions)
@@ -90,32 +90,26 @@ func (o Options) eachKind(ctx context.Context, doing string, namespaces []string
 		}
 		var problems []error
 		for _, kind := range kinds {
-			within := []string{""}
-			if kind.Namespaced && len(namespaces) > 0 {
-				within = namespaces
+			// A definition that has just changed is served again a moment later. Until then listing fails.
+			objects, err := o.list(ctx, kind)
+			if err == nil {
+				err = do(ctx, kind, objects)
 			}
-			for _, namespace := range within {
-				// A definition that has just changed is served again a moment later. Until then listing fails.
-				objects, err := o.list(ctx, kind, namespace)
-				if err == nil {
-					err = do(ctx, kind, objects)
-				}
-				if err != nil {
-					problems = append(problems, fmt.Errorf("%s: %w", kind.GroupKind(), err))
-				}
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", kind.GroupKind(), err))
 			}
 		}
 		return errors.Join(problems...)
 	})
 }
 
-// list returns the metadata of all objects of a kind in a namespace, or in all if that is empty.
-func (o Options) list(ctx context.Context, kind crds.Kind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+// list returns the metadata of all objects of a kind.
+func (o Options) list(ctx context.Context, kind crds.Kind) ([]metav1.PartialObjectMetadata, error) {
 	var objects []metav1.PartialObjectMetadata
 	page := &metav1.PartialObjectMetadataList{}
 	for next := ""; ; next = page.Continue {
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := o.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+		if err := o.Client.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
 			return nil, err
 		}
 		for _, object := range page.Items {

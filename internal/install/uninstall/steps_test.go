@@ -10,8 +10,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -43,6 +46,7 @@ func installed(t *testing.T, funcs interceptor.Funcs) Options {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: "example.com", Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: name},
+				Scope:    apiextensionsv1.NamespaceScoped,
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
 			},
 			Status: apiextensionsv1.CustomResourceDefinitionStatus{StoredVersions: []string{"v1beta1", "v1"}},
@@ -114,6 +118,24 @@ func TestEachKind(t *testing.T) {
 	})
 }
 
+// TestFinalizersEverywhere: an installation that was narrowed to some namespaces has left its
+// finalizers in the others, and nothing else would remove them.
+func TestFinalizersEverywhere(t *testing.T) {
+	lists := 0
+	options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList,
+		how ...client.ListOption) error {
+		lists++
+		if namespace := (&client.ListOptions{}).ApplyOptions(how).Namespace; namespace != "" {
+			t.Errorf("of %s only those in namespace %s are released", into.GetObjectKind().GroupVersionKind().Kind, namespace)
+		}
+		return nil
+	}})
+	options.WatchNamespaces = []string{"shop"}
+	if err := options.releaseFinalizers(t.Context()); err != nil || lists == 0 {
+		t.Errorf("%d lists, %v", lists, err)
+	}
+}
+
 // TestRecordsAreHeld: a record keeps its finalizer for the next installation, unless it is being
 // deleted or all objects are.
 func TestRecordsAreHeld(t *testing.T) {
@@ -152,5 +174,33 @@ func TestRecordsAreHeld(t *testing.T) {
 				t.Errorf("released %v, want %v", released, test.want)
 			}
 		})
+	}
+}
+
+// TestUnknownOwner: what may belong to another installation stays.
+func TestUnknownOwner(t *testing.T) {
+	options := installed(t, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+			if _, is := into.(*apiregistrationv1.APIService); is {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "apiservices"}, key.Name)
+			}
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "webhookconfigurations"}, key.Name, nil)
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			t.Error("it looks for objects to release")
+			return nil
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
+			t.Errorf("it deletes %T %s", object, object.GetName())
+			return nil
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			t.Errorf("it changes %T %s", object, object.GetName())
+			return nil
+		},
+	})
+	options.Deployment, options.Owner, options.DeleteDefinitions = "", "mainstay-manager", true
+	if err := Run(t.Context(), options); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want the error of the API server", err)
 	}
 }

@@ -36,7 +36,8 @@ type Options struct {
 	Namespace, Deployment string
 	// Owner is the name of the installation's ClusterRole. What another one owns stays.
 	Owner string
-	// WatchNamespaces are the namespaces of the installation's objects; none means all.
+	// WatchNamespaces are the namespaces that the managers watch; none means all. Objects in others
+	// are not migrated.
 	WatchNamespaces []string
 	// DeleteDefinitions deletes our definitions, and with them all objects.
 	DeleteDefinitions bool
@@ -49,20 +50,20 @@ type Options struct {
 const poll = 500 * time.Millisecond
 
 // Run does all steps that it can, and returns the errors of the others. It is idempotent: what is
-// released already takes no further write.
+// released already takes no further write. If the owner of what installations share can't be read,
+// or is another installation, that stays.
 //
 // Managers are stopped before anything is removed, because they would restore it. Deletions come
 // before that, while managers still convert objects and remove finalizers.
 func Run(ctx context.Context, options Options) error {
-	var problems []error
 	err := options.within(ctx, "finding the owner of the webhook configurations", func(ctx context.Context) error {
 		return webhooks.Ours(ctx, options.Client, options.Owner)
 	})
-	if errors.As(err, &webhooks.AnotherError{}) {
-		// Then the definitions' conversion and everything else is the other installation's, too.
+	if err != nil {
+		// The definitions' conversion and everything else belong, or may belong, to another installation.
 		return errors.Join(err, options.stopManagers(ctx), options.withdrawAPIService(ctx))
 	}
-	problems = append(problems, err)
+	var problems []error
 	steps := []func(context.Context) error{
 		options.awaitMigration, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions,
 		options.releaseFinalizers,
