@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -41,16 +42,30 @@ type right struct {
 	missing string
 }
 
-var (
-	// watching stands for the Role in a watched namespace, which has the rights of all kinds: all but
-	// PlatformPolicies watch Deployments.
-	watching = right{"Deployments", appsv1.SchemeGroupVersion.WithKind("DeploymentList"),
+var readingSecrets = right{"Secrets", corev1.SchemeGroupVersion.WithKind("SecretList"),
+	"Secrets of a namespace are not read until the next start, because the manager has no Role to get, list and watch secrets there: " +
+		"create the namespace, run helm upgrade, which creates the Role, and restart the manager"}
+
+// watching returns the right that stands for the Role in a watched namespace, which has the rights
+// of all enabled kinds. WebApps and the kinds that use workloads watch Deployments. The others are
+// asked for themselves, but not a kind with several versions: nothing may convert its objects yet.
+func watching(on []registration.Kind) right {
+	asked := right{"Deployments", appsv1.SchemeGroupVersion.WithKind("DeploymentList"),
 		"A watched namespace is not served until the next start, because the manager has no Role there, or the namespace does not exist: " +
 			"create it, run helm upgrade, which creates the Role, and restart the manager"}
-	readingSecrets = right{"Secrets", corev1.SchemeGroupVersion.WithKind("SecretList"),
-		"Secrets of a namespace are not read until the next start, because the manager has no Role to get, list and watch secrets there: " +
-			"create the namespace, run helm upgrade, which creates the Role, and restart the manager"}
-)
+	if slices.ContainsFunc(on, func(k registration.Kind) bool { return k.UsesWorkloads || k.Converter != nil }) {
+		return asked
+	}
+	if at := slices.IndexFunc(on, isWithinNamespaces); at >= 0 {
+		kind := on[at].GroupKind
+		asked.what, asked.list = kind.Kind+"s", kind.WithVersion(on[at].Version)
+		asked.list.Kind += "List"
+	}
+	return asked
+}
+
+// isWithinNamespaces reports whether the manager needs a Role in each watched namespace for a kind.
+func isWithinNamespaces(kind registration.Kind) bool { return kind.Name != platformpolicy.Controller }
 
 // observeGrants returns the settings without the namespaces that the manager may not watch, and
 // whose Secrets it may read. If there are any, it reads the hash key, or creates it.
@@ -71,12 +86,11 @@ func observeGrants(ctx context.Context, config *rest.Config, settings Settings, 
 // watch none, it returns an error: no namespaces would mean all.
 func (s Settings) served(ctx context.Context, live client.Reader, on []registration.Kind, patience time.Duration) (Settings, error) {
 	s.admitted = s.WatchNamespaces
-	isPolicy := func(k registration.Kind) bool { return k.Name == platformpolicy.Controller }
-	if len(s.WatchNamespaces) == 0 || !slices.ContainsFunc(on, func(k registration.Kind) bool { return !isPolicy(k) }) {
+	if len(s.WatchNamespaces) == 0 || !slices.ContainsFunc(on, isWithinNamespaces) {
 		return s, nil
 	}
 	var err error
-	if s.WatchNamespaces, err = watching.granted(ctx, live, s.admitted, patience); err != nil {
+	if s.WatchNamespaces, err = watching(on).granted(ctx, live, s.admitted, patience); err != nil {
 		return s, err
 	}
 	if len(s.WatchNamespaces) == 0 {
@@ -119,8 +133,8 @@ func (r right) granted(ctx context.Context, live client.Reader, namespaces []str
 			switch err := r.ask(ctx, live, namespace); {
 			case err == nil:
 				granted[namespace] = true
-			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				missing[namespace] = err
+			case apierrors.IsForbidden(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+				missing[namespace] = err // a new definition is discovered a moment after it is served
 			default:
 				failed = fmt.Errorf("checking the right to read %s in namespace %s: %w", r.what, namespace, err)
 				return true, nil

@@ -89,19 +89,26 @@ func TestServed(t *testing.T) {
 		kinds, watched, secrets, denied []string
 		want, wantSecrets               []string
 		fails                           string
+		// asks is the kind of the lists that are asked for.
+		asks string
 	}{
-		"all namespaces":         {allKinds(), nil, []string{"shop"}, []string{"shop"}, nil, []string{"shop"}, ""},
-		"all are granted":        {allKinds(), []string{"shop", "web"}, []string{"web"}, nil, []string{"shop", "web"}, []string{"web"}, ""},
-		"one is not":             {allKinds(), []string{"shop", "web"}, []string{"shop", "web"}, []string{"shop"}, []string{"web"}, []string{"web"}, ""},
-		"only policies, no Role": {[]string{"platformpolicy"}, []string{"shop"}, nil, []string{"shop"}, []string{"shop"}, nil, ""},
-		"none is": {[]string{"webapp"}, []string{"shop", "web"}, nil, []string{"shop", "web"}, []string{}, nil,
-			"--watch-namespaces: the manager may watch none of shop,web"},
+		"all namespaces": {kinds: allKinds(), secrets: []string{"shop"}, denied: []string{"shop"}, wantSecrets: []string{"shop"}},
+		"all are granted": {kinds: allKinds(), watched: []string{"shop", "web"}, secrets: []string{"web"}, want: []string{"shop", "web"},
+			wantSecrets: []string{"web"}, asks: "DeploymentList"},
+		"one is not": {kinds: allKinds(), watched: []string{"shop", "web"}, secrets: []string{"shop", "web"}, denied: []string{"shop"},
+			want: []string{"web"}, wantSecrets: []string{"web"}, asks: "DeploymentList"},
+		"only policies, no Role": {kinds: []string{"platformpolicy"}, watched: []string{"shop"}, denied: []string{"shop"},
+			want: []string{"shop"}},
+		"none is": {kinds: []string{"webapp"}, watched: []string{"shop", "web"}, denied: []string{"shop", "web"}, want: []string{},
+			fails: "--watch-namespaces: the manager may watch none of shop,web", asks: "DeploymentList"},
+		"a kind without Deployments": {kinds: []string{"cache", "platformpolicy"}, watched: []string{"shop", "web"}, denied: []string{"web"},
+			want: []string{"shop"}, asks: "CacheList"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-					if into.GetObjectKind().GroupVersionKind().Kind != "DeploymentList" {
-						t.Errorf("asked is for %s", into.GetObjectKind().GroupVersionKind())
+					if asked := into.GetObjectKind().GroupVersionKind(); asked.Kind != test.asks {
+						t.Errorf("asked is for %s", asked)
 					}
 					if slices.Contains(test.denied, (&client.ListOptions{}).ApplyOptions(options).Namespace) {
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no"))
@@ -124,5 +131,36 @@ func TestServed(t *testing.T) {
 				t.Errorf("Secrets: %s", diff)
 			}
 		})
+	}
+}
+
+// TestWatching: each kind alone has the right that the manager asks for at its start; that the
+// chart's Role grants it is tested in tools/helm. Nothing converts objects then, so no kind with
+// several versions is asked for.
+func TestWatching(t *testing.T) {
+	const deployments = "apps/v1, Kind=DeploymentList"
+	const databases, platforms = "database.mainstay.dev/v1, Kind=", "platform.mainstay.dev/v1, Kind="
+	want := map[string]string{
+		"webapp":                 deployments,
+		"appconfig":              deployments,
+		"configmonitor":          deployments,
+		"instrumentation":        deployments,
+		"clusterinstrumentation": deployments,
+		"postgresql":             databases + "PostgreSQLList",
+		"cache":                  databases + "CacheList",
+		"appstack":               platforms + "AppStackList",
+		"ecommerceplatform":      platforms + "EcommercePlatformList",
+	}
+	got := map[string]string{}
+	for _, kind := range kinds() {
+		if isWithinNamespaces(kind) {
+			got[kind.Name] = watching([]registration.Kind{kind}).list.String()
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := watching(kinds()).list.String(); got != deployments {
+		t.Errorf("for all kinds: asked is for %s", got)
 	}
 }

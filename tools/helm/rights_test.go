@@ -2,6 +2,7 @@ package helm_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -222,6 +223,35 @@ func TestWatchNamespaces(t *testing.T) {
 	told := roleRights(t, mustRender(t, "{"+namespaced+"}", target{}).Manifest, "Role", "default", "mainstay-manager-events")
 	if diff := cmp.Diff(events, told); diff != "" {
 		t.Errorf("events about the webhook configurations: %s", diff)
+	}
+}
+
+// TestRightsAskedForAtTheStart: with each kind alone, the manager may list in a watched namespace
+// what it asks for there at its start (internal/setup/granted_test.go). PlatformPolicies need none.
+func TestRightsAskedForAtTheStart(t *testing.T) {
+	asked := map[string]right{"platformpolicy": {}}
+	for _, kind := range []string{"webapp", "appconfig", "configmonitor", "instrumentation", "clusterinstrumentation"} {
+		asked[kind] = right{"apps", "deployments", "", "list"}
+	}
+	areas := map[string]string{"postgresql": "database", "cache": "database", "appstack": "platform", "ecommerceplatform": "platform"}
+	for kind, area := range areas {
+		asked[kind] = right{area + ".mainstay.dev", kind + "s", "", "list"}
+	}
+	all := readSchema(t).Properties["kinds"].Properties
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(asked))); diff != "" {
+		t.Errorf("the chart's kinds (-) and those of this test (+): %s", diff)
+	}
+	for kind, want := range asked {
+		values := "watchNamespaces: [shop]\nkinds:"
+		for other := range asked {
+			if other != kind {
+				values += "\n  " + other + ": {enabled: false}"
+			}
+		}
+		granted := roleRights(t, mustRender(t, values, target{}).Manifest, "Role", "shop", "mainstay-manager-kinds")
+		if want != (right{}) && !slices.Contains(granted, want) {
+			t.Errorf("with %s alone the manager never starts: it has no right to list %s", kind, want.Resource)
+		}
 	}
 }
 
