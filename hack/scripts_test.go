@@ -206,16 +206,43 @@ case "$*" in
 esac
 `
 
+// chartKinds returns the kinds of the chart as the script names them, in order. Records are not
+// among them: nothing follows from them, and they go with their definition.
+func chartKinds(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../charts/mainstay/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, file := range files {
+		group, plural, isOurs := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), ".mainstay.dev_")
+		switch {
+		case !isOurs:
+			t.Errorf("%s is not named GROUP.mainstay.dev_PLURAL.yaml", file)
+		case group != "records":
+			kinds = append(kinds, plural+"."+group)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
 // TestUndeploy: without a word nothing but the release goes, and what stays in force is named. All
 // is deleted in the order of the page, and nothing is uninstalled while something can't be deleted.
 func TestUndeploy(t *testing.T) {
 	folder := t.TempDir()
 	program(t, folder, "kubectl", cluster)
 	program(t, folder, "helm", "#!/bin/sh\necho \"helm $1 $2\" >> \"$CALLS\"\n")
-	const kinds = "KINDS=platformpolicies.policy clusterinstrumentations.instrumentation instrumentations.instrumentation webapps.apps appconfigs.config configmonitors.config"
+	chart := chartKinds(t)
+	kinds := "KINDS=" + strings.Join(chart, " ")
 	deletions := []string{
-		"platformpolicies.policy", "clusterinstrumentations.instrumentation", "instrumentations.instrumentation", "webapps.apps",
-		"appconfigs.config", "configmonitors.config",
+		"platformpolicies.policy", "clusterinstrumentations.instrumentation", "instrumentations.instrumentation",
+		"ecommerceplatforms.platform", "appstacks.platform", "webapps.apps", "postgresqls.database", "caches.database", "appconfigs.config",
+		"configmonitors.config",
+	}
+	if diff := cmp.Diff(chart, slices.Sorted(slices.Values(deletions))); diff != "" {
+		t.Errorf("a kind is missing here, and so in the script: %s", diff)
 	}
 	for name, test := range map[string]struct {
 		environment, deleted []string
@@ -247,6 +274,9 @@ func TestUndeploy(t *testing.T) {
 			}
 			got := slices.DeleteFunc(calls, func(call string) bool { return strings.HasPrefix(call, "kubectl get") })
 			for i := range got {
+				if strings.Contains(got[i], ".platform.") && !strings.Contains(got[i], " --cascade=background ") {
+					t.Errorf("the garbage collector deletes the children before the controller can, in no order: %s", got[i])
+				}
 				got[i], _, _ = strings.Cut(got[i], " --all")
 				got[i], _, _ = strings.Cut(got[i], " --ignore-not-found")
 			}

@@ -16,8 +16,12 @@ if [ "${EVERYTHING:-}" = yes ]; then
 	for kind in platformpolicies.policy clusterinstrumentations.instrumentation; do
 		! has "$kind" || "$kubectl" delete "$kind.mainstay.dev" --all --timeout=5m
 	done
-	for kind in instrumentations.instrumentation webapps.apps appconfigs.config configmonitors.config; do
-		! has "$kind" || "$kubectl" delete "$kind.mainstay.dev" --all --all-namespaces --cascade=foreground --timeout=5m
+	# Platforms and stacks before what they would create again. They delete that themselves, in reverse order, which
+	# the garbage collector would not keep to. Databases after the applications that use them.
+	for kind in instrumentations.instrumentation ecommerceplatforms.platform appstacks.platform webapps.apps \
+		postgresqls.database caches.database appconfigs.config configmonitors.config; do
+		case $kind in *.platform) cascade=background ;; *) cascade=foreground ;; esac
+		! has "$kind" || "$kubectl" delete "$kind.mainstay.dev" --all --all-namespaces "--cascade=$cascade" --timeout=5m
 	done
 else
 	for kind in clusterinstrumentations.instrumentation instrumentations.instrumentation; do
