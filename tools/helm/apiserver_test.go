@@ -294,25 +294,36 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestNotesOfRemoval: the notes about removing everything say to remove agents first, as long as an
-// injecting kind is on.
+// TestNotesOfRemoval: the notes say whether objects stay, and to remove agents first, as long as an
+// injecting kind is on. They never say to delete definitions that still have objects: children
+// could stay behind.
 func TestNotesOfRemoval(t *testing.T) {
 	const everywhere, cluster = "\n  kubectl delete instrumentations --all --all-namespaces\n", "\n  kubectl delete clusterinstrumentations --all\n"
-	for values, want := range map[string][]string{
+	const order = "/blob/main/docs/uninstall.md#delete-everything\n"
+	for kinds, want := range map[string][]string{
 		"": {everywhere, cluster},
 		"kinds: {instrumentation: {enabled: false}}":                                           {cluster},
 		"kinds: {clusterinstrumentation: {enabled: false}}":                                    {everywhere},
 		"kinds: {instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": nil,
 	} {
-		notes := mustRender(t, values, target{}).Info.Notes
-		first, _, found := strings.Cut(notes, "kubectl delete crd ")
-		for _, command := range []string{everywhere, cluster} {
-			if strings.Contains(first, command) != slices.Contains(want, command) {
-				t.Errorf("%s: %q must come before the deletion of the definitions: %t: %s", values, command, slices.Contains(want, command), notes)
+		for keep, says := range map[string][]string{
+			"true":  {"all objects of them stay", "Injected agents stay", order},
+			"false": {"DELETES the kinds and all objects of them", "Injected agents that are not removed in time stay", ""},
+		} {
+			values := "{crds: {keep: " + keep + "}, " + kinds + "}"
+			notes := mustRender(t, values, target{}).Info.Notes
+			for _, command := range []string{everywhere, cluster} {
+				if strings.Contains(notes, command) != slices.Contains(want, command) {
+					t.Errorf("%s: it says %q: %t: %s", values, command, !slices.Contains(want, command), notes)
+				}
 			}
-		}
-		if !found || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "Injected agents stay") != (want != nil) {
-			t.Errorf("%s: %s", values, notes)
+			if !strings.Contains(notes, says[0]) || strings.Contains(notes, says[1]) != (want != nil) || !strings.Contains(notes, says[2]) {
+				t.Errorf("%s: it does not say %q: %s", values, says, notes)
+			}
+			if strings.Contains(notes, order) != (keep == "true") || strings.Contains(notes, "all objects of them stay") != (keep == "true") ||
+				strings.Contains(notes, "kubectl delete crd") || strings.Contains(notes, "\n\n\n") {
+				t.Errorf("%s: %s", values, notes)
+			}
 		}
 	}
 }

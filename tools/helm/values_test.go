@@ -214,6 +214,7 @@ func TestValuesRefused(t *testing.T) {
 		"crds: {manage: null, kept: true}":                   "additional properties 'kept' not allowed",
 		"webhook: {port: 80}":                                "minimum",
 		"webhook: {port: 8081}":                              "'not' failed",
+		"metrics: {port: 8081}":                              "'not' failed",
 		"certManager: {issuer: x}":                           "additional properties 'issuer' not allowed",
 		"tolerations: {operator: Exists}":                    "got object, want array",
 		"{crds: {keep: false}, uninstall: {enabled: false}}": "crds.keep=false needs uninstall.enabled",
@@ -250,6 +251,23 @@ func TestValuesRefused(t *testing.T) {
 	mustRender(t, "global: {anything: true}", target{})
 }
 
+// TestPortsRefused: the manager could not listen on a port that another part of its pod has. What
+// is off has none.
+func TestPortsRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"metrics: {port: 9443}":                                                "must not be webhook.port",
+		"{webhook: {enabled: false}, metrics: {port: 9443}}":                   "",
+		"{ambassador: {enabled: true}, metrics: {port: 8001}}":                 "must not be 8001 with ambassador.enabled",
+		"{ambassador: {enabled: true}, webhook: {port: 8001}}":                 "must not be 8001 with ambassador.enabled",
+		"{ambassador: {enabled: true}, metrics: {enabled: false, port: 8001}}": "",
+		"metrics: {port: 8001}":                                                "",
+	} {
+		if _, err := render(t, values, target{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", values, err, want)
+		}
+	}
+}
+
 func TestSmallInstallation(t *testing.T) {
 	manifest := mustRender(t, "{replicaCount: 1, leaderElection: {enabled: false}, apiserver: {replicaCount: 1}}", target{}).Manifest
 	if strings.Contains(manifest, "kind: PodDisruptionBudget") {
@@ -257,6 +275,19 @@ func TestSmallInstallation(t *testing.T) {
 	}
 	if strings.Contains(manifest, "leader-elect-lease") || !strings.Contains(manifest, "--leader-elect=false") {
 		t.Error("the arguments do not fit leaderElection.enabled")
+	}
+}
+
+// TestStrategy: the chart has the fields that Recreate does not allow. Server-side apply removes
+// only what the release applied before, and not what the API server set by default.
+func TestStrategy(t *testing.T) {
+	elected := deployment(t, mustRender(t, "", target{}).Manifest).Spec.Strategy
+	if rolling := elected.RollingUpdate; rolling == nil || rolling.MaxSurge == nil || rolling.MaxUnavailable == nil {
+		t.Errorf("the election can't be disabled in this release: %+v", elected)
+	}
+	alone := deployment(t, mustRender(t, "{replicaCount: 1, leaderElection: {enabled: false}}", target{}).Manifest).Spec.Strategy
+	if alone.Type != "Recreate" || alone.RollingUpdate != nil {
+		t.Errorf("without election: %+v", alone)
 	}
 }
 
