@@ -28,7 +28,7 @@ const introduction = `# Metrics
 All metrics of Mainstay. How to read them, and the alerts and the dashboard that use them:
 [monitoring](monitoring.md).
 
-No label has the name of an object, but those [of the instances of databases](#of-the-instances-of-databases). The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
+No label has the name of an object, but that of [mainstay_unready_object](#mainstay_unready_object) and those [of the instances of databases](#of-the-instances-of-databases). The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
 ` + "`(other)`" + `, and the series of a deleted namespace are deleted (while ` + "`kinds.platformpolicy`" + ` is off they stay until a restart).
 Each replica counts what it does itself: sum over replicas. Each replica reports a gauge: take the maximum.
 `
@@ -50,7 +50,7 @@ const instances = `
 # Of the instances of databases
 
 Served by each instance of a PostgreSQL at its port 9187, and of a Cache at its port 9121, to all who have the password in the Secret NAME-metrics: see [monitoring](monitoring.md#databases).
-Unlike the others, they have the name of an object, that of the PostgreSQL or the Cache; the scrape adds the namespace and the pod.
+Unlike nearly all others, they have the name of an object, that of the PostgreSQL or the Cache; the scrape adds the namespace and the pod.
 `
 
 const elsewhere = `

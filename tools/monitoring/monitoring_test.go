@@ -404,6 +404,59 @@ func checkDashboards(t *testing.T, document string, metrics map[string]metric) i
 	return queries
 }
 
+// scraping is the part of Prometheus' configuration that discovery and relabeling are in.
+type scraping struct {
+	Jobs []struct {
+		Name      string `json:"job_name"`
+		Discovers []any  `json:"kubernetes_sd_configs"`
+		Relabels  []struct {
+			From   []string `json:"source_labels"`
+			Regex  string
+			Action string
+		} `json:"relabel_configs"`
+	} `json:"scrape_configs"`
+}
+
+// TestScrapedPorts: discovery makes a target of each port of a pod's containers. A job of the page
+// keeps the one with the metrics, unless the pods have no other.
+func TestScrapedPorts(t *testing.T) {
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiserver, err := os.ReadFile("../../charts/mainstay/templates/apiserver.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, block := range regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1) {
+		var made scraping
+		if !strings.Contains(block, "scrape_configs:") {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(block), &made); err != nil {
+			t.Fatalf("%v: %s", err, block)
+		}
+		for _, job := range made.Jobs {
+			if len(job.Discovers) == 0 {
+				continue
+			}
+			seen++
+			hasOne := job.Name == "mainstay-apiserver" && strings.Count(string(apiserver), "containerPort: ") == 1
+			keeps := false
+			for _, rule := range job.Relabels {
+				keeps = keeps || rule.Action == "keep" && rule.Regex == "metrics" && strings.HasSuffix(strings.Join(rule.From, ","), "_port_name")
+			}
+			if !hasOne && !keeps {
+				t.Errorf("the job %s has targets that are always down: the other ports of its pods", job.Name)
+			}
+		}
+	}
+	if seen < 3 {
+		t.Errorf("only %d jobs with discovery were found", seen)
+	}
+}
+
 // TestDashboard: every query is valid and uses existing metrics.
 func TestDashboard(t *testing.T) {
 	var dashboard struct {
@@ -416,6 +469,7 @@ func TestDashboard(t *testing.T) {
 	}
 	read(t, dashboardFile, &dashboard)
 	metrics := known(t)
+	quantile := regexp.MustCompile(`^histogram_quantile\(0\.(\d+),`)
 	seen, queries := map[int]bool{}, 0
 	for _, panel := range dashboard.Panels {
 		if panel.ID == 0 || seen[panel.ID] {
@@ -431,6 +485,12 @@ func TestDashboard(t *testing.T) {
 				isKept := regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(target.Expr)
 				if !isKept && label[1] != "instance" { // which each target has
 					t.Errorf("%s: its legend has %s, which %s does not keep", panel.Title, label[1], target.Expr)
+				}
+			}
+			if of := quantile.FindStringSubmatch(target.Expr); of != nil {
+				percent := of[1] + "0"
+				if !strings.HasSuffix(target.LegendFormat, "p"+percent[:2]) {
+					t.Errorf("%s: the legend of %s is %s", panel.Title, target.Expr, target.LegendFormat)
 				}
 			}
 		}

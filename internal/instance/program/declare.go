@@ -68,9 +68,9 @@ func instanceMetrics() []Metric {
 			Normal: "One for each failover and switchover."},
 		{Name: "mainstay_instance_fences_total", Help: "How often the server was killed while it led, so that it could not take writes any more, since " +
 			"the program began.", Normal: "0. One after the primary was cut off from the other instances, or stopped."},
-		{Name: "mainstay_instance_volume_used_bytes", Help: "Used bytes of the volume's file system; missing while it does not answer.",
+		{Name: "mainstay_instance_volume_used_bytes", Help: "Used bytes of the volume's file system; missing while it does not answer, and of a Cache without persistence.",
 			Normal: "At most 85 % of the size: then the server needs more.", Labels: []Label{volumeLabel}},
-		{Name: "mainstay_instance_volume_size_bytes", Help: "Bytes of the volume's file system that may be used in all; missing while it does not answer.",
+		{Name: "mainstay_instance_volume_size_bytes", Help: "Bytes of the volume's file system that may be used in all; missing while it does not answer, and of a Cache without persistence.",
 			Normal: "spec.storage or spec.walStorage.size, less what the file system needs.", Labels: []Label{volumeLabel}},
 	}
 }

@@ -18,12 +18,12 @@ type measured struct {
 	// receivers returns how many replicas receive from this server, and needed how many must, so that
 	// commits need not wait.
 	receivers, needed func() int
-	// kind declares the server's own metrics, and server adds them. usage measures the volume. Both
-	// functions may take long, or not return.
+	// kind declares the server's own metrics, and server adds them. usage measures the volume, and
+	// returns zeros if there is none. Both functions may take long, or not return.
 	kind   kind
 	server func(ctx context.Context, add adder) error
 	usage  func() (used, size uint64, err error)
-	// logUsage measures the log's own volume, and returns zeros if there is none; it may be nil.
+	// logUsage does the same for the log's own volume; it may be nil.
 	logUsage func() (used, size uint64, err error)
 	events   *events
 	// database is the name of the database's object.
@@ -122,7 +122,7 @@ func (c *collector) measureVolume() <-chan []usage {
 	go func() {
 		defer c.usageBusy.Store(false)
 		var all []usage
-		if used, size, err := c.usage(); err == nil {
+		if used, size, err := c.usage(); err == nil && size > 0 {
 			all = append(all, usage{"data", used, size})
 		}
 		if c.logUsage != nil {

@@ -198,6 +198,18 @@ func TestWhatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestUsageOfTheNode: while the data are ephemeral there is no volume to measure, only the disk of
+// the node.
+func TestUsageOfTheNode(t *testing.T) {
+	p := &parts{}
+	p.remember(contract.Settings{Ephemeral: true})
+	m := full()
+	m.usage = p.usage
+	if all := text(t, m); strings.Contains(all, "mainstay_instance_volume_") {
+		t.Errorf("the disk of the node is measured: %s", all)
+	}
+}
+
 // killed is an engine whose server is in a given state.
 type killed struct {
 	engine.Engine

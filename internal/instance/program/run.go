@@ -79,9 +79,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 		return err
 	}
 	parts.instance.Store(i)
-	parts.needed.Store(neededReceivers(settings))
-	parts.provisions.Store(&settings.Provisions)
-	parts.initialise.Store(settings.Initialise)
+	parts.remember(settings)
 	return runAll(asked, o, i, access, parts)
 }
 
@@ -201,9 +199,7 @@ func configure(ctx context.Context, i *instance.Instance, pod string, data map[s
 	}
 	if err == nil {
 		i.Configure(ctx, configOf(settings, pod))
-		parts.needed.Store(neededReceivers(settings))
-		parts.initialise.Store(settings.Initialise)
-		parts.provisions.Store(&settings.Provisions)
+		parts.remember(settings)
 		parts.keep(data[contract.SettingsKey])
 		return
 	}
@@ -310,8 +306,25 @@ type parts struct {
 	// rotationDue is when a password is next to change or to expire; nil is unknown, and the zero time
 	// is never.
 	rotationDue atomic.Pointer[time.Time]
-	// initialise is Settings.Initialise.
-	initialise atomic.Bool
+	// initialise is Settings.Initialise, and ephemeral Settings.Ephemeral.
+	initialise, ephemeral atomic.Bool
+}
+
+// remember stores what other parts use of the settings.
+func (p *parts) remember(settings contract.Settings) {
+	p.needed.Store(neededReceivers(settings))
+	p.provisions.Store(&settings.Provisions)
+	p.initialise.Store(settings.Initialise)
+	p.ephemeral.Store(settings.Ephemeral)
+}
+
+// usage measures the volume with the data. While they are ephemeral it returns zeros: what is there
+// in place of a volume is a directory of the node, whose disk others fill.
+func (p *parts) usage() (used, size uint64, err error) {
+	if p.ephemeral.Load() {
+		return 0, 0, nil
+	}
+	return p.volume.Usage()
 }
 
 // leads reports whether this instance is reported as the primary.
@@ -325,7 +338,7 @@ func (p *parts) measured(of observed, database string) measured {
 	return measured{
 		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
 		needed: func() int { return int(p.needed.Load()) },
-		kind:   p.kind, server: p.engine.metrics, usage: p.volume.Usage, logUsage: p.volume.LogUsage, events: &p.events,
+		kind:   p.kind, server: p.engine.metrics, usage: p.usage, logUsage: p.volume.LogUsage, events: &p.events,
 		database: database, log: p.log,
 	}
 }

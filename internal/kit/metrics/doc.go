@@ -6,7 +6,8 @@
 // verbs, resources), except namespaces. The first 500 namespaces have series of their own. All
 // others share namespace="(other)", which is no valid name of a namespace. The series of a deleted
 // namespace are deleted with the next scrape, and its place is free. While PlatformPolicies are
-// off, namespaces are not cached, and series stay. No label ever has the name of an object.
+// off, namespaces are not cached, and series stay. No label has the name of an object, except in
+// mainstay_unready_object, which names a limited number of them.
 //
 // # What is counted where
 //

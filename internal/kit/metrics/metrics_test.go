@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
@@ -92,6 +94,29 @@ func TestKindWorkload(t *testing.T) {
 		"mainstay_contested_writes_total"}
 	if !slices.Equal(named, want) {
 		t.Errorf("named by %q", named)
+	}
+}
+
+// TestNamesOfObjects: one metric has the names of objects, and the pages about that say so.
+func TestNamesOfObjects(t *testing.T) {
+	const only = "mainstay_unready_object"
+	for _, metric := range Declared() {
+		if slices.Contains(metric.names(), "object") != (metric.Name == only) {
+			t.Errorf("%s has the labels %q", metric.Name, metric.names())
+		}
+	}
+	for _, page := range []string{"metrics.md", "multi-tenancy.md", "threat-model.md"} {
+		content, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(content)
+		if page == "metrics.md" { // its introduction: the metric itself has a section
+			text, _, _ = strings.Cut(text, "\n## ")
+		}
+		if !strings.Contains(text, only) {
+			t.Errorf("%s does not say that %s has the names of objects", page, only)
+		}
 	}
 }
 
@@ -320,8 +345,8 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// TestUnreadyAreNamed: those that have not been ready for longest, and no more than a scrape can
-// carry.
+// TestUnreadyAreNamed: those that have not been ready for longest, and beside them components of
+// stacks, whatever else is not ready; and no more than a scrape can carry.
 func TestUnreadyAreNamed(t *testing.T) {
 	tally := &Tally{known: map[types.UID]counted{}}
 	begun := time.Unix(1_000_000, 0)
@@ -339,6 +364,19 @@ func TestUnreadyAreNamed(t *testing.T) {
 	if len(named) != mostNamed || named[0].name != "web-149" || named[mostNamed-1].name != "web-100" {
 		t.Errorf("%d are named, from %+v to %+v", len(named), named[0], named[len(named)-1])
 	}
+	for i := range 2 * mostComponents {
+		name := fmt.Sprintf("part-%03d", i)
+		object := app(types.UID(name), "Ready=False", "Degraded=True")
+		object.Name = name
+		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: platformv1.GroupVersion.String(), Kind: "AppStack", Controller: new(true)}}
+		object.Status.Conditions[0].LastTransitionTime = metav1.NewTime(begun.Add(time.Duration(1+i) * time.Hour))
+		tally.OnAdd(object, true)
+	}
+	_, _, named = tally.count()
+	if len(named) != mostNamed+mostComponents || named[mostNamed-1].name != "web-100" || named[mostNamed].name != "part-000" ||
+		named[len(named)-1].name != "part-499" {
+		t.Errorf("with components of stacks %d are named, up to %+v", len(named), named[len(named)-1])
+	}
 	unseen := app("unseen")
 	unseen.CreationTimestamp = metav1.NewTime(begun)
 	if got := since(unseen); got != begun.Unix() {
@@ -351,7 +389,7 @@ func TestCollector(t *testing.T) {
 	t.Cleanup(func() { current.Store(nil) })
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]counted{
-		"a": {ready, "shop", "a", 0}, "b": {ready, "shop", "b", 0}, "c": {stalled, "shop", "web", 7}}}
+		"a": {ready, "shop", "a", 0, false}, "b": {ready, "shop", "b", 0, false}, "c": {stalled, "shop", "web", 7, false}}}
 	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
 		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
 		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})

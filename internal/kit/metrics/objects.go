@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
 )
 
 // Phases of an object of any kind, in the order in which they are checked.
@@ -94,11 +97,18 @@ var unready = []string{pending, stalled, degraded, unknown}
 type counted struct {
 	phase, namespace, name string
 	since                  int64
+	// isComponent reports whether an AppStack is its controller.
+	isComponent bool
 }
 
-// mostNamed is how many objects of a kind that are not ready are named, those that have not been
-// for longest.
-const mostNamed = 50
+const (
+	// mostNamed is how many objects of a kind that are not ready are named, those that have not been
+	// for longest.
+	mostNamed = 50
+	// mostComponents is how many components of AppStacks are named beside them: the alerts of a
+	// platform look for its parts by name, whatever else in the cluster is not ready.
+	mostComponents = 500
+)
 
 // Tally counts the objects of one kind in the cache. It makes no call, and needs about 100 bytes
 // per object.
@@ -135,7 +145,7 @@ func (t *Tally) OnAdd(added any, _ bool) {
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.known[object.GetUID()] = counted{phaseOf(object), object.GetNamespace(), object.GetName(), since(object)}
+	t.known[object.GetUID()] = counted{phaseOf(object), object.GetNamespace(), object.GetName(), since(object), isComponent(object)}
 }
 
 // OnUpdate counts an object again. An object that was recreated under its name arrives as an update
@@ -173,8 +183,14 @@ func since(object object) int64 {
 	return object.GetCreationTimestamp().Unix()
 }
 
+// isComponent reports whether an AppStack is the controller of an object.
+func isComponent(object object) bool {
+	controller := metav1.GetControllerOfNoCopy(object)
+	return controller != nil && controller.Kind == "AppStack" && strings.HasPrefix(controller.APIVersion, "platform."+api.Domain+"/")
+}
+
 // count returns the number of objects per phase, and of those in a phase of unready per namespace;
-// and mostNamed of the latter.
+// and of the latter mostNamed, and mostComponents of the rest.
 func (t *Tally) count() (byPhase, unreadyIn map[string]int, named []counted) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -189,5 +205,7 @@ func (t *Tally) count() (byPhase, unreadyIn map[string]int, named []counted) {
 	slices.SortFunc(named, func(a, b counted) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
-	return byPhase, unreadyIn, named[:min(len(named), mostNamed)]
+	first := min(len(named), mostNamed)
+	components := slices.DeleteFunc(slices.Clone(named[first:]), func(object counted) bool { return !object.isComponent })
+	return byPhase, unreadyIn, slices.Concat(named[:first], components[:min(len(components), mostComponents)])
 }

@@ -61,10 +61,10 @@ func quantiles(histogram, selector, by string) []query {
 		group, legend = "le, "+by, "{{"+by+"}} "
 	}
 	var queries []query
-	for _, quantile := range []string{"0.5", "0.99"} {
+	for _, quantile := range []struct{ value, name string }{{"0.5", "p50"}, {"0.99", "p99"}} {
 		queries = append(queries, query{
-			fmt.Sprintf("histogram_quantile(%s, sum by (%s) (rate(%s_bucket%s[$__rate_interval])))", quantile, group, histogram, selector),
-			legend + "p" + quantile[2:],
+			fmt.Sprintf("histogram_quantile(%s, sum by (%s) (rate(%s_bucket%s[$__rate_interval])))", quantile.value, group, histogram, selector),
+			legend + quantile.name,
 		})
 	}
 	return queries
