@@ -300,7 +300,11 @@ func configure(t *testing.T, files map[string]string, targets string) string {
 func (p *prometheus) find(t *testing.T) {
 	t.Helper()
 	for job := range scraped {
-		content, err := json.Marshal([]map[string][]string{{"targets": addresses(t, job)}})
+		content, err := json.Marshal([]map[string]any{{
+			"targets": addresses(t, job),
+			// As the discovery of the page labels the port with the metrics.
+			"labels": map[string]string{"__meta_kubernetes_endpointslice_port_name": "metrics"},
+		}})
 		name := filepath.Join(p.targets, job+".json")
 		if err == nil {
 			err = os.WriteFile(name+".new", content, 0o600)
