@@ -44,7 +44,7 @@ func (d *Database) Certificates(observed State) *corev1.Secret {
 }
 
 // CertificatesRef names that Secret, which each child with an authority needs: while it can't be
-// stored, clients would be told an authority that is not used.
+// stored, clients would get an authority that is not used.
 func (d *Database) CertificatesRef() []plan.Ref {
 	return []plan.Ref{d.Ref("Secret", CertificatesName(d.Name))}
 }

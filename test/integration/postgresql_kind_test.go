@@ -199,7 +199,7 @@ func TestDatabaseLeavesForeignObjects(t *testing.T) {
 			g.Expect(apierrors.IsNotFound(known(db, "db", &appsv1.StatefulSet{}, always)(t.Context()))).To(gomega.BeTrue(), "pods are made")
 			if name == "db-certificates" {
 				err := known(db, "db-ca", &corev1.ConfigMap{}, always)(t.Context())
-				g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "clients are told an authority that is not stored")
+				g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "clients get an authority that is not stored")
 			}
 		})
 	}

@@ -23,12 +23,14 @@ func TestEvict(t *testing.T) {
 		answer error
 		want   string
 	}{
-		"evicted":           {nil, ""},
-		"gone":              {apierrors.NewNotFound(pods, "db-1"), ""},
-		"another in place":  {apierrors.NewConflict(pods, "db-1", errors.New("another UID")), ""},
-		"a budget":          {apierrors.NewTooManyRequests("Cannot evict pod", 0), "Cannot evict pod"},
-		"a policy":          {apierrors.NewForbidden(pods, "db-1", errors.New("no")), "is forbidden: no"},
-		"two budgets":       {apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")), "more than one PodDisruptionBudget"},
+		"evicted":          {nil, ""},
+		"gone":             {apierrors.NewNotFound(pods, "db-1"), ""},
+		"another in place": {apierrors.NewConflict(pods, "db-1", errors.New("another UID")), ""},
+		"a budget":         {apierrors.NewTooManyRequests("Cannot evict pod", 0), "Cannot evict pod"},
+		"a policy":         {apierrors.NewForbidden(pods, "db-1", errors.New("no")), "is forbidden: no"},
+		"two budgets": {
+			apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")), "more than one PodDisruptionBudget",
+		},
 		"a webhook is down": {apierrors.NewInternalError(errors.New("failed calling webhook\n\"a\"")), `failed calling webhook "a"`},
 		"no answer in time": {context.DeadlineExceeded, "deadline exceeded"},
 	} {

@@ -384,7 +384,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// TestAuthorityIsStored: what tells clients an authority needs the Secret with its certificates,
+// TestAuthorityIsStored: what gives clients an authority needs the Secret with its certificates,
 // which another owner may have.
 func TestAuthorityIsStored(t *testing.T) {
 	c := newCache()
