@@ -251,7 +251,10 @@ func TestTokenAlwaysDiffers(t *testing.T) {
 	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{source.Ref: source}}
 	plan := Decide(snapshot, noon)
 	if len(plan.Patches) != 1 || plan.Patches[0].RestartedFor != target.RestartedFor+"+" {
-		t.Errorf("got %+v", plan.Patches)
+		t.Fatalf("got %+v", plan.Patches)
+	}
+	if purpose := plan.Patches[0].Purpose(); purpose != target.RestartedFor {
+		t.Errorf("the same restart has another purpose: %s", purpose)
 	}
 }
 

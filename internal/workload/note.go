@@ -129,7 +129,8 @@ func (d *planner) recordSeen(entry, before SeenSource, r relation, restart bool)
 // for, and the ordinal number of the restart, as in "flags=1f6a0c2b,secret/db=a:77#3". The number
 // makes the template differ even if an earlier content returns: pods of the earlier template may
 // have been started while the content was a third one. The token always differs from the present
-// one, or nothing would restart.
+// one, or nothing would restart: if another client has put back the annotation of what we have
+// observed, but not that of the pod template, the same restart is due again and gets a mark.
 func token(stamp Stamp, present string) string {
 	var parts []string
 	restarts := int64(0)
@@ -148,7 +149,15 @@ func token(stamp Stamp, present string) string {
 	slices.Sort(parts)
 	made := strings.Join(parts, ",") + "#" + strconv.FormatInt(restarts, 10)
 	if made == present {
-		made += "+"
+		made += again
 	}
 	return made
 }
+
+// again is the mark of a token that would be the present one otherwise.
+const again = "+"
+
+// Purpose returns the token of the restart without that mark: each second token has it while another
+// client puts back what we have observed, and the restart is the same one. It returns "" for a patch
+// that does not restart the workload.
+func (p TargetPatch) Purpose() string { return strings.TrimSuffix(p.RestartedFor, again) }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -37,21 +36,19 @@ const whySlowed = "another client changes it again and again, so it is written a
 // same each time that they are put back.
 var moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})`)
 
-// marked is the token of a restart with the mark that package workload adds if the token would be
-// the present one otherwise. If another client puts the stamp of a workload back again and again,
-// each second token has it.
-var marked = regexp.MustCompile(`("` + regexp.QuoteMeta(configv1.AnnotationRestartedFor) + `":"[^"]*)\+"`)
-
-// keyOf returns the key of a patch, and the hash of its content without times, without that mark,
-// and without the version that the object must have.
+// keyOf returns the key of a patch, and the hash of its purpose, or of its content without times and
+// without the version that the object must have.
 func keyOf(patch plan.Patch) (key patchKey, hash string, err error) {
 	patch.Version = ""
 	_, body, err := patch.Body()
 	if err != nil {
 		return patchKey{}, "", err
 	}
-	body = marked.ReplaceAll(moment.ReplaceAll(body, nil), []byte(`${1}"`))
-	return patchKey{patch.Ref, string(patch.UID), shortHash([]byte(fieldsOf(patch)))}, shortHash(body), nil
+	same := moment.ReplaceAll(body, nil)
+	if patch.Purpose != "" {
+		same = []byte(patch.Purpose)
+	}
+	return patchKey{patch.Ref, string(patch.UID), shortHash([]byte(fieldsOf(patch)))}, shortHash(same), nil
 }
 
 func shortHash(content []byte) string {

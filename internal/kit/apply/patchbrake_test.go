@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -116,8 +115,8 @@ func TestPatchBrakeOfNoChange(t *testing.T) {
 func TestKeyOf(t *testing.T) {
 	one := plan.Patch{UID: "a", Merge: plan.Annotation("a/b", "1")}
 	merge := func(content map[string]any) plan.Patch { return plan.Patch{UID: "a", Merge: content} }
-	token := func(name, value string) plan.Patch {
-		return merge(map[string]any{"spec": map[string]any{"template": plan.Annotation(name, value)}})
+	purpose := func(of, value string) plan.Patch {
+		return plan.Patch{UID: "a", Merge: plan.Annotation("a", value), Purpose: of}
 	}
 	operations := func(path, value string) plan.Patch {
 		return plan.Patch{UID: "a", Operations: []jsonpatch.Operation{{Op: "add", Path: path, Value: value}}}
@@ -134,9 +133,8 @@ func TestKeyOf(t *testing.T) {
 		"another field":        {one, merge(plan.Annotation("a/c", "1")), false, false},
 		"a slash in a name":    {one, merge(plan.Annotation("a", map[string]any{"b": "1"})), false, false},
 		"another object":       {one, plan.Patch{UID: "b", Merge: one.Merge}, false, false},
-		"the same restart":     {token(configv1.AnnotationRestartedFor, "a=x#3"), token(configv1.AnnotationRestartedFor, "a=x#3+"), true, true},
-		"another restart":      {token(configv1.AnnotationRestartedFor, "a=x#3"), token(configv1.AnnotationRestartedFor, "a=x#4"), true, false},
-		"another annotation's": {token("a", "3"), token("a", "3+"), true, false},
+		"the same purpose":     {purpose("3", "3"), purpose("3", "3+"), true, true},
+		"another purpose":      {purpose("3", "3"), purpose("4", "3"), true, false},
 		"another value at":     {operations("/a", "1"), operations("/a", "2"), true, false},
 		"operations elsewhere": {operations("/a", "1"), operations("/b", "1"), false, false},
 	} {

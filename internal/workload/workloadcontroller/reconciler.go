@@ -221,6 +221,6 @@ func patchOf(namespace string, target *workload.Target, patch workload.TargetPat
 	}
 	return plan.Patch{
 		Ref:        plan.Ref{Group: appsv1.GroupName, Kind: target.Ref.Kind, Namespace: namespace, Name: target.Ref.Name},
-		APIVersion: appsv1.SchemeGroupVersion.String(), UID: target.UID, Merge: content,
+		APIVersion: appsv1.SchemeGroupVersion.String(), UID: target.UID, Merge: content, Purpose: patch.Purpose(),
 	}
 }
