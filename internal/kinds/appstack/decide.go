@@ -68,9 +68,11 @@ type Decision struct {
 //	exists            is ready                        Ordered       Apply: it is changed
 //	exists            is not                          Ordered       Wait: it stays as it is
 //
-// Ready means for the present generation, and apply sees to it that nothing is created after a
-// component that was changed just now. An object that is no longer to exist, because the spec lost
-// it or the stack is being deleted:
+// Ready means for the present generation; with Ordered also that no change of it waits. Apply sees
+// to it that nothing is written after a component that was changed just now, or after one that
+// waits for such a component; and with Ordered, that nothing is changed after one whose change was
+// refused. An object that is no longer to exist, because the spec lost it or the stack is being
+// deleted:
 //
 //	the stack is being deleted and orphans it            Leave
 //	it is being deleted                                  Leave
@@ -93,7 +95,7 @@ func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 			}
 		}
 		for _, i := range sorted {
-			step, known := decideComponent(stack, &stack.Spec.Components[i], observed)
+			step, known := decideComponent(stack, &stack.Spec.Components[i], observed, decided.Steps)
 			if known {
 				decided.Steps = append(decided.Steps, step)
 				named[step.Ref] = true
@@ -113,17 +115,20 @@ func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 }
 
 // decideComponent returns the step of a component of the spec, and whether its kind is known.
-func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observed Observed) (Step, bool) {
+// earlier are the steps of the components that it depends on, and of others.
+func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observed Observed, earlier []Step) (Step, bool) {
 	kind, known := KindOf(c, observed.Kinds)
 	if !known {
 		return Step{}, false
 	}
 	step := Step{Name: c.Name, Ref: kind.Ref(stack.Namespace, ObjectName(stack.Name, c.Name)), Action: Apply}
 	step.Existing = observed.existing(step.Ref)
+	isOrdered := stack.Spec.Updates == platformv1.UpdatesOrdered
 	for _, name := range c.DependsOn {
 		ref, object := dependency(stack, name, observed)
 		step.After = append(step.After, ref)
-		if !isReady(object) || missingOutput(stack, name, object) != "" {
+		isUnchanged := isOrdered && waitsWithChange(stepOf(earlier, name))
+		if isUnchanged || !isReady(object) || missingOutput(stack, name, object) != "" {
 			step.WaitsFor = append(step.WaitsFor, name)
 		}
 	}
@@ -134,7 +139,6 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 			step.HiddenBy = step.WaitsFor
 		}
 	}
-	isOrdered := stack.Spec.Updates == platformv1.UpdatesOrdered
 	if step.Existing != nil && !isOrdered {
 		step.After, step.WaitsFor = nil, nil
 	}
@@ -148,6 +152,17 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 		step.Action = Wait
 	}
 	return step, true
+}
+
+// waitsWithChange reports whether a component that exists waits, and is not what it should be.
+func waitsWithChange(step *Step) bool {
+	return step != nil && step.Existing != nil && step.Action == Wait && step.isChanged()
+}
+
+// isChanged reports whether the object that exists differs from what it should be. It does also
+// where something else has written a value in another form.
+func (s *Step) isChanged() bool {
+	return s.Object != nil && changes(s.Existing, s.Object, false) != ""
 }
 
 // dependency returns the object of another component of the spec.

@@ -39,6 +39,15 @@ func TestDecide(t *testing.T) {
 			spec: []platformv1.Component{db, back}, existing: map[string]string{"db": "Broken", "back": ""},
 			change: func(stack *platformv1.AppStack, _ plan.Children) { stack.Spec.Updates = platformv1.UpdatesOrdered },
 			want:   "db Apply, back Wait[db]"},
+		"ordered, it waits also for a change that waits": {
+			spec:     []platformv1.Component{db, one("back", "webApp", `{"image":"r.io/web:2"}`, "db"), front},
+			existing: map[string]string{"db": "Broken", "back": "", "front": ""},
+			change:   func(stack *platformv1.AppStack, _ plan.Children) { stack.Spec.Updates = platformv1.UpdatesOrdered },
+			want:     "db Apply, back Wait[db], front Wait[back]"},
+		"ordered, it does not wait for what is as it should be": {
+			spec: []platformv1.Component{db, back, front}, existing: map[string]string{"db": "Broken", "back": "", "front": ""},
+			change: func(stack *platformv1.AppStack, _ plan.Children) { stack.Spec.Updates = platformv1.UpdatesOrdered },
+			want:   "db Apply, back Wait[db], front Apply"},
 		"what left the spec is deleted": {
 			spec: []platformv1.Component{db}, existing: map[string]string{"db": "", "front": ""},
 			want: "db Apply, front Delete"},

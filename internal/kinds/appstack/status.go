@@ -137,7 +137,8 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 //	would be written, were the stack not paused    Paused, with the plan
 //	waits for components                           Waiting
 //	is being deleted by someone else               Deleting
-//	was written just now, or has not reported      Progressing
+//	was written just now, could not be written,
+//	  or has not reported                          Progressing
 //	is Ready, and hidden by what it depends on     Waiting
 //	is Ready, and has no value of an output        Progressing
 //	is Ready                                       Ready
@@ -160,7 +161,7 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, pausedMessage)
 	case s.isWaiting(step):
 		return s.reportWaiting(step, reported)
-	case step.Existing == nil || s.result.Changed(step.Ref):
+	case step.Existing == nil || s.result.Changed(step.Ref) || s.isUnwritten(step):
 		return set(platformv1.ComponentProgressing, platformv1.ReasonNotReported, "")
 	case step.Existing.GetDeletionTimestamp() != nil:
 		return set(platformv1.ComponentDeleting, api.ReasonTerminating, "is being deleted, and will be created again")
@@ -180,11 +181,18 @@ func (s *subject) isWithheld(step Step) bool {
 	return s.isPaused() && step.Action == Wait && s.isWaiting(step)
 }
 
+// isUnwritten reports whether a component that exists differs from what it should be and was not
+// reached, or could not be written just now.
+func (s *subject) isUnwritten(step Step) bool {
+	return step.Action == Apply && slices.Contains(s.result.Held, step.Ref) && step.isChanged()
+}
+
 // isWaiting reports whether a component was not created or changed because of others. One that
 // exists, and is as it should be, does not wait.
 func (s *subject) isWaiting(step Step) bool {
 	if step.Existing != nil {
-		return step.Action == Wait && step.Object != nil && changes(step.Existing, step.Object, false) != ""
+		isTransient := s.result.Failure != nil && s.result.Failure.Transient
+		return waitsWithChange(&step) || s.isUnwritten(step) && !isTransient
 	}
 	return step.Action == Wait || !s.result.Created(step.Ref) && len(step.After) > 0
 }

@@ -76,6 +76,32 @@ func TestStatusOfACircle(t *testing.T) {
 	}
 }
 
+// TestHeld: a component whose change comes after that of another waits for it, and one whose change
+// was not written because of an error is not ready for its spec. One that needs no change is what
+// its object says.
+func TestHeld(t *testing.T) {
+	next := one("api", "webApp", `{"image":"r.io/web:2"}`, "db")
+	w := world{newStack(web("db"), next, web("front", "api")), plan.Children{}}
+	w.stack.Spec.Updates = platformv1.UpdatesOrdered
+	w.make(t, web("db"), "")
+	w.make(t, web("api", "db"), "")
+	w.make(t, web("front", "api"), "")
+	held := plan.Result{Held: []plan.Ref{kinds[0].Ref("web", "shop-api"), kinds[0].Ref("web", "shop-front")}}
+	for want, failure := range map[string]*plan.Failure{
+		"db Ready [], api Waiting [db], front Ready []":   nil,
+		"db Ready [], api Progressing [], front Ready []": {Transient: true},
+	} {
+		held.Failure = failure
+		var got []string
+		for _, c := range Status(w.stack, w.observed(), Decide(w.stack, w.observed()), held).Components {
+			got = append(got, fmt.Sprintf("%s %s %v", c.Name, c.Phase, c.WaitsFor))
+		}
+		if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // TestStatusLimits: neither many objects nor long texts make the status large, and no character is
 // cut in two.
 func TestStatusLimits(t *testing.T) {

@@ -71,8 +71,8 @@ func (a *Applier) WithOwnKinds(converter func() (managedfields.TypeConverter, er
 //
 // Apply is idempotent and may be interrupted between any two writes. It continues after conflicts
 // and refusals, so that one refused child does not block the repair of children that do not need
-// it. Then it deletes nothing, and returns the first refusal. Any other error stops it. The result
-// says what was done.
+// it. Then it deletes nothing, unless the children are independent, and returns the first refusal.
+// Any other error stops it, with one exception: see applyAll. The result says what was done.
 func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result,
 	error) {
 	if wanted.Withhold {
@@ -114,18 +114,21 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 
 // applyAll applies the children, and deletes those that are no longer desired. A child that was
 // refused and does not exist blocks the children that need it. A child that exists, and whose
-// change was refused, does not.
+// change was refused, does not. After an error that is no refusal, an independent plan goes on with
+// the other children if the API server itself could not process that one, as when a webhook for its
+// kind does not answer; any other plan, and any other error, stops.
 func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, wanted plan.Plan) error {
-	var refused error
+	var refused, failed error
 	missing := map[plan.Ref]bool{}
-	for _, task := range all {
+	for i, task := range all {
 		if r.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
 			if err := r.noteForeign(ctx, task); err != nil {
 				return err
 			}
 			continue
 		}
-		if slices.ContainsFunc(task.After, r.result.Changed) {
+		if r.comesLater(task) {
+			r.result.Held = append(r.result.Held, task.ref)
 			continue
 		}
 		err := r.apply(ctx, task)
@@ -133,15 +136,23 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			continue
 		}
 		err = fmt.Errorf("applying %s: %w", task.ref, err)
-		if errclass.Of(err) != errclass.Blocked {
+		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
+		switch {
+		case errclass.Of(err) == errclass.Blocked:
+			refused = cmp.Or(refused, err)
+			if r.result.Refusals == nil {
+				r.result.Refusals = map[plan.Ref]string{}
+			}
+			r.result.Refusals[task.ref] = errclass.Sentence(err)
+		case wanted.Independent && apierrors.IsInternalError(err):
+			failed = cmp.Or(failed, err)
+			r.result.Held = append(r.result.Held, task.ref)
+		default:
+			for _, other := range all[i:] {
+				r.result.Held = append(r.result.Held, other.ref)
+			}
 			return err
 		}
-		refused = cmp.Or(refused, err)
-		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
-		if r.result.Refusals == nil {
-			r.result.Refusals = map[plan.Ref]string{}
-		}
-		r.result.Refusals[task.ref] = errclass.Sentence(err)
 	}
 	if refused != nil && !wanted.Independent {
 		return refused
@@ -149,7 +160,16 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 	if err := r.prune(ctx, kept, wanted); err != nil {
 		return err
 	}
-	return refused
+	return cmp.Or(failed, refused)
+}
+
+// comesLater reports whether a child has to wait for one of those that it comes after.
+func (r *run) comesLater(task task) bool {
+	exists := r.found[task.ref].Ownership == plan.Ours
+	return slices.ContainsFunc(task.After, func(ref plan.Ref) bool {
+		_, isRefused := r.result.Refusals[ref]
+		return r.result.Changed(ref) || slices.Contains(r.result.Held, ref) || exists && isRefused
+	})
 }
 
 // noteForeign adds a blocked child to the conflicts if the object under its name is foreign, so

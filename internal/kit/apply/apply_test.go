@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,6 +68,75 @@ func TestRefusedChildren(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, tried); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestHeldChildren: a child waits for those that it comes after, also where these wait themselves. If
+// one of them is refused, a child that exists waits, and another is created. An error that is no
+// refusal stops a plan, and an independent one only where it says nothing about other children.
+func TestHeldChildren(t *testing.T) {
+	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)
+	named := func(name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, OwnerReferences: owners}}
+	}
+	ref := func(name string) plan.Ref { return plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: name} }
+	inOrder := []plan.Child{{Object: named("a")}, {Object: named("b"), After: []plan.Ref{ref("a")}},
+		{Object: named("c"), After: []plan.Ref{ref("b")}}}
+	refusal := apierrors.NewForbidden(corev1.Resource("configmaps"), "a", nil)
+	broken := apierrors.NewInternalError(errors.New("failed calling webhook"))
+	a, bc, abc := []string{"a"}, []string{"b", "c"}, []string{"a", "b", "c"}
+	for name, test := range map[string]struct {
+		existing            []string
+		err                 error
+		isDependent, isKept bool // isKept: the child that is not wanted
+		tried, held         []string
+	}{
+		"all are changed":      {existing: append(abc, "old"), tried: a, held: bc},
+		"the first is refused": {existing: append(abc, "old"), err: refusal, tried: a, held: bc},
+		"the others are new":   {existing: a, err: refusal, tried: []string{"a", "b"}, held: []string{"c"}},
+		"its webhook is down":  {existing: append(abc, "old"), err: broken, tried: a, held: abc},
+		"the API server is":    {existing: append(abc, "old"), err: errors.New("refused"), tried: a, held: abc, isKept: true},
+		"no plan of parts":     {existing: append(abc, "old"), err: broken, isDependent: true, tried: a, held: abc, isKept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(scheme)
+			for _, existing := range test.existing {
+				builder = builder.WithObjects(named(existing, metav1.OwnerReference{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp",
+					Name: "shop", UID: "uid-1", Controller: new(true)}))
+			}
+			var tried []string
+			c := builder.WithInterceptorFuncs(interceptor.Funcs{
+				Apply: func(ctx context.Context, under client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					name := object.(interface{ GetName() string }).GetName()
+					tried = append(tried, name)
+					if name == "a" && test.err != nil {
+						return test.err
+					}
+					return under.Apply(ctx, object, options...)
+				},
+			}).Build()
+			reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
+			found, err := reader.Find(t.Context(), owner(), named("a"), named("b"), named("c"), named("old"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted := plan.Plan{Children: inOrder, Independent: !test.isDependent}
+			result, err := New(c, reader).Apply(t.Context(), owner(), "mainstay/test", wanted, found)
+			if !errors.Is(err, test.err) {
+				t.Errorf("got error %v, want %v", err, test.err)
+			}
+			var held []string
+			for _, ref := range result.Held {
+				held = append(held, ref.Name)
+			}
+			if diff := cmp.Diff(test.tried, tried) + cmp.Diff(test.held, held); diff != "" {
+				t.Errorf("tried and held: %s", diff)
+			}
+			isKept := c.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "old"}, &corev1.ConfigMap{}) == nil
+			if isKept != test.isKept {
+				t.Errorf("the child that is not wanted is kept: %v", isKept)
 			}
 		})
 	}

@@ -95,7 +95,8 @@ type Child struct {
 	// child is left as it is.
 	Needs []Ref
 	// After names children that must be as they should be before this one is written: while one of
-	// them was written just now, this child is left as it is.
+	// them was written just now, or is held itself, this child is held: left as it is. A child that
+	// exists is held as well while a change of one of them is refused.
 	After []Ref
 	// DryRunFirst makes apply ask the API server, before it writes anything of a plan, whether it
 	// would accept this child. It asks only while the child does not exist, so that a spec that
@@ -279,6 +280,9 @@ type Result struct {
 	Conflicts []Ref
 	// Terminating are children that are being deleted; they are created again once they are gone.
 	Terminating []Ref
+	// Held are children that were not compared with what they should be, because of Child.After, or
+	// because of an error that is no refusal.
+	Held []Ref
 	// Withheld are children that differ from what they should be and were left so, because the plan
 	// said so.
 	Withheld []Ref
