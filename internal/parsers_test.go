@@ -81,7 +81,7 @@ var bounds = map[string]string{
 	"valkey/state.go ParseState":                                         "a file of the volume: FuzzState",
 	"kinds/appstack/object.go read":                                      "limits: `components[].spec` of an AppStack",
 	"kinds/ecommerceplatform/compile.go cache":                           "constants of the table of environments",
-	"kinds/ecommerceplatform/compile.go formerStorage":                   "after bounded.Quantity",
+	"kinds/ecommerceplatform/compile.go size":                            "after bounded.Quantity",
 	"kinds/ecommerceplatform/compile.go storage":                         "constants of the table of environments",
 	"kinds/ecommerceplatform/table.go resources":                         "constants of the table of environments",
 	"kinds/instrumentation/injection/match.go selectorOf":                "the review of its Instrumentation; grows with the number of values",

@@ -273,6 +273,10 @@ type EcommercePlatformStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Components []PlatformComponentStatus `json:"components,omitempty"`
+	// Database is what was chosen for the database and can't be taken back; absent until its AppStack
+	// exists. It counts again if someone deletes the AppStack, for the volumes stay.
+	// +optional
+	Database *PlatformDatabaseStatus `json:"database,omitempty"`
 	// Endpoints are the addresses of frontend and backend.
 	// +optional
 	// +listType=map
@@ -308,6 +312,19 @@ type PlatformComponentStatus struct {
 	// Message has the details, in at most 1,000 bytes.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// PlatformDatabaseStatus is what the database was made with.
+type PlatformDatabaseStatus struct {
+	// Version is the major version.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Storage is the size of each instance's volume, as a quantity.
+	// +optional
+	Storage string `json:"storage,omitempty"`
+	// StorageClassName is the class of the volumes; absent for the cluster's default.
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
 // PlatformEndpoint is an address.

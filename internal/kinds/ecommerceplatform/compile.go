@@ -20,15 +20,15 @@ import (
 )
 
 // Compile returns the AppStack of a defaulted, valid platform. existing is the one that there is;
-// nil without one. Of it stays what can't be taken back: the version of the database, its
-// storage where that would shrink, and its storage class; and the version of the cache where it
-// would go back.
+// nil without one. Of it, or of the one before it, stays what can't be taken back: the version of
+// the database, its storage where that would shrink, and its storage class. Of it stays also the
+// version of the cache where it would go back.
 func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack, installation Installation) *platformv1.AppStack {
 	environment, _ := installation.Environments.Parse(platform.Spec.Environment)
+	was := formerDatabase(platform, existing)
 	c := compiler{
-		platform: platform, existing: existing, defaults: table[environment], caches: installation.Caches,
-		version: cmp.Or(platform.Spec.Database.Version, formerly(existing, databaseName).Version,
-			newest(installation.versions(platform.Spec.Database.Type))),
+		platform: platform, existing: existing, was: was, defaults: table[environment], caches: installation.Caches,
+		version: cmp.Or(platform.Spec.Database.Version, was.Version, newest(installation.versions(platform.Spec.Database.Type))),
 	}
 	stack := &platformv1.AppStack{
 		ObjectMeta: metav1.ObjectMeta{Namespace: platform.Namespace, Name: platform.Name, Labels: ownLabels(platform)},
@@ -66,17 +66,14 @@ func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppSta
 type compiler struct {
 	platform *platformv1.EcommercePlatform
 	existing *platformv1.AppStack
+	was      former // the database
 	defaults defaults
 	version  string
 	caches   []string
 }
 
 // former is what is kept of an existing component.
-type former struct {
-	Version          string  `json:"version"`
-	Storage          string  `json:"storage"`
-	StorageClassName *string `json:"storageClassName"`
-}
+type former platformv1.PlatformDatabaseStatus
 
 // maxFormer is the size of the largest spec of a component that is read, in bytes: that of
 // AppStacks.
@@ -89,6 +86,15 @@ func formerly(existing *platformv1.AppStack, name string) former {
 		return former{} // Only an edit by hand makes one that can't be read; the next write undoes that.
 	}
 	return was
+}
+
+// formerDatabase returns what an existing AppStack has of the database. If it has none, that is what
+// the platform's status says: someone may have deleted the AppStack, and the volumes are there.
+func formerDatabase(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack) former {
+	if made := platform.Status.Database; made != nil && componentOf(existing, databaseName) == nil {
+		return former(*made)
+	}
+	return formerly(existing, databaseName)
 }
 
 // componentOf returns a component of an AppStack; nil if it has none.
@@ -109,28 +115,27 @@ func (c compiler) storage() resource.Quantity {
 	if given := c.platform.Spec.Database.Storage; given != nil {
 		wanted = *given
 	}
-	if was := formerStorage(c.existing); was != nil && was.Cmp(wanted) > 0 {
+	if was := c.was.size(); was != nil && was.Cmp(wanted) > 0 {
 		return *was
 	}
 	return wanted
 }
 
-// formerStorage returns the size of the volumes of an existing AppStack; nil if it has none.
-func formerStorage(existing *platformv1.AppStack) *resource.Quantity {
-	text := formerly(existing, databaseName).Storage
-	if text == "" || bounded.QuantityProblem(text) != "" {
+// size returns the size of the volumes; nil if it is not known.
+func (f former) size() *resource.Quantity {
+	if f.Storage == "" || bounded.QuantityProblem(f.Storage) != "" {
 		return nil
 	}
-	was, err := resource.ParseQuantity(text)
+	size, err := resource.ParseQuantity(f.Storage)
 	if err != nil {
 		return nil
 	}
-	return &was
+	return &size
 }
 
 // storageClass returns the class of the database's volumes; nil for the cluster's default.
 func (c compiler) storageClass() *string {
-	return cmp.Or(c.platform.Spec.Database.StorageClassName, formerly(c.existing, databaseName).StorageClassName)
+	return cmp.Or(c.platform.Spec.Database.StorageClassName, c.was.StorageClassName)
 }
 
 func (c compiler) database() databasev1.PostgreSQLSpec {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
 
@@ -99,6 +100,30 @@ func TestCompileKeeps(t *testing.T) {
 	foreign.Spec.Components[0].Spec.Raw = []byte(`{"storage":"x","version":1}`)
 	if got := specOf(Compile(admitted(), foreign, installation), "db"); !strings.Contains(got, `"storage":"10Gi"`) {
 		t.Errorf("a spec that can't be read is kept: %s", got)
+	}
+}
+
+// TestCompileAfterTheStackIsDeleted: the volumes outlive an AppStack that someone deletes, and the
+// next one can read them. A user may choose another version then, because the volumes may be gone.
+func TestCompileAfterTheStackIsDeleted(t *testing.T) {
+	newer := installation
+	newer.Databases = []string{"17", "18"}
+	platform := admitted(withFields("environment: staging\ndatabase: {storageClassName: fast}"))
+	stack := made(platform, nil)
+	platform.Status = Status(platform, with(platform, stack, plan.Ours), Decision{}, plan.Result{})
+	platform.Status = Status(platform, with(platform, nil, plan.Absent), Decision{}, plan.Result{})
+	platform.Spec.Environment, platform.Spec.Database.StorageClassName = "development", nil
+	for _, want := range []string{`"version":"17"`, `"storage":"50Gi"`, `"storageClassName":"fast"`} {
+		if got := specOf(Compile(platform, nil, newer), "db"); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	platform.Spec.Database.Version = "18"
+	if problems := ValidateWithin(platform, nil, nil, newer); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if got := specOf(Compile(platform, nil, newer), "db"); !strings.Contains(got, `"version":"18"`) {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -140,6 +140,8 @@ func TestMonitoringHealthy(t *testing.T) {
 		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are created after all parts have become ready"},
 		"there":        {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
 		"refused":      {platform, done, refused, "False Refused Monitoring setup failed: no"},
+		"foreign": {platform, complete(platform), plan.Result{Conflicts: []plan.Ref{ruleRef(platform)}}, "False Conflict not created by this " +
+			"EcommercePlatform: PrometheusRule web/shop; delete it, or let the platform adopt it: kubectl annotate -n web prometheusrule/shop "},
 		"switched off": {off, missing, plan.Result{}, ""},
 		"going":        {going, missing, plan.Result{}, ""},
 	} {

@@ -31,6 +31,7 @@ func Status(platform *platformv1.EcommercePlatform, observed Observed, decided D
 		Phase:              about.phase(one),
 		ComponentSummary:   about.ready(),
 		Components:         about.components,
+		Database:           about.database(),
 		Endpoints:          endpoints(platform),
 		Conditions:         slices.Concat(one.Conditions(about.progressing(one)), about.backup(), about.monitoring()),
 	}
@@ -53,6 +54,15 @@ func (s *subject) isGoing() bool { return s.platform.DeletionTimestamp != nil }
 // isCurrent reports whether the status of the AppStack is about what it is to be now.
 func (s *subject) isCurrent() bool {
 	return s.stack != nil && !s.result.Changed(Ref(s.platform)) && s.stack.Status.ObservedGeneration == s.stack.Generation
+}
+
+// database returns what the database was made with: that of the AppStack, and without one what was
+// reported before.
+func (s *subject) database() *platformv1.PlatformDatabaseStatus {
+	if made := formerly(s.stack, databaseName); made.Version != "" {
+		return (*platformv1.PlatformDatabaseStatus)(&made)
+	}
+	return s.platform.Status.Database
 }
 
 // maxComponents is how many parts the status has at most: all there are, and those that are left of
@@ -201,9 +211,9 @@ func contradicted(s *subject) string {
 }
 
 func foreignInTheWay(s *subject) string {
-	refs := s.result.Conflicts
-	return summary.If(len(refs) > 0, "%s exists and was not created by this EcommercePlatform: delete it, or choose another name",
-		plan.Join(refs))
+	ref := Ref(s.platform)
+	return summary.If(slices.Contains(s.result.Conflicts, ref),
+		"%s exists and was not created by this EcommercePlatform: delete it, or choose another name", ref)
 }
 
 func notReported(s *subject) string {
@@ -254,6 +264,7 @@ func (s *subject) monitoring() []metav1.Condition {
 	}
 	const kind = platformv1.ConditionMonitoringHealthy
 	missing := s.observed.MissingAPIs
+	foreign := slices.DeleteFunc(slices.Clone(s.result.Conflicts), func(ref plan.Ref) bool { return ref == Ref(s.platform) })
 	switch {
 	case s.isMonitoringRefused() && s.result.Failure != nil:
 		return []metav1.Condition{conditions.False(kind, s.result.Failure.Reason, conditions.Truncate(monitoringFailed+s.result.Failure.Message))}
@@ -261,6 +272,10 @@ func (s *subject) monitoring() []metav1.Condition {
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringAPIMissing, fmt.Sprintf(
 			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are created. Until then %s",
 			strings.Join(missing, ", no "), withoutAPIs(missing)))}
+	case len(foreign) > 0:
+		return []metav1.Condition{conditions.False(kind, api.ReasonConflict, conditions.Truncate(fmt.Sprintf(
+			"not created by this EcommercePlatform: %s; delete it, or let the platform adopt it: %s", plan.Join(foreign),
+			plan.AdoptCommand(foreign, Kind+"/"+s.platform.Name))))}
 	case !s.observed.has(ruleRef(s.platform)), !s.observed.has(dashboardRef(s.platform)):
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringWaits,
 			"the alerts and the dashboard are created after all parts have become ready for the first time")}

@@ -80,6 +80,8 @@ func statuses() map[string]situation {
 			`False InvalidSpec: spec.environment: Invalid value: "production": must be staging`, true},
 		"a foreign stack": {platform, with(platform, made(platform, nil), plan.Foreign), plan.Result{Conflicts: []plan.Ref{Ref(platform)}}, "Failed",
 			"False Conflict: AppStack web/shop exists", true},
+		"a foreign rule": {platform, observes(reporting(platform, "Running", working)), plan.Result{Conflicts: []plan.Ref{ruleRef(platform)}},
+			"Running", "True Available: 4 of 4", false},
 		"deleting": {going, with(going, reporting(going, "Deleting", under, part("db", "Deleting", "Deleting", "")), plan.Ours), plan.Result{},
 			"Deleting", "False Deleting: the parts are being deleted, in reverse order: db", false},
 	}

@@ -134,7 +134,7 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	if class := database.StorageClassName; class != nil && *class != ptr.Deref(was.StorageClassName, "") {
 		problems = append(problems, field.Invalid(at.Child("database", "storageClassName"), *class, classRemedy(was.StorageClassName)))
 	}
-	if size := formerStorage(existing); size != nil && database.Storage != nil && database.Storage.Cmp(*size) < 0 {
+	if size := was.size(); size != nil && database.Storage != nil && database.Storage.Cmp(*size) < 0 {
 		problems = append(problems, field.Invalid(at.Child("database", "storage"), database.Storage.String(),
 			fmt.Sprintf("must be at least %s: volumes only grow", size)))
 	}

@@ -26,7 +26,10 @@ func WarnOfChange(platform, before *platformv1.EcommercePlatform, existing *plat
 	var warnings []string
 	if from != to {
 		warnings = warnOfEnvironment(was, will, from, to)
-		kept, fresh := formerStorage(will), formerStorage(Compile(platform, nil, installation))
+		unmade := platform.DeepCopy()
+		unmade.Status.Database = nil
+		kept := formerly(will, databaseName).size()
+		fresh := formerly(Compile(unmade, nil, installation), databaseName).size()
 		if kept != nil && fresh != nil && kept.Cmp(*fresh) > 0 {
 			warnings = append(warnings, fmt.Sprintf("component %s: its volumes stay at %s, more than the %s of %s: volumes never shrink",
 				databaseName, kept, fresh, to))
