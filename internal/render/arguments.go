@@ -176,7 +176,8 @@ func (a *arguments) encoded(value any) string {
 	return strings.TrimSuffix(into.String(), "\n")
 }
 
-// decoded parses JSON.
+// decoded parses JSON. Whole numbers stay as they are written: as floating-point numbers, large ones
+// would become others.
 func (a *arguments) decoded(text string) any {
 	if err := a.meter.work(elementWork * len(text)); err != nil {
 		a.fail("%w", err)
@@ -184,9 +185,39 @@ func (a *arguments) decoded(text string) any {
 	if a.problem != nil {
 		return nil
 	}
+	if !json.Valid([]byte(text)) { // a decoder would stop after the first value
+		a.fail("%s is not valid JSON: %v", shown(text), json.Unmarshal([]byte(text), new(any)))
+		return nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
 	var value any
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
+	if err := decoder.Decode(&value); err != nil {
 		a.fail("%s is not valid JSON: %v", shown(text), err)
+	}
+	return a.withNumbers(value)
+}
+
+// withNumbers replaces the numbers of a decoded value by those that templates have.
+func (a *arguments) withNumbers(value any) any {
+	switch value := value.(type) {
+	case []any:
+		for at := range value {
+			value[at] = a.withNumbers(value[at])
+		}
+	case map[string]any:
+		for key := range value {
+			value[key] = a.withNumbers(value[key])
+		}
+	case json.Number:
+		if whole, err := value.Int64(); err == nil {
+			return whole
+		}
+		number, err := value.Float64()
+		if err != nil || !strings.ContainsAny(value.String(), ".eE") {
+			a.fail("the number %s is too large: write it as text", conditions.Short(value.String()))
+		}
+		return number
 	}
 	return value
 }

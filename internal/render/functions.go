@@ -167,7 +167,7 @@ func replace(a *arguments, old, by, text string) any {
 func trunc(count int, text string) any {
 	letters := utf8.RuneCountInString(text)
 	switch {
-	case count >= letters || -count >= letters && count < 0:
+	case count >= letters || count <= -letters:
 		return text
 	case count >= 0:
 		return string([]rune(text)[:count])

@@ -112,11 +112,17 @@ var calls = map[string]string{
 	`b64dec "/w=="`:                              `b64dec: "/w==" does not decode to text`,
 	`toJson (list "a&b" 1 true)`:                 `["a&b",1,true]`,
 	`index (fromJson "{\"a\":1}") "a"`:           "1",
-	`fromJson "{"`:                               `fromJson: "{" is not valid JSON: unexpected end of JSON input`,
-	`urlquery "a b&c"`:                           "a+b%26c",
-	`sha256sum "a"`:                              "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
-	`upper`:                                      "upper: got 0 arguments, want 1",
-	`upper (list 1)`:                             "upper: argument 1 is a list: must be text",
+	`index (fromJson "{\"a\":[9007199254740993,-0,2.5,1e3]}") "a" | join " "`: "9007199254740993 0 2.5 1000",
+	`fromJson "123456789012345678901"`:                                        "fromJson: the number 123456789012345678901 is too large: write it as text",
+	`fromJson "[1e999]"`:                                                      "fromJson: the number 1e999 is too large: write it as text",
+	`fromJson "1 2"`:                                                          `fromJson: "1 2" is not valid JSON: invalid character '2' after top-level value`,
+	`eq 9007199254740993 9007199254740992`:                                    "false",
+	`trunc -9223372036854775808 "abc"`:                                        "abc",
+	`fromJson "{"`:                                                            `fromJson: "{" is not valid JSON: unexpected end of JSON input`,
+	`urlquery "a b&c"`:                                                        "a+b%26c",
+	`sha256sum "a"`:                                                           "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
+	`upper`:                                                                   "upper: got 0 arguments, want 1",
+	`upper (list 1)`:                                                          "upper: argument 1 is a list: must be text",
 }
 
 func TestFunctions(t *testing.T) {

@@ -230,10 +230,20 @@ func (a *arguments) compare(other int, equality bool) int {
 			return cmp.Compare(written(x), written(y))
 		}
 	case int, int32, int64, float64:
-		return cmp.Compare(decimal(x), decimal(y))
+		return compareNumbers(x, y)
 	}
 	a.fail("can't compare %s: must be two texts or two numbers", kindOf(x))
 	return 0
+}
+
+// compareNumbers compares two numbers, as templates have them. Large whole numbers that differ may be
+// the same as floating-point numbers.
+func compareNumbers(x, y any) int {
+	whole, other := reflect.ValueOf(x), reflect.ValueOf(y)
+	if whole.CanInt() && other.CanInt() {
+		return cmp.Compare(whole.Int(), other.Int())
+	}
+	return cmp.Compare(decimal(x), decimal(y))
 }
 
 // decimal returns a number, as templates have them, as a floating-point number.

@@ -137,9 +137,9 @@ func TestMonitoringHealthy(t *testing.T) {
 		"no operator": {platform, missing, plan.Result{}, "False MonitoringAPIMissing the cluster has no PrometheusRule, no PodMonitor (mon"},
 		"no scraping": {platform, unscraped, plan.Result{}, "False MonitoringAPIMissing the cluster has no PodMonitor (monitoring.coreos.com/v1): " +
 			"install the Prometheus Operator, then they are created. Until then parts that need these kinds"},
-		"not yet":      {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are created after all parts have become ready"},
-		"there":        {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
-		"refused":      {platform, done, refused, "False Refused Monitoring setup failed: no"},
+		"not yet": {platform, complete(platform), plan.Result{}, "False MonitoringWaits the alerts and the dashboard are created after all parts have become ready"},
+		"there":   {platform, done, plan.Result{}, "True Monitored the PrometheusRule shop has the alerts, and the ConfigMap shop-platform-d"},
+		"refused": {platform, done, refused, "False Refused Monitoring setup failed: no"},
 		"foreign": {platform, complete(platform), plan.Result{Conflicts: []plan.Ref{ruleRef(platform)}}, "False Conflict not created by this " +
 			"EcommercePlatform: PrometheusRule web/shop; delete it, or let the platform adopt it: kubectl annotate -n web prometheusrule/shop "},
 		"switched off": {off, missing, plan.Result{}, ""},
