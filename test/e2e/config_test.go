@@ -31,7 +31,7 @@ spec:
         - name: web
           image: %[2]s
           ports: [{containerPort: 8080}]
-          readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 5}
+          readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 20}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           %[3]s
 ---
@@ -205,7 +205,7 @@ spec:
     metadata: {labels: {app: %[2]s}}
     spec:
       terminationGracePeriodSeconds: 1
-      containers: [{name: web, image: "%[4]s", envFrom: [{configMapRef: {name: message}}], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 5}}]
+      containers: [{name: web, image: "%[4]s", envFrom: [{configMapRef: {name: message}}], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 20}}]
 ---
 `
 	var all strings.Builder

@@ -25,7 +25,9 @@ const (
 )
 
 // javaPods returns a workload and its Service. Its pods have a Java program and, beside it, a
-// container without Java. spec has the fields of the kind other than the pod template.
+// container without Java. spec has the fields of the kind other than the pod template. A pod that was
+// ready stays so although it answers late on a busy machine: if all are late, the Service would
+// refuse connections, which has nothing to do with what replaces pods.
 func javaPods(kind, name, beside, spec string) string {
 	const security = "securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
 	return fmt.Sprintf(`
@@ -44,7 +46,7 @@ spec:
           image: %[3]s
           env: [{name: JAVA_TOOL_OPTIONS, value: "-Xshare:auto"}]
           ports: [{containerPort: 8080}]
-          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1, timeoutSeconds: 5}
+          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 20}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           %[7]s
         - name: %[4]s
