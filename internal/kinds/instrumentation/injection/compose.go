@@ -113,7 +113,8 @@ func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) []AgentStatus {
 	s = s.exempting(w)
 	recorded, last := records(w.Template, before)
-	retained := s.retained(w, last)
+	present := only(last, func(one Injection) bool { return one.isIn(w.Template) || before != nil && one.isIn(before) })
+	retained := s.retained(w, present)
 	remove(w.Template, recorded)
 	write(w.Template, nil)
 	statuses := make([]AgentStatus, len(s.Agents))
@@ -141,7 +142,7 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 		if of(recorded, agent.ID) == nil && hasVolume(w.Template, partName(agent.ID)) {
 			wanted.removeFrom(w.Template) // the record was deleted, and nothing else
 		}
-		injection, status := s.choose(agent, w, cmp.Or(before, w.Template), wanted, of(last, agent.ID))
+		injection, status := s.choose(agent, w, wanted, current{of(last, agent.ID), of(present, agent.ID), cmp.Or(before, w.Template)})
 		statuses[i] = status
 		if injection == nil {
 			continue // the next agent may keep the container until this one is injected
@@ -184,36 +185,41 @@ func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containe
 	return "", ""
 }
 
+// current is what is injected now.
+type current struct {
+	// recorded is what the record says; nil if nothing. Users can write records.
+	recorded *Injection
+	// present is the same if it is really there, and nil otherwise. Policies tolerate nothing else.
+	present *Injection
+	// before is the template that contains it.
+	before *corev1.PodTemplateSpec
+}
+
 // choose returns what to inject for an agent, and why. wanted is what the agent's spec says. had is
-// what is injected now, in the template before; nil if nothing is. The first row that applies
-// decides:
+// what is injected now. The first row that applies decides:
 //
-//	the revision failed on its canaries        Failed     what preceded it
+//	the revision failed on its canaries        Failed     what preceded it, if policies allow that
 //	a policy refuses the agent                 Violating  had
 //	the workload is not granted the revision   Waiting    had
 //	the agent can't be injected                Refused    nothing
 //	otherwise                                  In         wanted
-func (s *NamespaceContext) choose(
-	agent *Agent, w *Workload, before *corev1.PodTemplateSpec, wanted, had *Injection,
-) (*Injection, AgentStatus) {
-	isNew := !wanted.isSame(had)
+func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted *Injection, had current) (*Injection, AgentStatus) {
+	recorded := had.recorded
+	isNew := !wanted.isSame(recorded)
 	if !isNew {
-		wanted.Revision, wanted.Previous = had.Revision, had.Previous
+		wanted.Revision, wanted.Previous = recorded.Revision, recorded.Previous
 	} else if agent.HasCanaries() {
-		wanted.Previous = agent.fallback(had)
+		wanted.Previous = agent.fallback(recorded)
 	}
-	refusal := s.refuseByPolicy(wanted, had, w.Template, before)
+	refusal := s.refuseByPolicy(wanted, w.Template, had)
 	switch {
 	case agent.HasFailed() && wanted.Revision == agent.Revision:
-		if had != nil && had.Revision == agent.Revision {
-			had = had.Previous
-		}
-		return s.keep(w, before, wanted, had), AgentStatus{State: Failed}
+		return s.keep(w, wanted, s.undone(agent, recorded), had), AgentStatus{State: Failed}
 	case refusal != nil:
-		return s.keep(w, before, wanted, had), AgentStatus{State: Violating, Refusal: refusal}
+		return s.keep(w, wanted, recorded, had), AgentStatus{State: Violating, Refusal: refusal}
 	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
-		if had != nil {
-			return s.keep(w, before, wanted, had), AgentStatus{State: Waiting}
+		if recorded != nil {
+			return s.keep(w, wanted, recorded, had), AgentStatus{State: Waiting}
 		}
 		// An agent that can't be injected never waits: it would be granted again and again.
 		if refusal := wanted.adaptTo(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
@@ -241,14 +247,24 @@ func (a *Agent) fallback(had *Injection) *Injection {
 	return &fallback
 }
 
-// keep returns what was there before, reduced to the containers that the agent still matches. It
-// returns nil if nothing was there, it no longer fits, or policies refuse it in the new template.
-func (s *NamespaceContext) keep(w *Workload, before *corev1.PodTemplateSpec, wanted, had *Injection) *Injection {
-	if had == nil || !s.mayKeep(had, w.Template, before) {
+// undone returns what remains of the recorded when the agent's revision has failed: what preceded
+// that revision. While the policies can't be read, which decide about it, a failed revision stays.
+func (s *NamespaceContext) undone(agent *Agent, recorded *Injection) *Injection {
+	if recorded == nil || recorded.Revision != agent.Revision || recorded.Previous != nil && s.RulesUnknown != nil {
+		return recorded
+	}
+	return recorded.Previous
+}
+
+// keep returns earlier, which the record says is or was there, reduced to the containers that the
+// agent still matches. It returns nil if nothing was there, it no longer fits, or policies refuse
+// it in the new template.
+func (s *NamespaceContext) keep(w *Workload, wanted, earlier *Injection, had current) *Injection {
+	if earlier == nil || !s.mayKeep(earlier, w.Template, had) {
 		return nil
 	}
-	kept := *had
-	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
+	kept := *earlier
+	kept.Parts = slices.DeleteFunc(slices.Clone(earlier.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
 	})
 	if !s.readapt(w, &kept) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -26,22 +27,19 @@ func (s *NamespaceContext) exempting(w *Workload) *NamespaceContext {
 }
 
 // refuseByPolicy returns why policies keep an Injection out of a template, or nil. had is what is
-// injected now, in before, or nil. As for applications, a violation that exists already is no
-// reason: the same image stays, and may be injected in another way.
+// injected now. As for applications, a violation that exists already is no reason: the same image
+// stays, and may be injected in another way.
 //
 // Limits are checked here because nobody else can comply: the owner of a workload can't change the
 // init container, and would be refused every write that adds one without limits.
-func (s *NamespaceContext) refuseByPolicy(wanted, had *Injection, template, before *corev1.PodTemplateSpec) *Refusal {
-	if had != nil && had.Image == wanted.Image && !isLooser(wanted, template, had, before) {
+func (s *NamespaceContext) refuseByPolicy(wanted *Injection, template *corev1.PodTemplateSpec, had current) *Refusal {
+	if had.present != nil && had.present.Image == wanted.Image && !isLooser(wanted, template, had.present, had.before) {
 		return nil
 	}
 	if s.RulesUnknown != nil {
 		return refuse(instrv1.WorkloadPolicyViolation, "the PlatformPolicies that govern it can't be read: %v", s.RulesUnknown)
 	}
-	worse := s.violations(wanted, template)
-	if had != nil {
-		worse = policy.Worse(worse, s.violations(had, before))
-	}
+	worse := s.worse(wanted, template, had)
 	if len(worse) == 0 {
 		return nil
 	}
@@ -52,10 +50,40 @@ func (s *NamespaceContext) refuseByPolicy(wanted, had *Injection, template, befo
 	return refuse(instrv1.WorkloadPolicyViolation, "%s", message)
 }
 
-// mayKeep reports whether policies let an Injection stay in the template that replaces before. They
-// do unless the pods got resources of their own, so that the init container loses its limits.
-func (s *NamespaceContext) mayKeep(had *Injection, template, before *corev1.PodTemplateSpec) bool {
-	return !isLooser(had, template, had, before) || len(policy.Worse(s.violations(had, template), s.violations(had, before))) == 0
+// mayKeep reports whether policies let an earlier Injection, of the record, stay in a template or
+// return to it. What is present stays unless the pods got resources of their own, so that the init
+// container loses its limits. Everything else is checked like a new agent.
+func (s *NamespaceContext) mayKeep(earlier *Injection, template *corev1.PodTemplateSpec, had current) bool {
+	if earlier.isSame(had.present) {
+		return !isLooser(earlier, template, earlier, had.before) || len(s.worse(earlier, template, had)) == 0
+	}
+	return s.RulesUnknown == nil && len(s.worse(earlier, template, had)) == 0
+}
+
+// worse returns the violations by an Injection into a template that what is present does not have.
+func (s *NamespaceContext) worse(i *Injection, template *corev1.PodTemplateSpec, had current) []policy.Violation {
+	found := s.violations(i, template)
+	if had.present == nil {
+		return found
+	}
+	return policy.Worse(found, s.violations(had.present, had.before))
+}
+
+// isIn reports whether a template really contains an Injection, as far as policies check it: with
+// its image and its limits. A record proves nothing, because users can write it.
+func (i *Injection) isIn(template *corev1.PodTemplateSpec) bool {
+	name := partName(i.ID)
+	at := slices.IndexFunc(template.Spec.Volumes, func(one corev1.Volume) bool { return one.Name == name })
+	if at < 0 {
+		return false
+	}
+	if i.Mode == instrv1.VolumeImage {
+		source := template.Spec.Volumes[at].Image
+		return source != nil && source.Reference == i.Image
+	}
+	return slices.ContainsFunc(template.Spec.InitContainers, func(one corev1.Container) bool {
+		return one.Name == name && one.Image == i.Image && equality.Semantic.DeepEqual(one.Resources.Limits, i.limitsIn(template))
+	})
 }
 
 // violations returns the violations by an Injection into a template, of rules that refuse them.

@@ -214,5 +214,90 @@ func TestGovernedLimits(t *testing.T) {
 	}
 }
 
+// recording returns a template with another record of its only agent.
+func recording(t *testing.T, from *corev1.PodTemplateSpec, change func(*injection.Injection)) *corev1.PodTemplateSpec {
+	t.Helper()
+	record := injection.Injected(from.Annotations)
+	if len(record) != 1 {
+		t.Fatalf("the record is %v", record)
+	}
+	change(&record[0])
+	made := from.DeepCopy()
+	made.Annotations[instrv1.AnnotationInjected] = string(marshal(t, record))
+	return made
+}
+
+// TestForgedRecords: what only a record says is there, or was there, is checked like a new agent.
+func TestForgedRecords(t *testing.T) {
+	own := template(container("app"))
+	agent := func(image, options string, change func(*instrv1.InstrumentationSpec)) *instrv1.Instrumentation {
+		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+			spec.Agent.Image, spec.Agent.Options = image, options
+			change(spec)
+		})
+	}
+	all := func(*instrv1.InstrumentationSpec) {}
+	turns := func(spec *instrv1.InstrumentationSpec) { spec.Rollout.MaxParallel = new(int32(1)) }
+	failed := withFailure(agent(ours, "b", first), settingOf(t, agent(ours, "b", first)).Agents[0].Revision)
+	failedTheirs := withFailure(agent(theirs, "b", first), settingOf(t, agent(theirs, "b", first)).Agents[0].Revision)
+	with := func(object injection.Object) *corev1.PodTemplateSpec { return composedOf(t, own, object) }
+	// tried is a template in which one agent has replaced another, as a canary.
+	tried := func(earlier, later *instrv1.Instrumentation) *corev1.PodTemplateSpec {
+		composed := with(earlier)
+		setting := settingOf(t, later)
+		grant(setting, setting.Agents[0], composed)
+		return composed
+	}
+	// claimed is the owner's template with nothing of an agent but its record.
+	claimed := func(object injection.Object) *corev1.PodTemplateSpec {
+		made := own.DeepCopy()
+		made.Annotations = with(object).Annotations
+		return made
+	}
+	volume := claimed(agent(theirs, "", all))
+	volume.Spec.Volumes = with(agent(theirs, "", all)).Spec.Volumes
+	trial := tried(agent(ours, "", all), agent(ours, "b", first))
+	none := agentWith(limitsOf("", ""), "")
+	for name, test := range map[string]struct {
+		object     injection.Object
+		rules      policy.Rules
+		unknown    error
+		from, want *corev1.PodTemplateSpec
+		state      injection.State
+	}{
+		"what preceded a failed revision": {failed, allowing("registry.example.com"), nil, trial, with(agent(ours, "", all)),
+			injection.Failed},
+		"another image preceded it": {failed, allowing("registry.example.com"), nil,
+			recording(t, trial, func(one *injection.Injection) { one.Previous.Image = theirs }), &own, injection.Failed},
+		"a refused image preceded it": {failed, allowing("registry.example.com"), nil,
+			tried(agent(theirs, "", all), agent(ours, "b", first)), &own, injection.Failed},
+		"the same refused image preceded it": {failedTheirs, allowing("registry.example.com"), nil,
+			tried(agent(theirs, "", all), agent(theirs, "b", first)), with(agent(theirs, "", all)), injection.Failed},
+		"it failed, while the rules are unknown": {failed, policy.Rules{}, errUnread, trial, trial, injection.Failed},
+		"no agent is there": {agent(theirs, "", all), allowing("registry.example.com"), nil, claimed(agent(theirs, "", all)), &own,
+			injection.Violating},
+		"no agent is there, and the rules are unknown": {agent(theirs, "", all), policy.Rules{}, errUnread,
+			claimed(agent(theirs, "", all)), &own, injection.Violating},
+		"only the volume is there": {agent(theirs, "", all), allowing("registry.example.com"), nil, volume, &own, injection.Violating},
+		"another image is there": {agent(theirs, "", all), allowing("registry.example.com"), nil,
+			recording(t, with(agent(ours, "", all)), func(one *injection.Injection) { one.Image = theirs }), &own, injection.Violating},
+		"waiting, and no agent is there": {agent(ours, "", turns), allowing("registry.example.com"), nil,
+			claimed(agent(theirs, "", all)), &own, injection.Waiting},
+		"limits are there": {none, limiting(), nil,
+			recording(t, with(agentWith(nil, "")), func(one *injection.Injection) { one.Resources = none.Spec.Agent.Resources }), &own,
+			injection.Violating},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setting := settingOf(t, test.object)
+			setting.Rules, setting.RulesUnknown = test.rules, test.unknown
+			for way, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": test.from} {
+				composed := test.from.DeepCopy()
+				expectStates(t, way, compose(setting, composed, before), test.state)
+				expectSame(t, way, composed, test.want)
+			}
+		})
+	}
+}
+
 // errUnread is why the rules are unknown.
 var errUnread = errors.New("the cache is not filled")

@@ -98,6 +98,27 @@ func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	expectSame(t, "forged", forged, want)
 }
 
+// A record of an agent that is not there, or of another image, retains nothing.
+func TestForgedRecordRetainsNothing(t *testing.T) {
+	isOff := settingOf(t)
+	isOff.Off = []string{injection.KindNamespaced}
+	own := template(container("app"))
+	injected := own.DeepCopy()
+	compose(settingOf(t, namespaced("java", nil)), injected, nil)
+	empty := injected.DeepCopy()
+	empty.Spec.InitContainers = nil
+	for name, from := range map[string]*corev1.PodTemplateSpec{
+		"only the volume": empty,
+		"another image":   recording(t, injected, func(one *injection.Injection) { one.Image = theirs }),
+	} {
+		for way, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": from} {
+			got := from.DeepCopy()
+			compose(isOff, got, before)
+			expectSame(t, name+", "+way, got, &own)
+		}
+	}
+}
+
 // What is retained follows the owner's changes around it, and manual edits of it have no effect.
 // What no longer fits is removed whole, within the write that caused it.
 func TestRetainedFollowsTheTemplate(t *testing.T) {
