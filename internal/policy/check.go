@@ -179,7 +179,7 @@ func (r rule) checkReplicas(subject Subject) []Violation {
 	for _, replicas := range subject.Replicas {
 		if r.MaxReplicas != nil && replicas.Count > *r.MaxReplicas {
 			violation := r.broken("maxReplicas", replicas.Field, fmt.Sprint(replicas.Count), fmt.Sprintf("must be at most %d", *r.MaxReplicas))
-			violation.amount = replicas.Count
+			violation.amount, violation.part = replicas.Count, replicas.Part
 			found = append(found, violation)
 		}
 	}

@@ -25,7 +25,8 @@ var checkCases = map[string]struct {
 	},
 	"too many for an autoscaler, and too many": {
 		mspolicyv1.Rule{MaxReplicas: new(int32(1))},
-		Subject{Replicas: []Replicas{{at("a"), 1}, {at("b"), 0}}}, Subject{Replicas: []Replicas{{at("a"), 2}, {at("b"), 1}, {at("c"), 3}}},
+		Subject{Replicas: []Replicas{{Field: at("a"), Count: 1}, {Field: at("b")}}},
+		Subject{Replicas: []Replicas{{Field: at("a"), Count: 2}, {Field: at("b"), Count: 1}, {Field: at("c"), Count: 3}}},
 		[]string{
 			`spec.a: Invalid value: 2: must be at most 1 (policy "base", rule "production.maxReplicas")`,
 			`spec.c: Invalid value: 3: must be at most 1 (policy "base", rule "production.maxReplicas")`,
@@ -226,7 +227,7 @@ func TestAllRulesCount(t *testing.T) {
 		AllowedRegistries: []string{"reg.io"}}),
 		named("c", mspolicyv1.Rule{Environment: "*", AllowedRegistries: []string{"reg.io/team", "docker.io"}}))
 	wanted := subject(container("a"), container("b", imaged("nginx")), container("c", imaged("reg.io/c")))
-	wanted.Replicas = []Replicas{{at("replicas"), 4}}
+	wanted.Replicas = []Replicas{{Field: at("replicas"), Count: 4}}
 	want := []string{
 		`spec.containers[b].image: Invalid value: "nginx": must be an image of reg.io (policy "a", rule "prod.allowedRegistries")`,
 		`spec.replicas: Invalid value: 4: must be at most 3 (policy "a", rule "production.maxReplicas")`,

@@ -17,7 +17,7 @@ import (
 type Subject struct {
 	// Labels are the object's labels. What runs has none: only the object itself has them.
 	Labels map[string]string
-	// Replicas are the possible numbers of replicas, each checked by itself.
+	// Replicas are the numbers of replicas, each checked by itself.
 	Replicas []Replicas
 	// Containers are the containers of the pods, including init containers and sidecars.
 	Containers []Container
@@ -39,6 +39,9 @@ type Object struct {
 type Replicas struct {
 	Field *field.Path
 	Count int32
+	// Part names pods beside those of the object itself, for which it is empty. Several numbers of one
+	// part are the possible numbers of the same pods.
+	Part string
 }
 
 // Container is one container.

@@ -30,7 +30,14 @@ func strictSubject(containers ...Container) Subject {
 
 func count(name string, count int32) Subject {
 	s := strictSubject()
-	s.Replicas = []Replicas{{at(name), count}}
+	s.Replicas = []Replicas{{Field: at(name), Count: count}}
+	return s
+}
+
+// beside has a number of pods that are not those of the object itself.
+func beside(part string, number int32) Subject {
+	s := count("pooler.instances", number)
+	s.Replicas[0].Part = part
 	return s
 }
 
@@ -80,6 +87,8 @@ var ratchet = map[string]struct {
 	"too many, where there were few":           {count("replicas", 11), count("replicas", 10), 1},
 	"as many in another field":                 {count("autoscaling.max", 12), count("replicas", 12), 0},
 	"more in another field":                    {count("autoscaling.max", 13), count("replicas", 12), 1},
+	"as many of other pods":                    {beside("pooler", 12), count("replicas", 12), 1},
+	"as many of the same other pods":           {beside("pooler", 12), beside("pooler", 12), 0},
 	"an image that runs already":               {one(imaged("evil.io/a:1")), one(imaged("evil.io/a:1")), 0},
 	"another image of the same registry":       {one(imaged("evil.io/b:1")), one(imaged("evil.io/a:1")), 1},
 	"another tag":                              {one(imaged("evil.io/a:2")), one(imaged("evil.io/a:1")), 1},

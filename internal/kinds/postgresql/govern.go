@@ -3,9 +3,11 @@ package postgresql
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -37,7 +39,8 @@ func Wanted(db *databasev1.PostgreSQL, observed Observed) policy.Subject {
 		at := field.NewPath("spec", "pooler")
 		pooler := poolerTemplate(db, observed)
 		subject.Containers = append(subject.Containers, database.GovernedContainers(&pooler.Spec, at, at.Child("image"))...)
-		subject.Replicas = append(subject.Replicas, policy.Replicas{Field: at.Child("instances"), Count: db.Spec.Pooler.Instances})
+		subject.Replicas = append(subject.Replicas,
+			policy.Replicas{Field: at.Child("instances"), Count: db.Spec.Pooler.Instances, Part: poolerContainerName})
 		subject.Unrestricted = func() []string {
 			return append(policy.Unrestricted(&template.ObjectMeta, &template.Spec), policy.Unrestricted(&pooler.ObjectMeta, &pooler.Spec)...)
 		}
@@ -47,5 +50,17 @@ func Wanted(db *databasev1.PostgreSQL, observed Observed) policy.Subject {
 
 // Running returns what policies check in the running objects of a db; nil if nothing runs.
 func Running(db *databasev1.PostgreSQL, observed Observed) *policy.Subject {
-	return observed.Running(Common(db, observed))
+	running, pooler := observed.Running(Common(db, observed)), poolerOf(db, observed)
+	isOurs := observed.Children[Ref(db, "Deployment", PoolerName(db.Name))].Ownership == plan.Ours
+	if running == nil || pooler == nil || !isOurs {
+		return running
+	}
+	template, at, unrestricted := &pooler.Spec.Template, field.NewPath("spec", "pooler"), running.Unrestricted
+	running.Containers = append(running.Containers, database.GovernedContainers(&template.Spec, at, at.Child("image"))...)
+	running.Replicas = append(running.Replicas,
+		policy.Replicas{Field: at.Child("instances"), Count: ptr.Deref(pooler.Spec.Replicas, 1), Part: poolerContainerName})
+	running.Unrestricted = func() []string {
+		return append(unrestricted(), policy.Unrestricted(&template.ObjectMeta, &template.Spec)...)
+	}
+	return running
 }

@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,5 +146,40 @@ func TestRunning(t *testing.T) {
 		if worse := policy.Worse(rules.Check(Wanted(more, observed)), rules.Check(*running)); len(worse) != 1 {
 			t.Errorf("of one instance more, worse is %s", policy.Sentence(worse))
 		}
+	}
+}
+
+// TestRunningPooler: what a running pooler violates is tolerated, and nothing that is added; its
+// instances and those of the database excuse nothing of each other.
+func TestRunningPooler(t *testing.T) {
+	instances := func(spec *databasev1.PostgreSQLSpec) { spec.Pooler.Instances = 3 }
+	db := newDatabase(pooled)
+	rules := ruled(mspolicyv1.Rule{AllowedRegistries: []string{"docker.io"}, MaxReplicas: new(int32(1))})
+	observed := withPooler(db, empty(), 2)
+	set := child[*appsv1.StatefulSet](t, Desired(db, observed, Decision{Replicas: 1}), "db")
+	observed.Children[Ref(db, "StatefulSet", "db")] = plan.Found{Ownership: plan.Ours, Object: set}
+	foreign := observed
+	foreign.Children = maps.Clone(observed.Children)
+	pooler := Ref(db, "Deployment", "db-pooler")
+	foreign.Children[pooler] = plan.Found{Ownership: plan.Foreign, Object: foreign.Children[pooler].Object}
+	for name, test := range map[string]struct {
+		wanted        *databasev1.PostgreSQL
+		observed      Observed
+		broken, worse int
+	}{
+		"it runs":                      {db, observed, 3, 0},
+		"another's of its name runs":   {db, foreign, 3, 2},
+		"one instance of it more":      {newDatabase(pooled, instances), observed, 3, 1},
+		"one instance of the database": {newDatabase(pooled, replicas(2)), observed, 4, 1},
+	} {
+		wanted := rules.Check(Wanted(test.wanted, test.observed))
+		worse := policy.Worse(wanted, rules.Check(*Running(test.wanted, test.observed)))
+		if len(wanted) != test.broken || len(worse) != test.worse {
+			t.Errorf("%s: of %s, worse is %s", name, policy.Sentence(wanted), policy.Sentence(worse))
+		}
+	}
+	restricted := ruled(mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: mspolicyv1.SecurityRestricted}})
+	if found := restricted.Check(*Running(db, observed)); len(found) > 0 {
+		t.Errorf("what runs is not restricted: %s", policy.Sentence(found))
 	}
 }
