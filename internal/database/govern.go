@@ -28,20 +28,24 @@ func EnforceUser(given *int64, rules policy.Rules) (replaced []string) {
 }
 
 // Wanted returns what policies check in a defaulted database: its labels, and the template of its
-// pods. hasImage is whether the spec names an image itself, instead of the version alone.
+// pods. hasImage is whether the spec names an image itself, instead of the version alone. The number
+// of instances of a database that hibernates is checked when it is woken.
 func (d *Database) Wanted(labels map[string]string, template *corev1.PodTemplateSpec, hasImage bool) policy.Subject {
 	at := field.NewPath("spec")
 	image := at.Child("version")
 	if hasImage {
 		image = at.Child("image")
 	}
-	return policy.Subject{
+	subject := policy.Subject{
 		Labels:       labels,
-		Replicas:     []policy.Replicas{{Field: at.Child("replicas"), Count: d.Replicas}},
 		Containers:   GovernedContainers(&template.Spec, at, image),
 		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at,
 	}
+	if !d.Hibernated {
+		subject.Replicas = []policy.Replicas{{Field: at.Child("replicas"), Count: d.Replicas}}
+	}
+	return subject
 }
 
 // Running returns what policies check in what runs of the database; nil if nothing does.

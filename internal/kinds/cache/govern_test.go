@@ -113,3 +113,16 @@ func TestRunning(t *testing.T) {
 		}
 	}
 }
+
+// TestGovernedHibernation: one that hibernates violates no limit of instances, and waking it does.
+func TestGovernedHibernation(t *testing.T) {
+	rules := ruled(mspolicyv1.Rule{MaxReplicas: new(int32(1))})
+	asleep := rules.Check(Wanted(newCache(replicas(3), hibernates), empty()))
+	if len(asleep) > 0 {
+		t.Errorf("while it hibernates: %s", policy.Sentence(asleep))
+	}
+	const want = `spec.replicas: Invalid value: 3: must be at most 1 (policy "base", rule "*.maxReplicas")`
+	if got := policy.Sentence(policy.Worse(rules.Check(Wanted(newCache(replicas(3)), empty())), asleep)); got != want {
+		t.Errorf("waking it: got %s, want %s", got, want)
+	}
+}

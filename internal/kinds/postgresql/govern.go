@@ -39,8 +39,10 @@ func Wanted(db *databasev1.PostgreSQL, observed Observed) policy.Subject {
 		at := field.NewPath("spec", "pooler")
 		pooler := poolerTemplate(db, observed)
 		subject.Containers = append(subject.Containers, database.GovernedContainers(&pooler.Spec, at, at.Child("image"))...)
-		subject.Replicas = append(subject.Replicas,
-			policy.Replicas{Field: at.Child("instances"), Count: db.Spec.Pooler.Instances, Part: poolerContainerName})
+		if !db.Spec.Hibernated {
+			subject.Replicas = append(subject.Replicas,
+				policy.Replicas{Field: at.Child("instances"), Count: db.Spec.Pooler.Instances, Part: poolerContainerName})
+		}
 		subject.Unrestricted = func() []string {
 			return append(policy.Unrestricted(&template.ObjectMeta, &template.Spec), policy.Unrestricted(&pooler.ObjectMeta, &pooler.Spec)...)
 		}

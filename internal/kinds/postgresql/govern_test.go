@@ -183,3 +183,17 @@ func TestRunningPooler(t *testing.T) {
 		t.Errorf("what runs is not restricted: %s", policy.Sentence(found))
 	}
 }
+
+// TestGovernedHibernation: one that hibernates violates no limit of instances, and waking it does.
+func TestGovernedHibernation(t *testing.T) {
+	rules := ruled(mspolicyv1.Rule{MaxReplicas: new(int32(1))})
+	asleep := rules.Check(Wanted(newDatabase(pooled, replicas(3), sleeps), empty()))
+	if len(asleep) > 0 {
+		t.Errorf("while it hibernates: %s", policy.Sentence(asleep))
+	}
+	const want = `spec.replicas: Invalid value: 3: must be at most 1 (policy "base", rule "*.maxReplicas"); ` +
+		`spec.pooler.instances: Invalid value: 2: must be at most 1 (rule "*.maxReplicas")`
+	if got := policy.Sentence(policy.Worse(rules.Check(Wanted(newDatabase(pooled, replicas(3)), empty())), asleep)); got != want {
+		t.Errorf("waking it: got %s, want %s", got, want)
+	}
+}
