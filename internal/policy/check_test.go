@@ -210,7 +210,7 @@ func TestRegistriesThatLookAlike(t *testing.T) {
 		"someone/nginx": false, "docker.io/nginx/nginx": false, "docker.io.evil.com/library/nginx": false, "library.evil.com/nginx": false,
 		"": false, "not a registry": false, "https://reg.io/team/shop": false, "reg.io/team/../other/shop": false, "reg.io/team//shop": false,
 		" reg.io/team/shop": false, "reg.io/team/shop\n": false, "user@reg.io/team/shop": false, "reg.io/Team/shop": false,
-		"reg_x.io/team/shop": false,
+		"reg_x.io/team/shop": false, "sha256:" + sixtyFour: false, "docker.io/library/sha256:" + sixtyFour: true,
 	} {
 		found := production(mspolicyv1.Rule{AllowedRegistries: allowed}).Check(subject(container("a", imaged(reference))))
 		if got := len(found) == 0; got != want {

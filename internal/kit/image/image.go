@@ -9,6 +9,8 @@ import (
 	_ "crypto/sha512"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/distribution/reference"
 )
@@ -32,8 +34,18 @@ type Reference struct {
 // the path and finds no registry, but containerd still pulls from it.
 var errNoHost = errors.New("the host of a registry must not have an underscore")
 
+// errID is the error for the id of an image.
+var errID = errors.New("it must not begin with sha256:, sha384: or sha512:, as the id of an image does: " +
+	"write the image's name before a digest, name@sha256:...")
+
+// isID reports whether a container runtime may take a text for the id of an image, which it starts
+// if its node has it, from whatever registry. The grammar reads it as an image sha256 with a tag.
+func isID(text string) bool {
+	return slices.ContainsFunc([]string{"sha256:", "sha384:", "sha512:"}, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
+}
+
 // Parse parses a reference by the grammar of container runtimes, but refuses a host with an
-// underscore. The error has the accepted form.
+// underscore, and the id of an image. The error has the accepted form.
 //
 // If no registry is given it is Docker Hub, as for containerd. CRI-O takes it from the node's
 // registries.conf: there nginx may be another image, but docker.io/library/nginx never is.
@@ -41,7 +53,10 @@ var errNoHost = errors.New("the host of a registry must not have an underscore")
 // Source: https://pkg.go.dev/github.com/distribution/reference
 func Parse(text string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(text)
-	if err == nil && reference.Domain(named) == "" {
+	switch {
+	case err == nil && isID(text):
+		err = errID
+	case err == nil && reference.Domain(named) == "":
 		err = errNoHost
 	}
 	if err != nil {

@@ -166,9 +166,8 @@ func tagsAndDigests() map[string]*Reference {
 		"shop@sha512:" + sha512Digits:      {"docker.io", "library/shop", "", "sha512:" + sha512Digits},
 		// containerd pulls the digest and never looks whether the tag is this image.
 		"r.example.com/shop:1@sha256:" + sha256Digits: {"r.example.com", "shop", "1", "sha256:" + sha256Digits},
-		// As docker images --digests prints one, without the name: it reads as the tag of an image
-		// sha256.
-		"sha256:" + sha256Digits: {"docker.io", "library/sha256", sha256Digits, ""},
+		// Without anything before it, it is the id of an image (see TestTheSchemaAgrees).
+		"docker.io/library/sha256:" + sha256Digits: {"docker.io", "library/sha256", sha256Digits, ""},
 
 		"nginx:":                                 nil,
 		":latest":                                nil,
@@ -278,8 +277,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Only for underscores is Parse stricter than the grammar. The library reference finds no registry
-// in such an image, but containerd, which parses the host again, pulls from it.
+// The library reference finds no registry in such an image, but containerd, which parses the host
+// again, pulls from it. Parse is stricter than the grammar only for that, and for ids.
 func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
 	for text, host := range map[string]string{
 		"my_host.io/shop":                        "my_host.io",
@@ -292,6 +291,16 @@ func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
 		}
 		if got, _ := pulled(text); got != host {
 			t.Errorf("%q is pulled from %q: is there still a reason to refuse it?", text, got)
+		}
+	}
+}
+
+// TestParseRefusesIDs: as docker images --digests prints one, without the name. containerd and CRI-O
+// start the image with that id, which a pod of any namespace may have pulled.
+func TestParseRefusesIDs(t *testing.T) {
+	for _, text := range []string{"sha256:" + sha256Digits, "sha384:" + sha512Digits[:96], "sha512:" + sha512Digits, "sha256:1"} {
+		if got, err := Parse(text); !errors.Is(err, errID) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
 		}
 	}
 }
@@ -406,6 +415,7 @@ func TestTheSchemaAgrees(t *testing.T) {
 		"three underscores":                     "a___b",
 		"two dots":                              "a..b",
 		"a name that could be a container's id": sha256Digits,
+		"the id of an image":                    "sha256:" + sha256Digits,
 		"a domain label that ends in a dash":    "a-.example.com/shop",
 		"a path of more than 255 characters":    "registry.example.com/" + strings.Repeat("a", 256),
 		"one that library/ makes longer":        strings.Repeat("a", 248),

@@ -20,6 +20,7 @@ var imagesExpression = "(variables.containers.map(c, {'at': dyn(c.at + '.image')
 	".map(h, {'i': h.i, 'host': h.host, 'rest': dyn((h.host == 'docker.io' && !h.rest.contains('/') ? 'library/' : '') + h.rest)})" +
 	".map(h, {'at': h.i.at, 'image': h.i.image, 'was': h.i.was, " +
 	"'repository': dyn((h.host + '/' + h.rest).matches(" + grammar + ") && !h.i.image.matches('^[a-f0-9]{64}$') && " +
+	"!h.i.image.startsWith('sha256:') && !h.i.image.startsWith('sha384:') && !h.i.image.startsWith('sha512:') && " +
 	"h.rest.split('@')[0].split(':')[0].size() <= 255 ? " +
 	"h.host.lowerAscii() + '/' + h.rest.split('@')[0].split(':')[0] + '/' : '')})"
 

@@ -49,7 +49,8 @@ var images = []string{
 	"index.docker.io/nginx", "Index.docker.io/nginx", "team/shop", "docker.io/library/redis@sha256:abc", "", "reg.io/Team/x", "nginx/", "/nginx",
 	"my_host.io/shop", "localhost/x", "localhost:5000/x:a", "reg.io/team", "reg.io.evil.com/team/x", "a___b", "reg.io/team/x:a b", "é", "x\ny",
 	"nginx@sha256:0123456789012345678901234567890123456789012345678901234567890123",
-	"0123456789012345678901234567890123456789012345678901234567890123", `a"b'\c`, "[2001:db8::1]:5000/team/x", "x:1:2", "a@b@c",
+	"0123456789012345678901234567890123456789012345678901234567890123",
+	"sha256:0123456789012345678901234567890123456789012345678901234567890123", "sha512:1", `a"b'\c`, "[2001:db8::1]:5000/team/x", "x:1:2", "a@b@c",
 }
 
 func (c chance) rule(environment string) mspolicyv1.Rule {
