@@ -369,7 +369,7 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 		forbid("allowPrivilegeEscalation", "allowPrivilegeEscalation", security.AllowPrivilegeEscalation, false)
 		forbid("allowPrivilegeEscalation", "privileged", security.Privileged, false)
 		for _, added := range security.Adds {
-			if isCapability(added, administration) {
+			if includes(added, administration) {
 				loose = append(loose, looseField{"allowPrivilegeEscalation", "capabilities", "adds " + string(added),
 					"must not add " + administration, string(added)})
 			}
@@ -403,7 +403,17 @@ func looseCapabilities(security Security, enforced corev1.Capability) []looseFie
 
 // undoes reports whether an added capability restores a dropped one.
 func undoes(added, dropped corev1.Capability) bool {
-	return isCapability(added, dropped) || isCapability(dropped, allCapabilities) || isCapability(added, allCapabilities)
+	return includes(added, dropped) || isCapability(dropped, allCapabilities)
+}
+
+// includes reports whether an added capability is, or may be, a given one: by its name, by that of
+// all, or by one beyond letters, digits and _. A runtime that ignores case may read such a name as
+// that of any capability: the upper case of a long s (U+017F) is S.
+func includes(added, capability corev1.Capability) bool {
+	isStrange := strings.ContainsFunc(string(added), func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+	return isStrange || isCapability(added, capability) || isCapability(added, allCapabilities)
 }
 
 // isCapability reports whether two names may denote one capability. The API accepts any text;

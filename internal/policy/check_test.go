@@ -146,6 +146,18 @@ var looseCases = map[string]struct {
 		func(s *Security) { s.Adds = []corev1.Capability{"SYS_TIME", "SYS_ADMIN"} },
 		[]string{inContext + `capabilities: Invalid value: "adds SYS_ADMIN": must not add SYS_ADMIN` + ofContext + `allowPrivilegeEscalation")`},
 	},
+	"administers by a name that runtimes read the same": {
+		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
+		func(s *Security) {
+			s.Adds = []corev1.Capability{"ALL", "cap_all", "cap_sys_admin", "\u017fys_admin", "SYS_ADMIN_", "SYS_TIME"}
+		},
+		[]string{
+			inContext + `capabilities: Invalid value: "adds ALL": must not add SYS_ADMIN` + ofContext + `allowPrivilegeEscalation")`,
+			inContext + `capabilities: Invalid value: "adds cap_all": must not add SYS_ADMIN` + ofContext + `allowPrivilegeEscalation")`,
+			inContext + `capabilities: Invalid value: "adds cap_sys_admin": must not add SYS_ADMIN` + ofContext + `allowPrivilegeEscalation")`,
+			inContext + "capabilities: Invalid value: \"adds \u017fys_admin\": must not add SYS_ADMIN" + ofContext + `allowPrivilegeEscalation")`,
+		},
+	},
 	"writes": {
 		security(mspolicyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
 		[]string{inContext + "readOnlyRootFilesystem: Invalid value: false: must be true" + ofContext + `readOnlyRootFilesystem")`},
@@ -174,11 +186,12 @@ var looseCases = map[string]struct {
 		[]string{inContext + `capabilities: Invalid value: "adds ALL": must drop NET_RAW` + ofContext + `dropCapabilities")`},
 	},
 	"adds it by a name that runtimes read the same": {
-		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
+		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All", "NET-RAW"} },
 		[]string{
 			inContext + `capabilities: Invalid value: "adds net_raw": must drop NET_RAW` + ofContext + `dropCapabilities")`,
 			inContext + `capabilities: Invalid value: "adds CAP_NET_RAW": must drop NET_RAW` + ofContext + `dropCapabilities")`,
 			inContext + `capabilities: Invalid value: "adds All": must drop NET_RAW` + ofContext + `dropCapabilities")`,
+			inContext + `capabilities: Invalid value: "adds NET-RAW": must drop NET_RAW` + ofContext + `dropCapabilities")`,
 		},
 	},
 }

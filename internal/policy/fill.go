@@ -180,12 +180,12 @@ func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path)
 	return replaced
 }
 
-// refuseAdministration removes SYS_ADMIN from the added capabilities.
+// refuseAdministration removes SYS_ADMIN from the added capabilities, and what includes it.
 func refuseAdministration(context *corev1.SecurityContext, at *field.Path) []string {
 	if context.Capabilities == nil {
 		return nil
 	}
-	return removeAdded(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, administration) }, at,
+	return removeAdded(context.Capabilities, func(added corev1.Capability) bool { return includes(added, administration) }, at,
 		"no privileges are escalated")
 }
 

@@ -159,19 +159,20 @@ var tightenCases = map[string]struct {
 	"by other names": {
 		adding("net_raw", "CAP_NET_RAW", "all"), capable([]corev1.Capability{}, []corev1.Capability{"NET_RAW"}),
 		[]string{
+			"spec.securityContext.capabilities.add: all is removed: a PlatformPolicy enforces that no privileges are escalated",
 			"spec.securityContext.capabilities.add: net_raw is removed: a PlatformPolicy enforces that NET_RAW is dropped",
 			"spec.securityContext.capabilities.add: CAP_NET_RAW is removed: a PlatformPolicy enforces that NET_RAW is dropped",
-			"spec.securityContext.capabilities.add: all is removed: a PlatformPolicy enforces that NET_RAW is dropped",
 		},
 	},
 	"a name that only some runtimes read is dropped by the right one too": {
 		capable(nil, []corev1.Capability{"CAP_NET_RAW"}), capable(nil, []corev1.Capability{"CAP_NET_RAW", "NET_RAW"}), nil,
 	},
 	"administration, which the API refuses without escalation": {
-		adding("CAP_SYS_ADMIN", "SYS_ADMIN", "SYS_TIME"), capable([]corev1.Capability{"SYS_TIME"}, []corev1.Capability{"NET_RAW"}),
+		adding("CAP_SYS_ADMIN", "SYS_ADMIN", "sys_adm\u0131n", "SYS_TIME"), capable([]corev1.Capability{"SYS_TIME"}, []corev1.Capability{"NET_RAW"}),
 		[]string{
 			"spec.securityContext.capabilities.add: CAP_SYS_ADMIN is removed: a PlatformPolicy enforces that no privileges are escalated",
 			"spec.securityContext.capabilities.add: SYS_ADMIN is removed: a PlatformPolicy enforces that no privileges are escalated",
+			"spec.securityContext.capabilities.add: sys_adm\u0131n is removed: a PlatformPolicy enforces that no privileges are escalated",
 		},
 	},
 }

@@ -56,7 +56,8 @@ func (c chance) quantities() corev1.ResourceList {
 	return list
 }
 
-var someCapabilities = []corev1.Capability{"ALL", "NET_RAW", "CHOWN", "SYS_ADMIN", "NET_BIND_SERVICE", "net_raw", "CAP_CHOWN", "all"}
+var someCapabilities = []corev1.Capability{"ALL", "NET_RAW", "CHOWN", "SYS_ADMIN", "NET_BIND_SERVICE", "net_raw", "CAP_CHOWN", "all",
+	"\u017fys_admin"}
 
 func (c chance) capabilities() []corev1.Capability {
 	var some []corev1.Capability

@@ -131,7 +131,8 @@ func (c chance) context() *corev1.SecurityContext {
 		AppArmorProfile: c.appArmor(), SELinuxOptions: c.seLinux(), WindowsOptions: c.windows(),
 	}
 	if c.IntN(3) > 0 {
-		names := []corev1.Capability{"ALL", "ALL", "NET_RAW", "CHOWN", "SYS_ADMIN", "NET_BIND_SERVICE", "net_raw", "CAP_CHOWN", "all", "cap_all"}
+		names := []corev1.Capability{"ALL", "ALL", "NET_RAW", "CHOWN", "SYS_ADMIN", "NET_BIND_SERVICE", "net_raw", "CAP_CHOWN", "all", "cap_all",
+			"cap_sys_admin", "\u017fys_admin", "sys_adm\u0131n", "NET-RAW"}
 		context.Capabilities = &corev1.Capabilities{Add: some(c, 2, names...), Drop: some(c, 2, names...)}
 	}
 	return one(c, context, context, nil)

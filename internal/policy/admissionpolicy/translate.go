@@ -396,29 +396,32 @@ func namesUser(rule mspolicyv1.Rule) bool {
 	return rule.Enforced.SecurityContext != nil && rule.Enforced.SecurityContext.RunAsUser != nil
 }
 
-// administration checks that no container adds SYS_ADMIN, under any of its names.
+// administration checks that no container adds SYS_ADMIN, under any of its names, or all.
 func (t *translation) administration(in string, rule mspolicyv1.Rule) {
-	adds := func(c string) string {
-		return own(c, "capabilities.?add") + ".orValue([]).filter(a, a.upperAscii() in ['SYS_ADMIN', 'CAP_SYS_ADMIN'])"
-	}
+	adds := func(c string) string { return including(c, "SYS_ADMIN") }
 	t.add(in, rule, "variables.containers.filter(c, "+adds("c.it")+".exists(x, !c.was.exists(b, x in "+adds("b")+
 		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+adds("c.it")+
 		".join(', ')) + "+suffix(rule, "enforced.securityContext.allowPrivilegeEscalation", "must not add SYS_ADMIN")+")")
 }
 
+// including are the capabilities that a container adds and that are, or may be, a given one: by its
+// name, by that of all, or by one beyond letters, digits and _, which may mean any capability to a
+// runtime that ignores case.
+func including(c, capability string) string {
+	names := list([]string{"ALL", "CAP_ALL", capability, "CAP_" + capability})
+	return own(c, "capabilities.?add") + ".orValue([]).filter(a, a.upperAscii() in " + names + " || !a.matches('^[A-Za-z0-9_]*$'))"
+}
+
 // own is a field of the security context of a container, or of a pod.
 func own(of, field string) string { return of + ".?securityContext.?" + field }
 
-// capability checks that a container drops a capability, or all, and adds none that undoes it. A
-// name beyond letters, digits and _ may mean any capability to a runtime that ignores case.
+// capability checks that a container drops a capability, or all, and adds none that undoes it.
 func (t *translation) capability(in string, rule mspolicyv1.Rule, dropped string) {
 	undoing := func(c string) string {
-		adds := own(c, "capabilities.?add") + ".orValue([])"
 		if dropped == "ALL" {
-			return adds
+			return own(c, "capabilities.?add") + ".orValue([])"
 		}
-		name := quote(strings.TrimPrefix(strings.ToUpper(dropped), "CAP_"))
-		return adds + ".filter(a, a.upperAscii() in ['ALL', 'CAP_ALL', " + name + ", 'CAP_' + " + name + "] || !a.matches('^[A-Za-z0-9_]*$'))"
+		return including(c, strings.TrimPrefix(strings.ToUpper(dropped), "CAP_"))
 	}
 	keeps := func(c, _ string) string {
 		return "!" + own(c, "capabilities.?drop") + ".orValue([]).exists(d, d in ['ALL', " + quote(dropped) + "])"
