@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ const (
 	// asksPerSecond and asksAtOnce bound the reviews that strangers with made-up tokens can cause, and
 	// separately those of callers who were allowed before.
 	asksPerSecond, asksAtOnce = 5, 20
-	// askTimeout bounds the reviews of one request. Prometheus waits 10 s by default.
+	// askTimeout bounds the reviews of one question. Prometheus waits 10 s by default.
 	askTimeout = 5 * time.Second
 )
 
@@ -52,7 +53,9 @@ type Gate struct {
 	known, strange reviews
 	// allowed and refused are cached answers. Made-up tokens are refused, so they evict no permission.
 	allowed, refused *cache.LRUExpireCache
-	clock            clock.PassiveClock
+	// asking are the reviews under way, one for each question.
+	asking singleflight.Group
+	clock  clock.PassiveClock
 }
 
 // reviews are clients of the API server with a rate limit of their own.
@@ -112,6 +115,9 @@ type question struct {
 	verb, path string
 }
 
+// key returns the question as text.
+func (q question) key() string { return fmt.Sprintf("%x %s %s", q.token, q.verb, q.path) }
+
 // Filter puts the Gate before a handler: 401 for an unknown caller, 403 for a caller without the
 // right, 503 while the API server can't be asked.
 func (g *Gate) Filter(next http.Handler) http.Handler {
@@ -124,7 +130,9 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 		asked := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(request.Method), path: request.URL.Path}
 		status, err := g.decide(request.Context(), token, asked)
 		if err != nil {
-			ctrl.Log.WithName("access").Error(err, "Authorizing a request", "path", asked.path)
+			if request.Context().Err() == nil { // else the client has closed its connection
+				ctrl.Log.WithName("access").Error(err, "Authorizing a request", "path", asked.path)
+			}
 			refuse(response, http.StatusServiceUnavailable)
 			return
 		}
@@ -132,26 +140,53 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 	})
 }
 
-// decide returns the cached answer, or that of the API server. While the API server is down a
-// permission lasts longer.
+// decide returns the cached answer, or that of the API server. Callers with one question share one
+// review, which has a context of its own: neither a client that closes its connection nor many
+// requests at once may look like an API server that is down, because then a permission lasts longer.
 func (g *Gate) decide(ctx context.Context, token string, asked question) (int, error) {
+	if status, isKnown := g.cached(asked); isKnown {
+		return status, nil
+	}
+	answered := g.asking.DoChan(asked.key(), func() (any, error) {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		return g.ask(own, token, asked)
+	})
+	select {
+	case <-ctx.Done():
+		return 0, fmt.Errorf("waiting for a review: %w", ctx.Err())
+	case result := <-answered:
+		status, _ := result.Val.(int)
+		return status, result.Err
+	}
+}
+
+// cached returns the cached answer, and whether there is one that counts.
+func (g *Gate) cached(asked question) (status int, isKnown bool) {
 	now := g.clock.Now()
 	found, _ := g.refused.Get(asked)
-	if refused, isKnown := found.(refusal); isKnown && now.Before(refused.until) {
-		return refused.status, nil
+	if refused, is := found.(refusal); is && now.Before(refused.until) {
+		return refused.status, true
 	}
 	found, _ = g.allowed.Get(asked)
+	allowed, is := found.(permission)
+	return http.StatusOK, is && now.Before(allowed.until)
+}
+
+// ask returns the answer of the API server, and caches it. While the API server is down a
+// permission lasts longer. There may be no two calls at a time about one question.
+func (g *Gate) ask(ctx context.Context, token string, asked question) (int, error) {
+	if status, isKnown := g.cached(asked); isKnown { // by a review that has just ended
+		return status, nil
+	}
+	now := g.clock.Now()
+	found, _ := g.allowed.Get(asked)
 	before, wasAllowed := found.(permission)
-	if wasAllowed && now.Before(before.until) {
-		return http.StatusOK, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	ask := g.strange
+	api := g.strange
 	if wasAllowed {
-		ask = g.known
+		api = g.known
 	}
-	status, err := ask.about(ctx, token, asked)
+	status, err := api.about(ctx, token, asked)
 	switch {
 	case err != nil && !wasAllowed:
 		return 0, err

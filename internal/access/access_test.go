@@ -25,11 +25,11 @@ import (
 )
 
 // api answers reviews: the token "reader" belongs to the user reader, who may get /metrics;
-// "stranger" to a user who may not; other tokens are unknown.
+// "stranger" to a user who may not; other tokens are unknown. If revoked, reader may not either.
 type api struct {
-	mutex  sync.Mutex
-	asked  []string
-	broken bool
+	mutex           sync.Mutex
+	asked           []string
+	broken, revoked bool
 }
 
 // ServeHTTP answers one review.
@@ -57,7 +57,7 @@ func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	_ = json.Unmarshal(body, &review)
 	spec := review.Spec
-	review.Status.Allowed = spec.User == "reader" && spec.Groups[0] == "all" && spec.Extra["pod"][0] == "p" &&
+	review.Status.Allowed = !a.revoked && spec.User == "reader" && spec.Groups[0] == "all" && spec.Extra["pod"][0] == "p" &&
 		spec.ResourceAttributes == nil &&
 		*spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 	_ = json.NewEncoder(response).Encode(review)
@@ -248,6 +248,37 @@ func TestStrangersDelayOnlyStrangers(t *testing.T) {
 	defer reviews.mutex.Unlock()
 	rights := slices.DeleteFunc(slices.Clone(reviews.asked), func(asked string) bool { return asked != "subjectaccessreviews" })
 	g.Expect(rights).To(gomega.HaveLen(2), "it is asked anew, and does not go on for want of an answer")
+}
+
+// TestRevokedPermission: neither a client that closes its connection nor many requests at once
+// prolong a permission that was revoked.
+func TestRevokedPermission(t *testing.T) {
+	g := gomega.NewWithT(t)
+	made, reviews, _ := open(t)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	gate := newGate(made.known, made.strange, now)
+	g.Expect(gate.decide(t.Context(), "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
+	now.SetTime(now.Now().Add(allowedFor))
+
+	reviews.mutex.Lock() // until then it answers nothing
+	reviews.revoked = true
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := gate.decide(gone, "reader", of("reader"))
+	var callers sync.WaitGroup
+	var others atomic.Int64
+	for range 10 * asksAtOnce {
+		callers.Go(func() {
+			if status, err := gate.decide(t.Context(), "reader", of("reader")); err != nil || status != http.StatusForbidden {
+				others.Add(1)
+			}
+		})
+	}
+	reviews.mutex.Unlock()
+	callers.Wait()
+	g.Expect(err).To(gomega.MatchError(context.Canceled))
+	g.Expect(others.Load()).To(gomega.BeZero(), "some are not refused")
+	g.Expect(reviews.asked).To(gomega.HaveLen(4), "they share one review")
 }
 
 // TestRefusalsEvictNoPermission: however many there are.
