@@ -151,6 +151,11 @@ func (r Rules) Governs(policy string) bool {
 	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
 }
 
+// IsUnclear reports whether it is unknown of a rule of a policy whether it governs the namespace.
+func (r Rules) IsUnclear(policy string) bool {
+	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy && asked.unclear != "" })
+}
+
 // writing returns the rules that may write into an object: those that refuse violations. While it
 // is unknown which rules govern, those of an environment only refuse: their values may be meant for
 // other namespaces.

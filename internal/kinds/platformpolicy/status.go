@@ -92,10 +92,14 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 }
 
 // violators returns how many objects a policy governs in these namespaces, and those that violate
-// it, in a fixed order.
+// it, in a fixed order. A label that is no environment is a violation of the policies that have
+// rules for some environments.
 func violators(name string, governing map[string]policy.Rules, observed Observed) (objects int32, violating []mspolicyv1.Violator) {
 	add := func(kind, namespace, object string, violations []policy.Violation) {
-		own := slices.DeleteFunc(slices.Clone(violations), func(v policy.Violation) bool { return v.Policy != name && v.Policy != "" })
+		isUnclear := governing[namespace].IsUnclear(name)
+		own := slices.DeleteFunc(slices.Clone(violations), func(v policy.Violation) bool {
+			return v.Policy != name && (v.Policy != "" || !isUnclear)
+		})
 		if len(own) > 0 {
 			message := conditions.Truncate(policy.Sentence(own))
 			violating = append(violating, mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: object, Message: message})

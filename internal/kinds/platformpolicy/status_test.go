@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -151,6 +153,27 @@ func TestStatusOfAPolicyThatYields(t *testing.T) {
 	}
 	if status := Status(&second, observed, plan.Result{}); status.Violations != 0 {
 		t.Errorf("the second is broken %d times", status.Violations)
+	}
+}
+
+// TestStatusOfUnclearEnvironments: a label that is no environment violates only policies with rules
+// for one, of the kinds of Mainstay and of the workloads of other owners.
+func TestStatusOfUnclearEnvironments(t *testing.T) {
+	all, production := newPolicy(atMost(9, "*")), newPolicy(atMost(9, "production"))
+	all.Name = "all"
+	all.Spec.Workloads, production.Spec.Workloads = mspolicyv1.WorkloadsAudit, mspolicyv1.WorkloadsAudit
+	observed := Observed{Namespaces: map[string]map[string]string{"odd-prod": {"mainstay.dev/environment": "qa"}},
+		Objects:  []policy.Object{object("odd-prod", "WebApp", "x", 1)},
+		Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{*all, *production}}}
+	observed.Audit = NewAudit(observed.Policies, observed.Namespaces, time.Unix(1, 0))
+	observed.Audit.Add(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "odd-prod", Name: "y"}})
+	for stored, want := range map[*mspolicyv1.PlatformPolicy][]mspolicyv1.Violator{
+		all: nil, production: {violator("Deployment", "odd-prod", "y", unclear), violator("WebApp", "odd-prod", "x", unclear)},
+	} {
+		status := Status(stored, observed, plan.Result{})
+		if diff := cmp.Diff(want, status.Violating); diff != "" || status.Objects != 2 {
+			t.Errorf("%s governs %d objects: %s", stored.Name, status.Objects, diff)
+		}
 	}
 }
 
