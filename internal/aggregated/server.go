@@ -167,7 +167,8 @@ const (
 	// minWatch is the shortest duration of a watch whose client sets none. The longest is twice that;
 	// it is random, so that not all clients reconnect at once.
 	minWatch = 30 * time.Minute
-	// maxReads and maxWrites are the concurrent requests, besides watches.
+	// maxReads and maxWrites are the concurrent requests, besides watches and probes. One user may
+	// have a share of them, see shares.
 	maxReads, maxWrites = 400, 200
 )
 
@@ -176,6 +177,7 @@ func limit(config *genericapiserver.Config) {
 	config.RequestTimeout = maxTime
 	config.MinRequestTimeout = int(minWatch.Seconds())
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = maxReads, maxWrites
+	config.LongRunningFunc, config.BuildHandlerChainFunc = isUncounted(), chainWithShares
 }
 
 // delegate lets the Kubernetes API server authenticate and authorize callers. Answers are cached

@@ -1,17 +1,22 @@
 package served
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
 // largest is the largest size of a body in bytes.
@@ -63,4 +68,61 @@ func TestLargeBodies(t *testing.T) {
 		"one byte less")
 	g.Expect(cluster.client.Delete(t.Context(), &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 		Name: "dolly"}})).To(gomega.Succeed())
+}
+
+// TestProbesHaveRoom checks that the probes of the kubelet are answered while other requests take
+// all places.
+func TestProbesHaveRoom(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	server := newServer(t, grantAll, func(options *aggregated.Options) { options.Resources = []string{"farmpods"} })
+	server.awaitReady(t)
+	const farmPods = "/apis/farm.mainstay.dev/v1alpha1/farmpods"
+	config := server.directly()
+	busy, err := rest.HTTPClientFor(config)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	// One connection for all.
+	g.Expect(readOnce(t.Context(), busy, config.Host+farmPods)).To(gomega.Succeed())
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer stop()
+	// 400 take all places, and the others theirs when they end. Each takes 3 s: so long the server
+	// waits for a version that does not exist yet.
+	for range 500 {
+		reading.Go(func() {
+			for {
+				if readOnce(ctx, busy, config.Host+farmPods+"?resourceVersion=1000000000000000000") != nil {
+					return
+				}
+			}
+		})
+	}
+	refused := 0
+	var failed []answer
+	g.Eventually(func() int {
+		if ask(t, server.Server, asProxied(farmPods, "nobody")).Status == http.StatusTooManyRequests {
+			refused++
+		}
+		if got := ask(t, server.Server, question{path: "/readyz"}); got.Status != http.StatusOK {
+			failed = append(failed, got)
+		}
+		return refused
+	}).Should(gomega.BeNumerically(">=", 20), "requests while all places are taken")
+	g.Expect(failed).To(gomega.BeEmpty(), "probes")
+}
+
+// readOnce reads a URL, whatever the status of the response is.
+func readOnce(ctx context.Context, reader *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := reader.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
 }
