@@ -121,13 +121,16 @@ func (f fromCache) ready() error {
 	return reading(f.resource)
 }
 
-// reading returns an error that makes a client retry after a second.
+// retrySeconds is how long a client waits before it reads again what the cache does not have yet.
+const retrySeconds = 1
+
+// reading returns an error that makes a client retry.
 func reading(resource schema.GroupResource) error {
-	return apierrors.NewTooManyRequests(fmt.Sprintf("the server is still filling its cache of %s", resource), 1)
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the server is still filling its cache of %s", resource), retrySeconds)
 }
 
-// forgotten answers reads that the cache can't: an old version, the rest of an old list, or
-// anything while the cache is being filled.
+// forgotten answers reads that the cache can't: of an old version, of one that it does not have
+// yet, or anything while the cache is being filled.
 type forgotten struct {
 	*Storage
 	cached   *cacher.Cacher
@@ -139,10 +142,22 @@ func (f forgotten) Get(context.Context, string, storage.GetOptions, runtime.Obje
 	return reading(f.resource)
 }
 
-// GetList makes the client list again from the start.
-func (f forgotten) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+// GetList makes the client wait for a version that another replica has already seen, and otherwise
+// list again from the start.
+func (f forgotten) GetList(_ context.Context, key string, options storage.ListOptions, _ runtime.Object) error {
 	if !f.cached.Ready() {
 		return reading(f.resource)
+	}
+	exact, _, err := storage.ValidateListOptions(key, f.Versioner(), options)
+	if err != nil {
+		return err
+	}
+	current, err := f.cached.LastSyncResourceVersion()
+	if err != nil {
+		return err
+	}
+	if requested := uint64(max(exact, 0)); requested > current { //nolint:gosec // it is not negative
+		return storage.NewTooLargeResourceVersionError(requested, current, retrySeconds)
 	}
 	return apierrors.NewResourceExpired("this resourceVersion is no longer available: list again without resourceVersion and continue")
 }

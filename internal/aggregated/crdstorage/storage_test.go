@@ -51,26 +51,32 @@ func TestAsTheLibraryExpects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t.Context(), t, newServed(t))
+			run(t.Context(), t, newCached(t, newServing(t)))
 		})
 	}
 }
 
-// newServed returns a storage in memory with the cache on top, at the keys that those tests use.
-func newServed(t *testing.T) storage.Interface {
+func newList() runtime.Object { return &example.PodList{} }
+
+// newServing returns how the library's example is served from memory.
+func newServing(t *testing.T) Serving {
 	t.Helper()
-	newList := func() runtime.Object { return &example.PodList{} }
 	scheme := runtime.NewScheme()
 	if err := errors.Join(example.AddToScheme(scheme), examplev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	serving := Serving{
+	return Serving{
 		Codec: serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
 		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(),
 			func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
 		Form: KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList,
 			recordsv1alpha1.Finalizer, func(*example.Pod, error) {}),
 	}
+}
+
+// newCached returns the storage with the cache on top, at the keys that the library's tests use.
+func newCached(t *testing.T, serving Serving) storage.Interface {
+	t.Helper()
 	options, err := serving.GetRESTOptions(schema.GroupResource{Resource: "pods"}, nil)
 	if err != nil {
 		t.Fatal(err)
