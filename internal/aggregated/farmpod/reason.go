@@ -250,14 +250,18 @@ func gated(s *subject) string {
 	return sentence(wordNotReady, limited("readiness gate "+strings.Join(missing, ", ")+" is not passed"))
 }
 
+// gatesNotReady is the kubelet's reason while a readiness gate is closed (pkg/kubelet/status).
+const gatesNotReady = "ReadinessGatesNotReady"
+
 // isSilent reports whether the Pod's node has stopped answering: the containers were ready in its
-// last report and no gate is closed, but the Pod is not ready. The kubelet never writes that. The
-// control plane does when a node has not answered for a while (pkg/controller/util/node,
+// last report and no gate is closed, but the Pod is not ready. The kubelet writes that only for the
+// moment until it notices that a gate has opened. The control plane does when a node has not
+// answered for a while, and leaves the reason as it was (pkg/controller/util/node,
 // MarkPodsNotReady).
 func isSilent(s *subject) bool {
 	ready, containers := workload.Condition(s.Pod, corev1.PodReady), workload.Condition(s.Pod, corev1.ContainersReady)
 	return ready != nil && containers != nil && ready.Status != corev1.ConditionTrue && containers.Status == corev1.ConditionTrue &&
-		gated(s) == ""
+		ready.Reason != gatesNotReady && gated(s) == ""
 }
 
 // problem returns what is wrong with a container that waits or has terminated. It is "" if the

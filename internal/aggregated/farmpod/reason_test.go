@@ -76,7 +76,7 @@ func has(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, me
 	return func(pod *corev1.Pod) {
 		for i := range pod.Status.Conditions {
 			if pod.Status.Conditions[i].Type == kind {
-				pod.Status.Conditions[i].Status = status
+				pod.Status.Conditions[i].Status, pod.Status.Conditions[i].Reason, pod.Status.Conditions[i].Message = status, reason, message
 				return
 			}
 		}
@@ -211,6 +211,13 @@ var reasonCases = map[string]struct {
 	"let in by a gate": {pod(has("lb/ready", "True", "", ""), func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb/ready"}}
 	}), ""},
+	"let in by a gate just now": {pod(has("lb/ready", "True", "", ""), has("Ready", "False", "ReadinessGatesNotReady", ""),
+		func(pod *corev1.Pod) {
+			pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb/ready"}}
+		}), ""},
+	"on a silent node, after a gate": {pod(has("lb/ready", "True", "", ""), has("Ready", "False", "", ""), func(pod *corev1.Pod) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb/ready"}}
+	}), "NodeLost: node n1 does not answer"},
 	"being created, before the sandbox": {pod(web(waits("ContainerCreating", ""))),
 		"ContainerCreating: its volumes or its network are being set up"},
 	"being created, after the sandbox": {pod(web(waits("ContainerCreating", "")), has("PodReadyToStartContainers", "True", "", "")),
