@@ -3,6 +3,7 @@ package crdstorage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -27,9 +28,10 @@ type Record interface {
 // dependents first, the collector would confuse them and release what it must not. See
 // docs/decisions/20261122-served-resources.md.
 //
-// A record that can't be decoded, because a client edited it, is still served, with its own
-// metadata and what unreadable sets. Otherwise a single one would break all lists. It can be
-// deleted, or be repaired by an update of the whole object.
+// A record that can't be decoded, or whose content has no UID, as every stored object does, was
+// edited by a client. It is still served, with its own metadata and what unreadable sets. Otherwise
+// a single one would break all lists. It can be deleted, or be repaired by an update of the whole
+// object.
 func KeptForm[T, R any, PT interface {
 	*T
 	Object
@@ -49,7 +51,11 @@ func KeptForm[T, R any, PT interface {
 				return nil, fmt.Errorf("a %T is not a record", backing)
 			}
 			served := PT(new(T))
-			if err := json.Unmarshal(record.Content().Raw, served); err != nil {
+			err := json.Unmarshal(record.Content().Raw, served)
+			if err == nil && served.GetUID() == "" {
+				err = errors.New("it has no metadata.uid")
+			}
+			if err != nil {
 				served = PT(new(T))
 				standIn(served, record, record.Content().Raw)
 				unreadable(served, err)

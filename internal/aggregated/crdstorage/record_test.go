@@ -35,6 +35,16 @@ func TestUnreadable(t *testing.T) {
 			metav1.ObjectMeta{UID: "4cf1a6c2-e03a-5b10-8253-8504380be370", Labels: map[string]string{"r": "r"},
 				Finalizers: []string{recordsv1alpha1.Finalizer}},
 		},
+		"it can be read, and is no stored object": {
+			`{"metadata":{"name":"perla","generation":3},"spec":{"weight":120,"height":1.7}}`,
+			metav1.ObjectMeta{UID: "4cf1a6c2-e03a-5b10-8253-8504380be370", Labels: map[string]string{"r": "r"},
+				Finalizers: []string{recordsv1alpha1.Finalizer}},
+		},
+		"it is empty": {
+			`{}`,
+			metav1.ObjectMeta{UID: "4cf1a6c2-e03a-5b10-8253-8504380be370", Labels: map[string]string{"r": "r"},
+				Finalizers: []string{recordsv1alpha1.Finalizer}},
+		},
 	} {
 		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "perla", ResourceVersion: "7", UID: "record", Labels: map[string]string{"r": "r"},

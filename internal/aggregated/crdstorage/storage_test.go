@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/apiserver/pkg/storage"
@@ -69,9 +70,31 @@ func newServing(t *testing.T) Serving {
 		Codec: serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
 		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(),
 			func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
-		Form: KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList,
-			recordsv1alpha1.Finalizer, func(*example.Pod, error) {}),
+		Form: withoutUIDs(KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList,
+			recordsv1alpha1.Finalizer, func(*example.Pod, error) {})),
 	}
+}
+
+// withoutUIDs also stores objects without a UID, as the library's tests do. A registry gives each
+// object one.
+func withoutUIDs(form Form) Form {
+	const none types.UID = "none"
+	backed, served := form.Backed, form.Served
+	form.Backed = func(object Object) (Object, error) {
+		object = copyOf(object)
+		if object.GetUID() == "" {
+			object.SetUID(none)
+		}
+		return backed(object)
+	}
+	form.Served = func(ctx context.Context, backing Object) (Object, error) {
+		object, err := served(ctx, backing)
+		if err == nil && object.GetUID() == none {
+			object.SetUID("")
+		}
+		return object, err
+	}
+	return form
 }
 
 // newCached returns the storage with the cache on top, at the keys that the library's tests use.
