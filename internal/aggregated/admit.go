@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -19,6 +21,14 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// A server asks every 5 to 15 minutes, at random, whether the cluster now has
+// MutatingAdmissionPolicies. So two replicas hardly ever end at the same moment.
+const (
+	policiesPoll   = 5 * time.Minute
+	policiesJitter = 2.0
 )
 
 // admit sends writes through the cluster's admission: its webhooks and policies apply to what we
@@ -48,6 +58,12 @@ func admit(config *genericapiserver.RecommendedConfig) error {
 	}
 	if !has {
 		options.DisablePlugins = append(options.DisablePlugins, mutating.PluginName)
+		if err := config.AddPostStartHook("mainstay-mutating-policies", func(hook genericapiserver.PostStartHookContext) error {
+			go awaitMutatingPolicies(hook, clients.Discovery(), func() { genericapiserver.RequestShutdown() })
+			return nil
+		}); err != nil {
+			return fmt.Errorf("preparing admission: %w", err)
+		}
 	}
 	watched := informers.NewSharedInformerFactory(clients, 0)
 	if err := options.ApplyTo(&config.Config, watched, clients, anything, utilfeature.DefaultFeatureGate,
@@ -66,6 +82,25 @@ func hasMutatingPolicies(cluster discovery.DiscoveryInterface) (bool, error) {
 	}
 	return slices.ContainsFunc(found.APIResources,
 		func(resource metav1.APIResource) bool { return resource.Name == "mutatingadmissionpolicies" }), nil
+}
+
+// awaitMutatingPolicies calls end once the cluster has MutatingAdmissionPolicies, as after an
+// upgrade. The plugin can't be added to a running server, and without it these policies would not
+// apply to what we store.
+func awaitMutatingPolicies(ctx context.Context, cluster discovery.DiscoveryInterface, end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		has, err := hasMutatingPolicies(cluster)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Asking again later whether the cluster has MutatingAdmissionPolicies")
+		case has:
+			klog.FromContext(ctx).Info("Ending to be restarted, because the cluster now has MutatingAdmissionPolicies")
+			stop()
+			end()
+		}
+	}, policiesPoll, policiesJitter, true)
 }
 
 // startAdmission starts the informers with the server, which is not ready before they have synced.
