@@ -132,7 +132,9 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 			step.WaitsFor = append(step.WaitsFor, name)
 		}
 	}
-	isExposed := isExposedAlready(step.Existing, kind)
+	// One that is about to be adopted keeps its clients, too.
+	live, _ := observed.Children.Get(step.Ref)
+	isExposed := isExposedAlready(live, kind)
 	if !isExposed && isReady(step.Existing) {
 		isExposed = len(step.WaitsFor) == 0
 		if exposes(c, kind) {

@@ -152,7 +152,8 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// TestExposure: a WebApp gets its Ingress once it is ready, and keeps it.
+// TestExposure: a WebApp gets its Ingress once it is ready, and keeps it, also if it had it before
+// the stack adopts it.
 func TestExposure(t *testing.T) {
 	exposed := one("web", "webApp", `{"image":"r.io/web:1","ingress":{"host":"a.example.com"}}`)
 	w := world{newStack(exposed), plan.Children{}}
@@ -180,6 +181,12 @@ func TestExposure(t *testing.T) {
 	w.found[kind.Ref("web", "shop-web")] = plan.Found{Object: whole, Ownership: plan.Ours}
 	if !hasIngress() {
 		t.Error("it lost its Ingress because it is no longer ready")
+	}
+	for _, ownership := range []plan.Ownership{plan.Consenting, plan.Foreign} {
+		w.found[kind.Ref("web", "shop-web")] = plan.Found{Object: whole, Ownership: ownership}
+		if got, want := hasIngress(), ownership == plan.Consenting; got != want {
+			t.Errorf("ownership %d: it has an Ingress: %t", ownership, got)
+		}
 	}
 }
 

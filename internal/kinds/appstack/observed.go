@@ -38,6 +38,12 @@ func (o Observed) isTaken(ref plan.Ref) bool {
 	return found.Object != nil && found.Ownership == plan.Foreign
 }
 
+// isAdopted reports whether the object under a name is not the stack's yet, and consents to be
+// taken over.
+func (o Observed) isAdopted(ref plan.Ref) bool {
+	return o.Children[ref].Ownership == plan.Consenting
+}
+
 // isReady reports whether a component's object is Ready for its present generation.
 func isReady(object component.Object) bool {
 	if object == nil || object.GetDeletionTimestamp() != nil {

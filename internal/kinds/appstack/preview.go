@@ -9,9 +9,9 @@ import (
 )
 
 // Preview returns what storing a stack would do to its components: a summary, and one sentence for
-// each component that it would create, change or delete. before is the stack as it is stored; nil
-// if it is new. A change is that of what the spec asks for: what was edited by hand, or waits
-// already, is not named.
+// each component that it would create, adopt, change or delete. before is the stack as it is
+// stored; nil if it is new. A change is that of what the spec asks for: what was edited by hand, or
+// waits already, is not named.
 func Preview(stack, before *platformv1.AppStack, observed Observed) (summary string, sentences []string) {
 	if stack.Spec.Paused {
 		return "spec.paused is true: nothing is created, changed or deleted", nil
@@ -45,6 +45,7 @@ type effect string
 // Effects.
 const (
 	isCreated   effect = "created"
+	isAdopted   effect = "adopted"
 	isChanged   effect = "changed"
 	isDeleted   effect = "deleted"
 	isInTheWay  effect = "left alone, because their names are taken"
@@ -58,7 +59,7 @@ type counts map[effect]int
 // off what exceeds 4 KiB.
 func (c counts) summary(components int) string {
 	var parts []string
-	for _, one := range []effect{isCreated, isChanged, isDeleted, isInTheWay, isUnchanged} {
+	for _, one := range []effect{isCreated, isAdopted, isChanged, isDeleted, isInTheWay, isUnchanged} {
 		if c[one] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c[one], one))
 		}
@@ -77,14 +78,18 @@ func previewStep(step Step, before *platformv1.AppStack, observed Observed) (eff
 		return isUnchanged, ""
 	}
 	if step.Existing == nil {
-		text := fmt.Sprintf("%s %s is created", step.Ref.Kind, step.Ref.Name)
+		does := isCreated
+		if observed.isAdopted(step.Ref) {
+			does = isAdopted
+		}
+		text := fmt.Sprintf("%s %s is %s", step.Ref.Kind, step.Ref.Name, does)
 		if observed.isTaken(step.Ref) {
 			return isInTheWay, fmt.Sprintf("%s %s exists and was not created by this AppStack: it is left alone", step.Ref.Kind, step.Ref.Name)
 		}
 		if len(step.WaitsFor) > 0 {
 			text += " once these are ready: " + strings.Join(step.WaitsFor, ", ")
 		}
-		return isCreated, text
+		return does, text
 	}
 	fields := changedFields(step, before, observed)
 	if fields == "" {
@@ -131,6 +136,8 @@ func (s *subject) planned(step Step) string {
 		return "delete"
 	case step.Existing == nil && s.observed.isTaken(step.Ref):
 		return fmt.Sprintf("leave alone: %s exists and was not created by this AppStack", step.Ref)
+	case step.Existing == nil && s.observed.isAdopted(step.Ref):
+		text = "adopt"
 	case step.Existing == nil:
 		text = "create"
 	default:

@@ -19,6 +19,11 @@ func TestPreview(t *testing.T) {
 		ref := kinds[0].Ref("web", "shop-new")
 		w.found[ref] = plan.Found{Object: w.found[ref].Object, Ownership: plan.Foreign}
 	}
+	adopted := func(w world) {
+		taken(w)
+		ref := kinds[0].Ref("web", "shop-new")
+		w.found[ref] = plan.Found{Object: w.found[ref].Object, Ownership: plan.Consenting}
+	}
 	for name, test := range map[string]struct {
 		spec   []platformv1.Component
 		change func(w world)
@@ -33,6 +38,8 @@ func TestPreview(t *testing.T) {
 		"a name is taken": {[]platformv1.Component{web("db"), web("api", "db"), web("old"), web("new")}, taken, []string{
 			"4 components: 1 left alone, because their names are taken, 3 unchanged",
 			"component new: WebApp shop-new exists and was not created by this AppStack: it is left alone"}},
+		"one is adopted": {[]platformv1.Component{web("db"), web("api", "db"), web("old"), web("new")}, adopted, []string{
+			"4 components: 1 adopted, 3 unchanged", "component new: WebApp shop-new is adopted"}},
 		"only one is left": {[]platformv1.Component{web("db")}, nil, []string{"1 component: 2 deleted, 1 unchanged",
 			"component api: WebApp shop-api is deleted", "component old: WebApp shop-old is deleted"}},
 		"nothing": {before.Spec.Components, nil, []string{"no component is created, changed or deleted"}},

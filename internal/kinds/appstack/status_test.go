@@ -19,7 +19,7 @@ import (
 // would be done, also if that waits for others; one that is as it should be says nothing.
 func TestPaused(t *testing.T) {
 	next := one("api", "webApp", `{"image":"r.io/web:2"}`, "db")
-	w := world{newStack(web("db"), next, web("front", "api"), web("new"), web("taken")), plan.Children{}}
+	w := world{newStack(web("db"), next, web("front", "api"), web("new"), web("taken"), web("mine")), plan.Children{}}
 	w.stack.Spec.Paused, w.stack.Spec.Updates = true, platformv1.UpdatesOrdered
 	w.make(t, web("db"), "Broken")
 	w.make(t, web("api", "db"), "Starting")
@@ -28,8 +28,11 @@ func TestPaused(t *testing.T) {
 	w.make(t, web("taken"), "")
 	ref := kinds[0].Ref("web", "shop-taken")
 	w.found[ref] = plan.Found{Object: w.found[ref].Object, Ownership: plan.Foreign}
+	w.make(t, web("mine"), "")
+	ref = kinds[0].Ref("web", "shop-mine")
+	w.found[ref] = plan.Found{Object: w.found[ref].Object, Ownership: plan.Consenting}
 	withheld := plan.Result{}
-	for _, name := range []string{"new", "taken", "user"} { // those that the applier would write or delete now
+	for _, name := range []string{"new", "taken", "mine", "user"} { // those that the applier would write or delete now
 		withheld.Withheld = append(withheld.Withheld, kinds[0].Ref("web", "shop-"+name))
 	}
 	status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), withheld)
@@ -45,6 +48,7 @@ func TestPaused(t *testing.T) {
 		"front": "Paused [api]: create, once these are ready: api",
 		"new":   "Paused []: create",
 		"taken": "Paused []: leave alone: WebApp web/shop-taken exists and was not created by this AppStack",
+		"mine":  "Paused []: adopt",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
