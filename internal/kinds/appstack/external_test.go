@@ -119,14 +119,15 @@ func TestMetadata(t *testing.T) {
 func TestInjectExternal(t *testing.T) {
 	offers := queue(platformv1.Output{Name: "URI", Path: "status.uri"}, platformv1.Output{Name: "PORT", Path: "status.port"},
 		platformv1.Output{Name: "KEY", SecretKeyRef: &platformv1.OutputSecretKey{Name: "s", Key: "k"}})
+	former := map[string]map[string]any{"QUEUE_URI": {"name": "QUEUE_URI", "value": "mq:1"}}
 	for name, test := range map[string]struct {
 		status map[string]any
-		has    map[string]component.Output
+		has    map[string]map[string]any
 		want   string
 	}{
 		"all":                       {map[string]any{"uri": "mq:1", "port": int64(5672)}, nil, "QUEUE_KEY<s.k QUEUE_PORT=5672 QUEUE_URI=mq:1"},
-		"one is no longer known":    {nil, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
-		"one has another value now": {map[string]any{"uri": "mq:2"}, map[string]component.Output{"QUEUE_URI": {Value: "mq:1"}}, "QUEUE_KEY<s.k QUEUE_URI=mq:2"},
+		"one is no longer known":    {nil, former, "QUEUE_KEY<s.k QUEUE_URI=mq:1"},
+		"one has another value now": {map[string]any{"uri": "mq:2"}, former, "QUEUE_KEY<s.k QUEUE_URI=mq:2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stack := newStack(offers, web("back", "queue"))

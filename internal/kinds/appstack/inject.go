@@ -76,12 +76,12 @@ func additions(stack *platformv1.AppStack, c *platformv1.Component, existing com
 // observedNothing returns what is observed where nothing exists.
 func observedNothing(kinds component.Kinds) Observed { return Observed{Kinds: kinds} }
 
-// variables returns those that a component gets now: of dependencies that are ready, and those that
-// its object has already. So a dependency that fails later takes nothing away, and one that is
-// added to a component that runs replaces its pods when it is ready.
+// variables returns the items of env that a component gets now: of dependencies that are ready, and
+// those that its object has already, as they are. So a dependency that fails later takes nothing
+// away, and one that is added to a component that runs replaces its pods when it is ready.
 func variables(stack *platformv1.AppStack, c *platformv1.Component, existing component.Object,
-	observed Observed) map[string]component.Output {
-	all := map[string]component.Output{}
+	observed Observed) map[string]map[string]any {
+	all := map[string]map[string]any{}
 	if c.Inject != nil && !*c.Inject {
 		return all
 	}
@@ -93,26 +93,35 @@ func variables(stack *platformv1.AppStack, c *platformv1.Component, existing com
 			switch {
 			case existing != nil && !isReady(object) && !exists:
 			case !one.isUnknown && (isReady(object) || one.Secret != ""):
-				all[variable] = one.Output
+				all[variable] = itemOf(variable, one.Output)
 			case exists:
-				all[variable] = component.Output{Name: one.Name, Value: former}
+				all[variable] = former
 			}
 		}
 	}
 	return all
 }
 
-// variablesIn returns the values of the environment variables that an object has.
-func variablesIn(object component.Object) map[string]string {
-	values := map[string]string{}
+// variablesIn returns the items of env that an object has, by their names.
+func variablesIn(object component.Object) map[string]map[string]any {
+	items := map[string]map[string]any{}
 	if object == nil {
-		return values
+		return items
 	}
 	for _, variable := range listOf(SpecOf(object)["env"]) {
 		name, _ := variable["name"].(string)
-		values[name], _ = variable["value"].(string)
+		items[name] = variable
 	}
-	return values
+	return items
+}
+
+// itemOf returns the item of env with an output, as the variable of a name.
+func itemOf(name string, output component.Output) map[string]any {
+	if output.Secret == "" {
+		return map[string]any{"name": name, "value": output.Value}
+	}
+	key := map[string]any{"name": output.Secret, "key": output.Key}
+	return map[string]any{"name": name, "valueFrom": map[string]any{"secretKeyRef": key}}
 }
 
 // listOf returns the objects of a list.
@@ -127,8 +136,8 @@ func listOf(value any) []map[string]any {
 	return objects
 }
 
-// inject adds environment variables to a spec that has none of their names.
-func inject(spec map[string]any, variables map[string]component.Output) {
+// inject adds items to env of a spec that has none of their names.
+func inject(spec map[string]any, variables map[string]map[string]any) {
 	own := map[string]bool{}
 	for _, variable := range listOf(spec["env"]) {
 		name, _ := variable["name"].(string)
@@ -136,16 +145,9 @@ func inject(spec map[string]any, variables map[string]component.Output) {
 	}
 	list, _ := spec["env"].([]any)
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		output, variable := variables[name], map[string]any{"name": name}
-		switch {
-		case own[name]:
-			continue
-		case output.Secret != "":
-			variable["valueFrom"] = map[string]any{"secretKeyRef": map[string]any{"name": output.Secret, "key": output.Key}}
-		default:
-			variable["value"] = output.Value
+		if !own[name] {
+			list = append(list, variables[name])
 		}
-		list = append(list, variable)
 	}
 	if len(list) > 0 {
 		spec["env"] = list

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -67,6 +69,24 @@ func TestInject(t *testing.T) {
 	w = world{newStack(db, without), plan.Children{}}
 	if got := variablesOf(Decide(w.stack, w.observed())); got != "" {
 		t.Errorf("inject is false: got %s", got)
+	}
+}
+
+// TestInjectAnotherSource: a variable from a Secret that is to have a value of a status stays as it
+// is until that is known.
+func TestInjectAnotherSource(t *testing.T) {
+	db := queue(platformv1.Output{Name: "HOST", SecretKeyRef: &platformv1.OutputSecretKey{Name: "shop-db-app", Key: "host"}})
+	db.Name = "db"
+	w := world{newStack(db, web("back", "db")), plan.Children{}}
+	live := w.make(t, db, "").(*unstructured.Unstructured)
+	setVariables(w, t)
+	w.stack.Spec.Components[0].Outputs = []platformv1.Output{{Name: "HOST", Path: "status.host"}}
+	if got, want := variablesOf(Decide(w.stack, w.observed())), "DB_HOST<shop-db-app.host"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	live.Object["status"] = map[string]any{"host": "db-1"}
+	if got, want := variablesOf(Decide(w.stack, w.observed())), "DB_HOST=db-1"; got != want {
+		t.Errorf("once it is known: got %s, want %s", got, want)
 	}
 }
 

@@ -31,8 +31,8 @@ type content struct {
 type Additions struct {
 	// IsExposed lets clients in. Otherwise the fields that do are left out.
 	IsExposed bool
-	// Variables are environment variables, by their names.
-	Variables map[string]component.Output
+	// Variables are items of env, by their names.
+	Variables map[string]map[string]any
 	// Bindings are added to those of the component.
 	Bindings []binding
 }
