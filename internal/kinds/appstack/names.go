@@ -33,8 +33,8 @@ func labels(stack *platformv1.AppStack, component string, manifest map[string]st
 		}
 	}
 	own := map[string]string{
-		api.LabelName: stack.Name, api.LabelInstance: ObjectName(stack.Name, component), api.LabelComponent: component,
-		api.LabelPartOf: stack.Name, api.LabelManagedBy: api.ManagedBy,
+		api.LabelName: stack.Name, api.LabelInstance: naming.LabelValue(ObjectName(stack.Name, component)),
+		api.LabelComponent: component, api.LabelPartOf: stack.Name, api.LabelManagedBy: api.ManagedBy,
 	}
 	return naming.Merged(given, plain(stack.Spec.Labels), manifest, own)
 }

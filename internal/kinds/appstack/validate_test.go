@@ -5,8 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 )
 
 // TestValidate: each rule is refused once, with field and remedy, and accepted once.
@@ -109,6 +114,49 @@ func TestObject(t *testing.T) {
 	}
 	if _, err := Object(stack, new(one("x", "webApp", "[")), kinds[0], Additions{}); err == nil {
 		t.Error("what is no JSON is accepted")
+	}
+}
+
+// TestLongNames: an object whose name is too long for a label is refused if its kind takes no such
+// name, and otherwise has labels that the API server takes. The labels of others are their names.
+func TestLongNames(t *testing.T) {
+	appConfig := component.Kind{
+		Traits: component.Traits{Type: "appConfig", MaxName: 63}, Kind: configv1.GroupVersion.WithKind("AppConfig"),
+		New:   func() component.Object { return &configv1.AppConfig{} },
+		Check: func(component.Object) field.ErrorList { return nil },
+	}
+	all := append(withQueues(""), appConfig)
+	fits, long := strings.Repeat("a", 58), strings.Repeat("a", 59)
+	for typeName, test := range map[string]struct{ spec, refused string }{
+		"appConfig": {`{"application":"shop"}`, `spec.components[0].name: Invalid value: "` + long + `": the AppConfig would be named shop-` + long +
+			": must be at most 63 characters: shorten this name to 58 characters, or shorten the name of the AppStack"},
+		"configMonitor": {`{"configMap":"flags"}`, ""},
+		"object":        {queueSpec, ""},
+	} {
+		for _, name := range []string{fits, long} {
+			c := one(name, typeName, test.spec)
+			stack := newStack(c)
+			refused := ""
+			if problems := Validate(stack, all); len(problems) > 0 {
+				refused = problems.ToAggregate().Error()
+			}
+			if want := map[bool]string{true: test.refused}[name == long]; refused != want {
+				t.Errorf("%s of %d characters: got %q, want %q", typeName, len(name), refused, want)
+			}
+			kind, _ := KindOf(&c, all)
+			object, err := Object(stack, &c, kind, Additions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range object.GetLabels() {
+				if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+					t.Errorf("%s: %s: %v", typeName, key, problems)
+				}
+			}
+			if label := object.GetLabels()["app.kubernetes.io/instance"]; name == fits && label != object.GetName() {
+				t.Errorf("%s: the label of an existing object is %s now", typeName, label)
+			}
+		}
 	}
 }
 

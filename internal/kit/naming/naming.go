@@ -3,7 +3,11 @@
 package naming
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mainstay-platform/mainstay/api"
 )
@@ -62,6 +66,17 @@ func (p Part) Selector() map[string]string {
 // labels may differ, because the selector of an adopted Deployment dictates them.
 func (p Part) Owner() map[string]string {
 	return map[string]string{api.LabelOwnerKind: p.Component, api.LabelOwner: p.Name}
+}
+
+// LabelValue returns the name of an object as the value of a label. One that is too long for that,
+// as names of up to 253 characters may be, ends in its hash.
+func LabelValue(name string) string {
+	if len(name) <= validation.LabelValueMaxLength {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	end := "-" + hex.EncodeToString(sum[:8])
+	return name[:validation.LabelValueMaxLength-len(end)] + end
 }
 
 // Merged merges several maps into one. Later maps take precedence. The result is never nil.

@@ -1,9 +1,11 @@
 package naming
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestManager(t *testing.T) {
@@ -46,6 +48,28 @@ func TestLabels(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestLabelValue: a name that fits is its own value, for the labels of existing objects must not
+// change. Longer ones have values of their own, which the API server takes.
+func TestLabelValue(t *testing.T) {
+	if fits := strings.Repeat("a", 63); LabelValue(fits) != fits || LabelValue("") != "" {
+		t.Errorf("got %s", LabelValue(fits))
+	}
+	seen := map[string]bool{}
+	for _, long := range []string{
+		strings.Repeat("a", 64), strings.Repeat("a", 253), strings.Repeat("a.", 60) + "a", strings.Repeat("a-", 60) + "a",
+		strings.Repeat("a-", 60) + "b",
+	} {
+		value := LabelValue(long)
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 || len(value) != 63 || seen[value] {
+			t.Errorf("%s: got %s: %v", long, value, problems)
+		}
+		seen[value] = true
+	}
+	if got, want := LabelValue(strings.Repeat("a", 64)), strings.Repeat("a", 46)+"-ffe054fe7ae0cb6d"; got != want {
+		t.Errorf("got %s, want %s: a released value must not change", got, want)
 	}
 }
 

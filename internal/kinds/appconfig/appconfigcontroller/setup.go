@@ -47,7 +47,7 @@ func Registration() registration.Kind {
 		Needs:         []watch.Need{watch.All(&configv1.AppConfig{})},
 		UsesWorkloads: true,
 		Demands:       demands(),
-		Component:     &component.Traits{Type: "appConfig"},
+		Component:     &component.Traits{Type: "appConfig", MaxName: 63},
 	}, admitted)
 }
 
