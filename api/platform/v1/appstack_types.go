@@ -99,7 +99,8 @@ type Component struct {
 
 	// Type is the kind of the object: webApp, appConfig, configMonitor, postgresql or cache, or object
 	// for one of another project. The kind must be enabled in the installation; those of the type
-	// object are listed there.
+	// object are listed there. It can't be changed between types whose objects have children of the
+	// same names, such as webApp, postgresql and cache: a component of another name can have the type.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40

@@ -60,11 +60,8 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 		HasMonitorAPI: r.Monitors.Available(), MonitorLabels: r.MonitorLabels, Now: r.Clock.Now(),
 	}
 	possible := r.cachedChildren(described.Name)
-	if r.Further != nil {
-		possible = append(possible, r.Further(described.Name)...)
-	}
 	if observed.HasMonitorAPI {
-		possible = append(possible, &monitoring.PodMonitor{ObjectMeta: metav1.ObjectMeta{Name: described.Name}})
+		possible = append(possible, monitorOf(described.Name))
 	}
 	found, err := r.Children.Find(ctx, object, possible...)
 	if err != nil {
@@ -140,7 +137,25 @@ func (r Reader) cachedChildren(name string) []plan.Object {
 			possible = append(possible, &corev1.PersistentVolumeClaim{ObjectMeta: named(claim(name, ordinal))})
 		}
 	}
+	if r.Further != nil {
+		possible = append(possible, r.Further(name)...)
+	}
 	return possible
+}
+
+// PossibleChildren returns a function for component.Traits: what a database can own that has these
+// claims, and these children beside those of all kinds (Claims and Further of a Reader).
+func PossibleChildren(claims []func(string, int) string, further func(string) []plan.Object) func(plan.Object) []plan.Object {
+	reader := Reader{Claims: claims, Further: further}
+	return func(object plan.Object) []plan.Object {
+		name := object.GetName()
+		return append(append(reader.cachedChildren(name), liveChildren(name)...), monitorOf(name))
+	}
+}
+
+// monitorOf is the PodMonitor of a database.
+func monitorOf(name string) plan.Object {
+	return &monitoring.PodMonitor{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // liveChildren are those that no cache holds.

@@ -21,6 +21,10 @@ type Traits struct {
 	Type string
 	// MaxName is the length of the longest name of an object; 0 means that of any object, 253.
 	MaxName int
+	// Children returns everything that an object of the kind may own, each empty but for its name; it
+	// is nil for a kind without children, or whose children are not known. While two objects may own
+	// one of the same name, the second of them waits for the first to be gone.
+	Children func(object Object) []Object
 	// HasMetadata reports whether the spec has labels and annotations for children.
 	HasMetadata bool
 	// DataAfter says where the data of an object are once it is deleted, as the end of a sentence:

@@ -47,7 +47,9 @@ func Registration() registration.Kind {
 		Needs:         []watch.Need{watch.All(&configv1.AppConfig{})},
 		UsesWorkloads: true,
 		Demands:       demands(),
-		Component:     &component.Traits{Type: "appConfig", MaxName: 63},
+		Component: &component.Traits{Type: "appConfig", MaxName: 63, Children: func(object component.Object) []component.Object {
+			return []component.Object{named(object.(*configv1.AppConfig).ConfigMapName())}
+		}},
 	}, admitted)
 }
 

@@ -7,7 +7,10 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -87,6 +90,11 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 	}
 	all.Warnings = append(all.Warnings, appstack.WarnOfVariables(r.stack, r.before, r.kinds)...)
 	if r.before != nil {
+		problems, err := r.checkTypes(ctx)
+		if err != nil {
+			return all, err
+		}
+		all.Problems = append(all.Problems, problems...)
 		all.Warnings = append(all.Warnings, appstack.WarnOfData(r.stack, r.before, r.kinds)...)
 	}
 	if len(all.Problems) > 0 || !isDryRun(ctx) {
@@ -99,6 +107,46 @@ func (r reviewer) review(ctx context.Context) (admission.Review, error) {
 	summary, sentences := appstack.Preview(r.stack, r.before, observed)
 	all.Warnings = slices.Concat([]string{summary}, all.Warnings, sentences)
 	return all, nil
+}
+
+// checkTypes refuses a change of a component's type after which its former object and its new one
+// would wait for each other, unless the stack has an object of the new type already: then the
+// change is the way back, for example from one that was made while there was no webhook.
+func (r reviewer) checkTypes(ctx context.Context) (field.ErrorList, error) {
+	var problems field.ErrorList
+	for i := range r.stack.Spec.Components {
+		problem := appstack.CheckType(r.stack, r.before, i, r.kinds)
+		if problem == nil {
+			continue
+		}
+		exists, err := r.exists(ctx, &r.stack.Spec.Components[i])
+		if err != nil {
+			return nil, err
+		}
+		if !exists {
+			problems = append(problems, problem)
+		}
+	}
+	return problems, nil
+}
+
+// exists reports whether the cache has the object of a component, as one of the stack that is not
+// being deleted.
+func (r reviewer) exists(ctx context.Context, c *platformv1.Component) (bool, error) {
+	kind, _ := appstack.KindOf(c, r.kinds)
+	object, isObject := kind.New().(client.Object)
+	if !isObject {
+		return false, fmt.Errorf("%T can't be read", kind.New())
+	}
+	key := client.ObjectKey{Namespace: r.stack.Namespace, Name: appstack.ObjectName(r.stack.Name, c.Name)}
+	err := r.in.Manager.GetClient().Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s %s: %w", kind.Kind.Kind, key, err)
+	}
+	return metav1.IsControlledBy(object, r.stack) && object.GetDeletionTimestamp() == nil, nil
 }
 
 // reviewComponent returns what admission would say to the object of a component, unless it is

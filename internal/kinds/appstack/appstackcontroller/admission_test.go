@@ -4,9 +4,20 @@ import (
 	"slices"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/registration"
 )
 
 // TestCheckSchema: what a schema refuses is reported, unless it was so before, or what was
@@ -38,6 +49,75 @@ func TestCheckSchema(t *testing.T) {
 		problems, err := checkSchema(kind, test.object, before, test.budget)
 		if err != nil || len(problems) != test.want {
 			t.Errorf("%s: %v, %v", name, problems, err)
+		}
+	}
+}
+
+// cachingManager is a manager of which only the cache is used.
+type cachingManager struct {
+	ctrl.Manager
+	client client.Client
+}
+
+func (m cachingManager) GetClient() client.Client { return m.client }
+
+// TestTypeChange: a component gets no other type if the objects of both would own something of the
+// same name, unless the object of that type is there already.
+func TestTypeChange(t *testing.T) {
+	policy := func(object component.Object) []component.Object {
+		return []component.Object{&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}}
+	}
+	kinds := component.Kinds{
+		{Traits: component.Traits{Type: "postgresql", Children: policy}, Kind: databasev1.GroupVersion.WithKind("PostgreSQL"),
+			New: func() component.Object { return &databasev1.PostgreSQL{} }},
+		{Traits: component.Traits{Type: "cache", Children: policy}, Kind: databasev1.GroupVersion.WithKind("Cache"),
+			New: func() component.Object { return &databasev1.Cache{} }},
+		{Traits: component.Traits{Type: "configMonitor"}, Kind: configv1.GroupVersion.WithKind("ConfigMonitor"),
+			New: func() component.Object { return &configv1.ConfigMonitor{} }},
+	}
+	newStack := func(name, typeName string) *platformv1.AppStack {
+		stack := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid"}}
+		stack.Spec.Components = []platformv1.Component{
+			{Name: "watch", Type: "configMonitor"}, {Name: name, Type: typeName, Spec: runtime.RawExtension{Raw: []byte("{}")}},
+		}
+		return stack
+	}
+	scheme := runtime.NewScheme()
+	if err := databasev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mine := &databasev1.Cache{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-db", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(newStack("db", "cache"), platformv1.GroupVersion.WithKind("AppStack"))}}}
+	foreign := &databasev1.Cache{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-db"}}
+	const refusal = `spec.components[1].type: Invalid value: "cache": must stay postgresql: objects of both types have a ` +
+		"NetworkPolicy shop-db, and the former object stays until the new one is ready: give the new component another name"
+	for name, test := range map[string]struct {
+		before, after *platformv1.AppStack
+		existing      []client.Object
+		want          string
+	}{
+		"a new stack":             {nil, newStack("db", "cache"), nil, ""},
+		"the same type":           {newStack("db", "cache"), newStack("db", "cache"), nil, ""},
+		"their children collide":  {newStack("db", "postgresql"), newStack("db", "cache"), nil, refusal},
+		"and the object is there": {newStack("db", "postgresql"), newStack("db", "cache"), []client.Object{mine}, ""},
+		"and it is another's":     {newStack("db", "postgresql"), newStack("db", "cache"), []client.Object{foreign}, refusal},
+		"another name":            {newStack("db", "postgresql"), newStack("sessions", "cache"), nil, ""},
+		"one has no children":     {newStack("db", "postgresql"), newStack("db", "configMonitor"), nil, ""},
+		"the other has none":      {newStack("db", "configMonitor"), newStack("db", "cache"), nil, ""},
+		"the former kind is off":  {newStack("db", "mysql"), newStack("db", "cache"), nil, ""},
+	} {
+		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.existing...).Build()
+		r := reviewer{in: registration.Input{Manager: cachingManager{client: cached}}, kinds: kinds, stack: test.after, before: test.before}
+		found, err := r.review(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(found.Problems) > 0 {
+			got = found.Problems.ToAggregate().Error()
+		}
+		if got != test.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, test.want)
 		}
 	}
 }

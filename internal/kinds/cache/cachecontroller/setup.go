@@ -27,7 +27,7 @@ func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name: cache.Controller,
 		Component: &component.Traits{Type: "cache", MaxName: 50, HasMetadata: true,
-			DataAfter: cache.DataAfter, Binding: cache.Binding()},
+			DataAfter: cache.DataAfter, Binding: cache.Binding(), Children: databasecontroller.PossibleChildren(claims, nil)},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       registration.Scales(admitted),

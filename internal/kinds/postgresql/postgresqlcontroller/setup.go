@@ -31,7 +31,8 @@ func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Name: postgresql.Controller,
 		Component: &component.Traits{Type: "postgresql", MaxName: 50, HasMetadata: true,
-			DataAfter: postgresql.DataAfter, Binding: postgresql.Binding()},
+			DataAfter: postgresql.DataAfter, Binding: postgresql.Binding(),
+			Children: databasecontroller.PossibleChildren(claims, poolerOf)},
 		AddToScheme: []func(*runtime.Scheme) error{databasev1.AddToScheme, monitoring.AddToScheme},
 		Setup:       setup,
 		Hooks:       registration.Scales(admitted),

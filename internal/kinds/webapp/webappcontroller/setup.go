@@ -60,7 +60,9 @@ var serviceMonitorKind = monitoring.GroupVersion.WithKind("ServiceMonitor")
 func Registration() registration.Kind {
 	return registration.New(registration.Kind{
 		Component: &component.Traits{Type: "webApp", MaxName: 63, HasMetadata: true, TakesVariables: true, TakesBindings: true,
-			Exposes: []string{"ingress", "route"}},
+			Exposes: []string{"ingress", "route"}, Children: func(object component.Object) []component.Object {
+				return possibleChildren(object.GetName(), webapp.Observed{HasRouteAPI: true, HasMonitorAPI: true})
+			}},
 		Name:        webapp.Controller,
 		AddToScheme: []func(*runtime.Scheme) error{msappsv1.AddToScheme, msappsv1beta1.AddToScheme, gatewayv1.Install, monitoring.AddToScheme},
 		Setup:       setup,
