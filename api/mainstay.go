@@ -94,6 +94,9 @@ const (
 	// AnnotationDependsOn, on a component of an AppStack, are the names of the components that it
 	// depends on, joined by commas: the order of deletion also of what has left the spec.
 	AnnotationDependsOn = "platform." + Domain + "/depends-on"
+	// AnnotationDependedOn, on a component of an AppStack, are those that it depended on before,
+	// joined by commas: its pods may still use them, until it is Ready as it is now.
+	AnnotationDependedOn = "platform." + Domain + "/depended-on"
 
 	// LabelOwner, on a pod, is the name of our resource that it belongs to.
 	LabelOwner = Domain + "/owner"

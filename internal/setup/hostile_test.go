@@ -191,7 +191,12 @@ func entries(t *testing.T) map[string]entry {
 		"annotation `platform.mainstay.dev/depends-on`": {
 			accepted: "a",
 			beyond:   map[string]string{"bytes": strings.Repeat("a,", 128<<10)},
-			read:     func(_ *testing.T, text string) bool { return isOrdered(text) },
+			read:     func(_ *testing.T, text string) bool { return isOrdered(api.AnnotationDependsOn, text) },
+		},
+		"annotation `platform.mainstay.dev/depended-on`": {
+			accepted: "a",
+			beyond:   map[string]string{"bytes": strings.Repeat("a,", 128<<10)},
+			read:     func(_ *testing.T, text string) bool { return isOrdered(api.AnnotationDependedOn, text) },
 		},
 		"templates of an AppConfig": {
 			accepted: `{{ "a" | upper }}`,
@@ -241,13 +246,13 @@ func isComponent(text string) bool {
 
 // isOrdered reports whether an object that left the spec of a stack, and depends on the component a
 // by this annotation, is deleted before that is.
-func isOrdered(text string) bool {
+func isOrdered(key, text string) bool {
 	stack, all := &platformv1.AppStack{}, stackKinds()
 	stack.Name, stack.Namespace = "shop", "shop"
 	app, _ := all.Get("webApp")
 	found := plan.Children{}
 	for name, annotation := range map[string]string{"shop-a": "", "shop-b": text} {
-		object := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationDependsOn: annotation}}}
+		object := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: annotation}}}
 		found[app.Ref("shop", name)] = plan.Found{Object: object, Ownership: plan.Ours}
 	}
 	decided := appstack.Decide(stack, appstack.Observed{Children: found, Kinds: all})

@@ -113,7 +113,8 @@ func limits() map[string]map[string]pair {
 			"digits": {image + `"resources":{"limits":{"cpu":"` + strings.Repeat("0", 39) + `1"}}}`,
 				image + `"resources":{"limits":{"cpu":"` + strings.Repeat("0", 40) + `1"}}}`}, // by the schema
 		}),
-		"annotation `platform.mainstay.dev/depends-on`": {"bytes": stretched(6100, "a,", "")},
+		"annotation `platform.mainstay.dev/depends-on`":  {"bytes": stretched(6100, "a,", "")},
+		"annotation `platform.mainstay.dev/depended-on`": {"bytes": stretched(6100, "a,", "")},
 		"templates of an AppConfig": {
 			"bytes":      stretched(1<<20, "", "{{ 1 }}"),
 			"iterations": {`{{ range 10000 }}{{ end }}`, `{{ range 10001 }}{{ end }}`},

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -103,6 +104,17 @@ func TestStackObjects(t *testing.T) {
 		"a restart writes nothing; before: %d requests", before)
 
 	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("web")} })
+	s.Eventually(func() ([]corev1.EnvVar, error) {
+		var without msappsv1.WebApp
+		err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-web"}, &without)
+		return without.Spec.Env, err
+	}).Should(gomega.BeEmpty())
+	s.reports(func(status platformv1.AppStackStatus) bool {
+		return slices.Equal(of(status, "queue").WaitsFor, []string{"web"})
+	})
+	s.Expect(cluster.Client.Get(t.Context(), key, live)).To(gomega.Succeed())
+	s.Expect(live.GetDeletionTimestamp()).To(gomega.BeNil(), "it goes before the pods run without it")
+	s.ready("web")
 	s.Eventually(func() (*metav1.Time, error) {
 		err := cluster.Client.Get(t.Context(), key, live)
 		return live.GetDeletionTimestamp(), err

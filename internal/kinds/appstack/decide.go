@@ -3,9 +3,11 @@ package appstack
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
@@ -46,8 +48,22 @@ type Step struct {
 	// After are the objects that must be as they should be first: those of the components that it
 	// depends on.
 	After []plan.Ref
+	// Former are the components that the object depended on before, and may still use. Its annotation
+	// keeps them.
+	Former []string
 	// IsLeft reports that the component is no longer to exist.
 	IsLeft bool
+}
+
+// desired returns the object as it is applied. Object is what the spec says; what may still be used
+// is no part of that.
+func (s Step) desired() component.Object {
+	if len(s.Former) == 0 {
+		return s.Object
+	}
+	object := s.Object.DeepCopyObject().(component.Object)
+	setAnnotations(object, object.GetAnnotations(), map[string]string{api.AnnotationDependedOn: strings.Join(s.Former, ",")})
+	return object
 }
 
 // Decision is what is done about all components.
@@ -81,7 +97,9 @@ type Decision struct {
 //	an existing object of the stack depends on it        Wait
 //	no other does                                        Delete
 //
-// What an existing object depends on is what the spec says and what it was made with.
+// What an existing object depends on is what the spec says and what it was made with, and until it
+// is ready for its present generation also what it was made with before, which its pods may still
+// use.
 func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 	isGoing := stack.DeletionTimestamp != nil
 	var decided Decision
@@ -110,8 +128,34 @@ func Decide(stack *platformv1.AppStack, observed Observed) Decision {
 	slices.SortFunc(decided.Left, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Ref.Kind, b.Ref.Kind))
 	})
+	keepFormer(stack, &decided)
 	decideLeft(stack, &decided)
 	return decided
+}
+
+// keepFormer sets what the objects of the spec depended on before, and may still use: the write
+// that changes what an object depends on would otherwise be the last that knows of it. A name stays
+// until the object is ready without it, or nothing of that name exists.
+func keepFormer(stack *platformv1.AppStack, decided *Decision) {
+	exists := map[string]bool{}
+	for _, step := range slices.Concat(decided.Steps, decided.Left) {
+		exists[step.Name] = exists[step.Name] || step.Existing != nil
+	}
+	for i := range decided.Steps {
+		step := &decided.Steps[i]
+		switch {
+		case step.Existing == nil:
+		case stack.Spec.Paused: // nothing is written, and so nothing differs
+			step.Former = namesIn(step.Existing, api.AnnotationDependedOn)
+		default:
+			names := namesOf(stack, step.Name)
+			former := slices.DeleteFunc(dependencies(step.Existing), func(name string) bool {
+				return !exists[name] || name == step.Name || slices.Contains(names, name)
+			})
+			former = slices.Compact(slices.Sorted(slices.Values(former)))
+			step.Former = former[:min(len(former), MaxComponents)]
+		}
+	}
 }
 
 // decideComponent returns the step of a component of the spec, and whether its kind is known.
@@ -305,7 +349,7 @@ func Desired(stack *platformv1.AppStack, decided Decision) plan.Plan {
 	for _, step := range decided.Steps {
 		switch step.Action {
 		case Apply:
-			wanted.Children = append(wanted.Children, plan.Child{Object: step.Object, After: step.After})
+			wanted.Children = append(wanted.Children, plan.Child{Object: step.desired(), After: step.After})
 		case Wait, Leave, Delete:
 			wanted.Keep = append(wanted.Keep, step.Ref)
 		}

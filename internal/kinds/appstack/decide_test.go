@@ -190,6 +190,82 @@ func TestExposure(t *testing.T) {
 	}
 }
 
+// TestFormer: what an object depended on stays until the object is ready without it, also if the
+// spec loses it only later. What no longer exists is forgotten, and so is what an object depended
+// on that is gone itself.
+func TestFormer(t *testing.T) {
+	const waits, goes = "db2 Apply, back Apply, db1 Wait[back]", "db2 Apply, back Apply, db1 Delete"
+	for name, test := range map[string]struct {
+		// spec is that of the first pass; with nil, that of the second one.
+		spec []platformv1.Component
+		// change is what happens between them, while the pods of back are replaced.
+		change      func(w world, back plan.Object)
+		first, want string
+		// former is what back keeps in the second pass.
+		former string
+	}{
+		"it is not ready yet": {nil, func(world, plan.Object) {}, waits, waits, "db1"},
+		"it fails":            {nil, func(_ world, back plan.Object) { setReady(back, "Broken") }, waits, waits, "db1"},
+		"it is ready":         {nil, func(_ world, back plan.Object) { setReady(back, "") }, waits, goes, ""},
+		"it is being deleted": {nil, func(_ world, back plan.Object) { deleteNow(back) }, waits, waits, "db1"},
+		"it is gone": {nil, func(w world, _ plan.Object) { delete(w.found, kinds[0].Ref("web", "shop-back")) },
+			waits, "db2 Apply, back Wait[db2], db1 Delete", ""},
+		"what it used is gone": {nil, func(w world, _ plan.Object) { delete(w.found, kinds[0].Ref("web", "shop-db1")) },
+			waits, "db2 Apply, back Apply", ""},
+		"the spec loses it later": {[]platformv1.Component{web("db1"), web("db2"), web("back", "db2")}, func(world, plan.Object) {},
+			"db1 Apply, db2 Apply, back Apply", waits, "db1"},
+		"the stack is paused": {nil, func(w world, back plan.Object) {
+			w.stack.Spec.Paused = true
+			setReady(back, "")
+		}, waits, goes, "db1"},
+		"it depends on it again": {nil, func(w world, _ plan.Object) {
+			w.stack.Spec.Components = []platformv1.Component{web("db1"), web("back", "db1")}
+		}, waits, "db1 Apply, back Apply", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			last := []platformv1.Component{web("db2"), web("back", "db2")}
+			w := world{newStack(last...), plan.Children{}}
+			if test.spec != nil {
+				w.stack = newStack(test.spec...)
+			}
+			w.make(t, web("db1"), "")
+			back := w.make(t, web("back", "db1"), "")
+			decided := Decide(w.stack, w.observed())
+			if got := summaryOf(decided); got != test.first {
+				t.Errorf("first: got  %s\nwant %s", got, test.first)
+			}
+			back.SetAnnotations(stepOf(decided.Steps, "back").desired().GetAnnotations())
+			back.SetGeneration(2)
+			w.stack.Spec.Components = last
+			test.change(w, back)
+			decided = Decide(w.stack, w.observed())
+			if got := summaryOf(decided); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if got := stepOf(decided.Steps, "back").desired().GetAnnotations()["platform.mainstay.dev/depended-on"]; got != test.former {
+				t.Errorf("it keeps %q, want %q", got, test.former)
+			}
+			for _, c := range Status(w.stack, w.observed(), decided, plan.Result{}).Components {
+				if c.Name == "db1" && test.want == waits && c.Message != "is deleted once these are ready without it, or gone: back" {
+					t.Errorf("its status says %q", c.Message)
+				}
+			}
+		})
+	}
+}
+
+// TestFormerIsNoChange: what an object may still use is no change of what the spec asks for.
+func TestFormerIsNoChange(t *testing.T) {
+	w := world{newStack(web("db2"), web("back", "db2")), plan.Children{}}
+	w.make(t, web("db2"), "")
+	back := w.make(t, web("back", "db2"), "Starting")
+	w.make(t, web("db1"), "")
+	setAnnotations(back, back.GetAnnotations(), map[string]string{"platform.mainstay.dev/depended-on": "db1"})
+	if _, sentences := Preview(w.stack, w.stack, w.observed()); len(sentences) != 1 {
+		t.Errorf("want nothing but the deletion of db1: %v", sentences)
+	}
+}
+
 func find(found plan.Children, name string) plan.Object {
 	for ref, one := range found {
 		if ref.Name == name {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainstay-platform/mainstay/api"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -19,8 +20,8 @@ import (
 
 // TestEdits: whatever a user does, in whatever order, with a cache that lags, a manager that is
 // killed between any two writes and writes that fail: nothing is deleted that the latest spec has,
-// or on which an object depends that stays longer; nothing is created before what it depends on is
-// ready; and in the end what exists is what the spec has.
+// on which an object depends that stays longer, or which pods use; nothing is created before what
+// it depends on is ready; and in the end what exists is what the spec has.
 func TestEdits(t *testing.T) {
 	for seed := range cases.Seeds(t, 1000, 100000) {
 		s := newSimulation(t, seed)
@@ -39,6 +40,9 @@ type stored struct {
 	object component.Object
 	// content identifies what was applied.
 	content string
+	// uses are the components that its pods use: those that it depended on when it was ready last, and
+	// those of each change since.
+	uses []string
 }
 
 // simulation is an API server with one stack, and a manager.
@@ -118,7 +122,7 @@ func (s *simulation) step() {
 		s.refresh()
 	case 4:
 		s.touch(func(ref plan.Ref, one stored) {
-			delete(s.objects, ref)
+			s.forget(ref)
 			s.notef("%s is deleted by hand", ref)
 		})
 	case 5:
@@ -160,13 +164,26 @@ func cmpRef(a, b plan.Ref) int {
 func (s *simulation) report(ref plan.Ref, one stored, reason string) {
 	object := one.object.DeepCopyObject().(component.Object)
 	setReady(object, reason)
-	s.store(ref, object, one.content)
+	if isReady(object) {
+		one.uses = namesIn(object, api.AnnotationDependsOn)
+	}
+	s.store(ref, stored{object, one.content, one.uses})
 }
 
-func (s *simulation) store(ref plan.Ref, object component.Object, content string) {
+func (s *simulation) store(ref plan.Ref, one stored) {
 	s.version++
-	object.SetResourceVersion(strconv.Itoa(s.version))
-	s.objects[ref] = stored{object, content}
+	one.object.SetResourceVersion(strconv.Itoa(s.version))
+	s.objects[ref] = one
+}
+
+// forget deletes an object: what is created under its name later is another one.
+func (s *simulation) forget(ref plan.Ref) {
+	delete(s.objects, ref)
+	name := componentOf(s.stack.Name, ref.Name)
+	for other, one := range s.objects {
+		one.uses = slices.DeleteFunc(slices.Clone(one.uses), func(used string) bool { return used == name })
+		s.objects[other] = one
+	}
 }
 
 // reconcile is one pass of the manager, from its cache. It may be killed after any write.
@@ -232,6 +249,7 @@ func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
 		return false // found by the live read, and known to the cache the next time
 	}
 	object = object.DeepCopyObject().(component.Object)
+	uses := namesIn(object, api.AnnotationDependsOn)
 	if !exists {
 		s.version++
 		object.SetUID(types.UID(strconv.Itoa(s.version)))
@@ -240,14 +258,27 @@ func (s *simulation) apply(ref plan.Ref, object component.Object) bool {
 	} else {
 		object.SetUID(existing.object.GetUID())
 		object.SetGeneration(existing.object.GetGeneration())
-		if existing.content != content {
+		if fmt.Sprint(SpecOf(existing.object)) != fmt.Sprint(SpecOf(object)) {
 			object.SetGeneration(object.GetGeneration() + 1)
 		}
 		object.(interface{ SetConditions([]metav1.Condition) }).SetConditions(component.ConditionsOf(existing.object))
+		if !isReady(object) { // its pods are those of before, or partly
+			uses = append(uses, slices.DeleteFunc(slices.Clone(existing.uses), func(name string) bool { return !s.isCached(name) })...)
+		}
 	}
-	s.store(ref, object, content)
+	s.store(ref, stored{object, content, uses})
 	s.notef("%s is written", ref)
 	return true
+}
+
+// isCached reports whether the manager knows an object of a component.
+func (s *simulation) isCached(name string) bool {
+	for ref := range s.cached {
+		if componentOf(s.stack.Name, ref.Name) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // checkCreated checks that what an object depends on is ready as far as the cache tells, and that
@@ -287,36 +318,41 @@ func (s *simulation) remove(ref plan.Ref, cached stored) {
 			}
 		}
 	}
-	for other, one := range s.objects {
-		if s.isBefore(ref, other, one.object) {
+	for other := range s.objects {
+		if s.isBefore(ref, other) {
 			s.t.Errorf("%s is deleted before %s, which depends on it", ref.Name, other.Name)
 		}
 	}
-	delete(s.objects, ref)
+	s.forget(ref)
 	s.notef("%s is deleted", ref)
 }
 
 // isBefore reports whether an object is deleted too early, because another one that the manager
-// knew depends on it, and on no successor of another type, and not in a circle.
-func (s *simulation) isBefore(ref, other plan.Ref, object component.Object) bool {
+// knew depends on it or has pods that use it, and on no successor of another type, and not in a
+// circle.
+func (s *simulation) isBefore(ref, other plan.Ref) bool {
 	name := componentOf(s.stack.Name, ref.Name)
 	for successor, one := range s.cached {
 		if successor != ref && successor.Name == ref.Name && isReady(one.object) {
 			return false
 		}
 	}
-	known := s.cached[other].object
-	return other != ref && known != nil && known.GetUID() == object.GetUID() && slices.Contains(dependencies(known), name) &&
-		slices.Contains(dependencies(object), name) && !s.isCircle(name)
+	known, live := s.cached[other], s.objects[other]
+	if other == ref || known.object == nil || known.object.GetUID() != live.object.GetUID() {
+		return false
+	}
+	depends := slices.Contains(dependencies(known.object), name) && slices.Contains(dependencies(live.object), name)
+	uses := slices.Contains(known.uses, name) && slices.Contains(live.uses, name)
+	return (depends || uses) && !s.isCircle(s.objects, name) && !s.isCircle(s.cached, name)
 }
 
 // isCircle reports whether the objects depend on each other in a circle through a component.
-func (s *simulation) isCircle(name string) bool {
+func (s *simulation) isCircle(objects map[plan.Ref]stored, name string) bool {
 	seen, next := map[string]bool{}, []string{name}
 	for len(next) > 0 {
 		at := next[0]
 		next = next[1:]
-		for ref, one := range s.objects {
+		for ref, one := range objects {
 			if componentOf(s.stack.Name, ref.Name) != at {
 				continue
 			}
@@ -351,7 +387,7 @@ func (s *simulation) settle() {
 		before := s.log
 		if s.stack.DeletionTimestamp != nil && s.random.IntN(10) == 0 {
 			s.touch(func(ref plan.Ref, _ stored) {
-				delete(s.objects, ref)
+				s.forget(ref)
 				s.notef("%s is deleted by hand", ref)
 			})
 		}
@@ -369,9 +405,12 @@ func (s *simulation) settle() {
 			want[kind.Ref(s.stack.Namespace, ObjectName(s.stack.Name, c.Name))] = true
 		}
 	}
-	for ref := range s.objects {
+	for ref, one := range s.objects {
 		if !want[ref] {
 			s.t.Errorf("%s is left, and no spec has it", ref)
+		}
+		if former := namesIn(one.object, api.AnnotationDependedOn); len(former) > 0 {
+			s.t.Errorf("%s is ready, and keeps what it depended on: %v", ref, former)
 		}
 	}
 	for ref := range want {

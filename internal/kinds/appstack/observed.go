@@ -62,14 +62,24 @@ func current(object component.Object, kind string) *metav1.Condition {
 	return found
 }
 
-// maxDependsOn is the length of the longest annotation with what an object depends on that counts:
-// 100 names of 60 bytes, and the commas between them.
+// maxDependsOn is the length of the longest annotation with what an object depends on, or depended
+// on, that counts: 100 names of 60 bytes, and the commas between them.
 const maxDependsOn = 100 * 61
 
-// dependencies returns the components that an object depends on: those that it was made with. An
-// annotation that is longer than what a stack writes is none of its own, and is put back.
+// dependencies returns the components that an object depends on: those that it was made with, and
+// until it is ready also those that it was made with before, which its pods may still use.
 func dependencies(object component.Object) []string {
-	text := object.GetAnnotations()[api.AnnotationDependsOn]
+	names := namesIn(object, api.AnnotationDependsOn)
+	if isReady(object) {
+		return names
+	}
+	return append(names, namesIn(object, api.AnnotationDependedOn)...)
+}
+
+// namesIn returns the components in an annotation. One that is longer than what a stack writes is
+// none of its own, and is put back.
+func namesIn(object component.Object, annotation string) []string {
+	text := object.GetAnnotations()[annotation]
 	if text == "" || len(text) > maxDependsOn {
 		return nil
 	}

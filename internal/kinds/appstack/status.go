@@ -111,10 +111,7 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 	case step.Action == Wait:
 		reported.Phase, reported.Reason = platformv1.ComponentWaiting, platformv1.ReasonWaiting
 		reported.WaitsFor = step.WaitsFor
-		reported.Message = "is deleted after " + conditions.FirstFew(step.WaitsFor, ", ")
-		if slices.Contains(step.WaitsFor, step.Name) {
-			reported.Message = "is deleted when the component of the same name, whose type has changed, is ready"
-		}
+		reported.Message = s.deletedAfter(step)
 	case deleted != nil:
 		reported.Since = deleted
 		reported.Message = "is being deleted"
@@ -127,6 +124,21 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 		reported.Message = strings.TrimPrefix(reported.Message+"; "+data, "; ")
 	}
 	return reported
+}
+
+// deletedAfter says what the deletion of an object waits for.
+func (s *subject) deletedAfter(step Step) string {
+	isKept := func(name string) bool {
+		return !s.isGoing() && slices.ContainsFunc(s.stack.Spec.Components, func(c platformv1.Component) bool { return c.Name == name })
+	}
+	names := conditions.FirstFew(step.WaitsFor, ", ")
+	switch {
+	case slices.Contains(step.WaitsFor, step.Name):
+		return "is deleted when the component of the same name, whose type has changed, is ready"
+	case slices.ContainsFunc(step.WaitsFor, isKept):
+		return "is deleted once these are ready without it, or gone: " + names
+	}
+	return "is deleted after " + names
 }
 
 // report returns the status of a component of the spec. The first matching row counts:
