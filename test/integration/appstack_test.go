@@ -341,6 +341,34 @@ func TestStackFailure(t *testing.T) {
 	s.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-settings"}, &made)).To(gomega.Succeed())
 }
 
+// TestStackRefusedChange: a change that the API server refuses takes nothing from others. What they
+// have set on the component's object is there once the change is undone.
+func TestStackRefusedChange(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	startManager(t, space)
+	settings := func(application, value string) platformv1.Component {
+		return platformv1.Component{Name: "settings", Type: "appConfig", Spec: runtime.RawExtension{
+			Raw: fmt.Appendf(nil, `{"application":%q,"config":{"a":%q}}`, application, value)}}
+	}
+	s := stacking(t, newStack(space, settings("shop", "1")))
+	made := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-settings"}}
+	value := func(ctx context.Context) (string, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(made), made)
+		return made.Spec.Config["a"], err
+	}
+	s.Eventually(value).WithContext(t.Context()).Should(gomega.Equal("1"))
+	change(t, made, func(config *configv1.AppConfig) { config.Annotations["example.com/note"] = "kept" })
+	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components[0] = settings("other", "1") })
+	s.reports(func(status platformv1.AppStackStatus) bool {
+		one := of(status, "settings")
+		return one.Phase == platformv1.ComponentFailed && strings.Contains(one.Message, "spec.application is immutable")
+	})
+	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components[0] = settings("shop", "2") })
+	s.Eventually(value).WithContext(t.Context()).Should(gomega.Equal("2"))
+	s.Expect(made.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "kept"))
+}
+
 // TestStackAdmission: what the kinds and the policies of the namespace would refuse is refused for
 // the stack, with its path, before anything is made; a dry run answers with a plan.
 func TestStackAdmission(t *testing.T) {

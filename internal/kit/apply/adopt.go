@@ -42,11 +42,16 @@ func (a *Applier) takeOverFields(ctx context.Context, object plan.Object, wanted
 	return nil
 }
 
+// stay are the fields that stay with their former managers: a finalizer that another controller set
+// is its promise to do something before the object is gone, and owners keep what depends on them.
+var stay = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "finalizers"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+
 // takenOverEntries returns the managed fields of an object that manager adopts. All entries about
-// the object itself in our API version are merged into one entry of manager. Entries of
-// subresources (status, scale) stay. The entry also has all labels and annotations, because some
-// may be in no entry: the API server does not track an object that was created with only a name.
-func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
+// the object itself in our API version are merged into one entry of manager, except for finalizers
+// and owners. Entries of subresources (status, scale) stay. The entry also has all labels and
+// annotations, because some may be in no entry: the API server does not track an object that was
+// created with only a name.
+func takenOverEntries(object metav1.Object, manager, apiVersion string) (entries []metav1.ManagedFieldsEntry, err error) {
 	union := fieldpath.NewSet()
 	for key := range object.GetLabels() {
 		union.Insert(fieldpath.MakePathOrDie("metadata", "labels", key))
@@ -64,14 +69,22 @@ func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav
 		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading managed fields: %w", err)
 		}
+		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply {
+			taken := fields.RecursiveDifference(stay)
+			if left := fields.Difference(taken); !left.Empty() {
+				if entry.FieldsV1, err = encoded(left); err != nil {
+					return nil, err
+				}
+				rest = append(rest, entry)
+			}
+			fields = taken
+		}
 		union = union.Union(fields)
 	}
-	raw, err := union.ToJSON()
+	owned, err := encoded(union)
 	if err != nil {
-		return nil, fmt.Errorf("encoding managed fields: %w", err)
+		return nil, err
 	}
-	owned := &metav1.FieldsV1{}
-	owned.SetRawBytes(raw)
 	return append([]metav1.ManagedFieldsEntry{{
 		Manager:    manager,
 		Operation:  metav1.ManagedFieldsOperationApply,
@@ -79,6 +92,17 @@ func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav
 		FieldsType: "FieldsV1",
 		FieldsV1:   owned,
 	}}, rest...), nil
+}
+
+// encoded returns a set of fields as managed fields have it.
+func encoded(fields *fieldpath.Set) (*metav1.FieldsV1, error) {
+	raw, err := fields.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding managed fields: %w", err)
+	}
+	encoded := &metav1.FieldsV1{}
+	encoded.SetRawBytes(raw)
+	return encoded, nil
 }
 
 // KeepOurManagedFields drops the managed fields of all managers but ours. Apply needs ours to check

@@ -132,11 +132,15 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			continue
 		}
 		err := r.apply(ctx, task)
+		isContended := slices.Contains(r.result.Contended, task.ref)
+		if err == nil && !isContended {
+			continue
+		}
+		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
 		if err == nil {
 			continue
 		}
 		err = fmt.Errorf("applying %s: %w", task.ref, err)
-		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
 		switch {
 		case errclass.Of(err) == errclass.Blocked:
 			refused = cmp.Or(refused, err)
@@ -168,7 +172,7 @@ func (r *run) comesLater(task task) bool {
 	exists := r.found[task.ref].Ownership == plan.Ours
 	return slices.ContainsFunc(task.After, func(ref plan.Ref) bool {
 		_, isRefused := r.result.Refusals[ref]
-		return r.result.Changed(ref) || slices.Contains(r.result.Held, ref) || exists && isRefused
+		return r.result.Changed(ref) || slices.Contains(slices.Concat(r.result.Held, r.result.Contended), ref) || exists && isRefused
 	})
 }
 
@@ -351,9 +355,7 @@ func (r *run) overwrite(ctx context.Context, task task, existing plan.Found) err
 	task.object.SetUID(existing.Object.GetUID())
 	desired := task.object.DeepCopy()
 	err := r.write(ctx, r.manager, task.object, client.ForceOwnership)
-	if isOtherObject(err) {
-		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
-	}
+	err = replacedAsConflict(task, err)
 	if apierrors.IsInvalid(err) && existing.Ownership == plan.Ours && !task.KeepOthers {
 		task.object = desired
 		err = r.reclaim(ctx, task, err)
@@ -371,6 +373,15 @@ func (r *run) overwrite(ctx context.Context, task task, existing plan.Found) err
 	return nil
 }
 
+// replacedAsConflict returns a conflict for the refusal of a child's UID: the object has been deleted
+// or replaced. It returns any other error as it is.
+func replacedAsConflict(task task, err error) error {
+	if isOtherObject(err) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
+	}
+	return err
+}
+
 // isOtherObject reports whether the API server refused a UID that is not the object's.
 func isOtherObject(err error) bool {
 	var status apierrors.APIStatus
@@ -378,33 +389,6 @@ func isOtherObject(err error) bool {
 		return false
 	}
 	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
-}
-
-// dryRunName is the name for a dry run of an object whose own name is taken.
-const dryRunName = "mainstay-dry-run"
-
-// reclaim handles a child of ours that the API server refused as invalid. Fields of other managers
-// may contradict the desired ones, for example a second port of the same name. If the API server
-// would accept the child alone, reclaim takes those fields over and removes them in the write that
-// applies the child.
-func (r *run) reclaim(ctx context.Context, task task, refused error) error {
-	alone := task.object.DeepCopy()
-	alone.SetName(dryRunName)
-	alone.SetUID("")
-	if err := r.write(ctx, r.manager, alone, client.DryRunAll, client.ForceOwnership); err != nil {
-		return refused
-	}
-	live := plan.Children{}
-	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
-		return err
-	}
-	if live[task.ref].Ownership != plan.Ours {
-		return refused
-	}
-	if err := r.takeOverFields(ctx, live[task.ref].Object, task.object, r.manager); err != nil {
-		return err
-	}
-	return r.write(ctx, r.manager, task.object, client.ForceOwnership)
 }
 
 // record records a write in the result.
@@ -419,9 +403,9 @@ func (r *run) record(operation plan.Operation, written task) {
 }
 
 // recordCreated records that a child was created, or made again because someone else deleted it.
-func (r *run) recordCreated(created task) {
+func (r *run) recordCreated(created task, isAgain bool) {
 	again := plan.Revert{Ref: created.ref, APIVersion: created.object.GetAPIVersion(), UID: created.object.GetUID()}
-	if r.memory.hasExisted(r.owner.GetUID(), created.ref) && r.memory.isNew(again) {
+	if isAgain && r.memory.isNew(again) {
 		r.result.Reverts = append(r.result.Reverts, again)
 	}
 	r.record(plan.Created, created)
@@ -451,11 +435,12 @@ func (r *run) handOverFields(ctx context.Context, task task, existing plan.Found
 			continue
 		}
 		keeper := identity(task.object)
+		keeper.SetUID(existing.Object.GetUID())
 		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
 			return fmt.Errorf("keeping a yielded field: %w", err)
 		}
 		if err := r.write(ctx, naming.ManagerHandover, keeper); err != nil {
-			return fmt.Errorf("handing over: %w", err)
+			return fmt.Errorf("handing over: %w", replacedAsConflict(task, err))
 		}
 	}
 	return nil

@@ -87,8 +87,7 @@ func (b *brake) seen(key any, hash string) contest {
 // putBack overwrites a child of ours that differs from what is desired, unless someone else keeps
 // changing it: then the result says when it may be. Only a write that has changed the child counts.
 func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overwrite func() error) error {
-	if pause := r.brake.pause(task.ref, task.hash); pause > 0 {
-		r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
+	if r.isContended(task) {
 		return nil
 	}
 	undone, by := r.observeChange(ctx, task, existing) // before the write, which takes the fields over
@@ -101,8 +100,26 @@ func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overw
 	if len(undone.Fields) > 0 && r.memory.isNew(undone) {
 		r.result.Reverts = append(r.result.Reverts, undone)
 	}
+	r.noteContest(task, by)
+	return nil
+}
+
+// isContended reports whether a child has to wait, because someone else changes or deletes it again
+// and again, and notes that in the result.
+func (r *run) isContended(task task) bool {
+	pause := r.brake.pause(task.ref, task.hash)
+	if pause == 0 {
+		return false
+	}
+	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
+	r.result.Contended = append(r.result.Contended, task.ref)
+	return true
+}
+
+// noteContest records that a child was put back, and that someone else changes it again and again
+// if it was slowed. by is the field manager, or empty.
+func (r *run) noteContest(task task, by string) {
 	if r.brake.written(task.ref, task.hash) {
 		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
 	}
-	return nil
 }

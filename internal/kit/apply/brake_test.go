@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -36,5 +40,55 @@ func TestBrake(t *testing.T) {
 	pass(forgetAfter + time.Second)
 	if brake.pause(child, "a") != 0 {
 		t.Error("it is never forgotten")
+	}
+}
+
+// TestBrakeOfDeletions: a child that someone else deletes again and again is created ten times
+// more, and then after pauses. Until then the result names it, and what needs it waits.
+func TestBrakeOfDeletions(t *testing.T) {
+	scheme := testRenderer(t).scheme
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
+	applier := New(c, reader)
+	applier.brake = newBrake(clock)
+	named := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}}
+	}
+	ref := plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop"}
+	run := func() plan.Result {
+		t.Helper()
+		found, err := reader.Find(t.Context(), owner(), named("shop"), named("needs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := plan.Plan{Children: []plan.Child{{Object: named("shop")}, {Object: named("needs"), Needs: []plan.Ref{ref}}}}
+		result, err := applier.Apply(t.Context(), owner(), "mainstay/test", wanted, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	gone := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := c.Delete(t.Context(), named(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 1 + freeReverts {
+		if result := run(); !result.Created(ref) || len(result.Contended)+len(result.Contested) > 0 {
+			t.Fatalf("creation %d: %+v", i+1, result)
+		}
+		gone("shop")
+	}
+	gone("needs")
+	if result := run(); len(result.Changes) > 0 || len(result.Contended) != 1 || result.Contended[0] != ref || result.SlowedFor != time.Second {
+		t.Errorf("it does not wait: %+v", result)
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	if result := run(); len(result.Changes) != 2 || len(result.Contested) != 1 || len(result.Contended) > 0 {
+		t.Errorf("it is not created again, or not told: %+v", result)
 	}
 }

@@ -19,8 +19,13 @@ var ErrTaken = errors.New("an object of this name exists")
 const noVersion = "1"
 
 // create creates a child and records that. It fails, with an error for which isTaken is true, if
-// there is an object of the child's name, whoever owns it.
+// there is an object of the child's name, whoever owns it. A child that someone else has deleted
+// again and again waits.
 func (r *run) create(ctx context.Context, task task) error {
+	isAgain := r.memory.hasExisted(r.owner.GetUID(), task.ref)
+	if isAgain && r.isContended(task) {
+		return nil
+	}
 	var err error
 	if task.CreateOnce {
 		// With generated content, two replicas do not apply the same.
@@ -31,7 +36,10 @@ func (r *run) create(ctx context.Context, task task) error {
 	if err != nil {
 		return err
 	}
-	r.recordCreated(task)
+	r.recordCreated(task, isAgain)
+	if isAgain {
+		r.noteContest(task, "")
+	}
 	return nil
 }
 

@@ -4,14 +4,61 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
+
+// reclaim handles a child of ours that the API server refused as invalid. Fields of other managers
+// may contradict the desired ones, for example a second port of the same name. If the API server
+// would accept the child without them, reclaim takes those fields over and removes them in the
+// write that applies the child.
+func (r *run) reclaim(ctx context.Context, task task, refused error) error {
+	live := plan.Children{}
+	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
+		return err
+	}
+	existing := live[task.ref]
+	if existing.Ownership != plan.Ours || r.tryWithoutOthers(ctx, task, existing.Object) != nil {
+		return refused
+	}
+	if err := r.takeOverFields(ctx, existing.Object, task.object, r.manager); err != nil {
+		return err
+	}
+	return r.write(ctx, r.manager, task.object, client.ForceOwnership)
+}
+
+// tryWithoutOthers asks the API server whether a child could become what it should be if nobody else
+// had set anything in it. It is a dry run of a change of the child itself: a rule about changes,
+// such as a field that can't be changed or a policy for updates, refuses it whoever owns what.
+func (r *run) tryWithoutOthers(ctx context.Context, task task, live plan.Object) error {
+	set := func(path string, value any) jsonpatch.Operation {
+		return jsonpatch.Operation{Op: "add", Path: path, Value: value}
+	}
+	operations := []jsonpatch.Operation{
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: live.GetResourceVersion()},
+		set("/metadata/labels", naming.Merged(task.object.GetLabels())),
+		set("/metadata/annotations", naming.Merged(task.object.GetAnnotations())),
+	}
+	for _, name := range slices.Sorted(maps.Keys(task.object.Object)) {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name) {
+			operations = append(operations, set("/"+name, task.object.Object[name]))
+		}
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encoding a dry run: %w", err)
+	}
+	return r.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, body), client.FieldOwner(r.manager), client.DryRunAll)
+}
 
 // reclaimData makes our manager the only owner of the data of a ConfigMap, without changing a
 // value. The apply that follows removes what is not desired. reclaimData reads the ConfigMap from

@@ -309,6 +309,18 @@ func TestTakenOverEntries(t *testing.T) {
 				entry("kube-controller-manager", "Update", "apps/v1", "scale", `{"f:spec":{"f:replicas":{}}}`),
 			},
 		},
+		"finalizers and owners stay": {
+			[]metav1.ManagedFieldsEntry{
+				entry("mainstay/appstack", "Update", "apps/v1", "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"a/b\"":{}}}}`),
+				entry("helm", "Apply", "apps/v1", "", `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}},"f:spec":{"f:paused":{}}}`),
+				entry(ours, "Apply", "apps/v1", "", `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"v\"}":{}}}}`),
+			},
+			[]metav1.ManagedFieldsEntry{
+				entry(ours, "Apply", "apps/v1", "", `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"v\"}":{}}},"f:spec":{"f:paused":{}}}`),
+				entry("mainstay/appstack", "Update", "apps/v1", "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"a/b\"":{}}}}`),
+				entry("helm", "Apply", "apps/v1", "", `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}}}`),
+			},
+		},
 		"another version's fields may be called differently": {
 			[]metav1.ManagedFieldsEntry{entry("old", "Update", "apps/v1beta1", "", `{"f:spec":{"f:rollbackTo":{}}}`)},
 			[]metav1.ManagedFieldsEntry{

@@ -95,8 +95,8 @@ type Child struct {
 	// child is left as it is.
 	Needs []Ref
 	// After names children that must be as they should be before this one is written: while one of
-	// them was written just now, or is held itself, this child is held: left as it is. A child that
-	// exists is held as well while a change of one of them is refused.
+	// them was written just now, or is held or contended itself, this child is held: left as it is. A
+	// child that exists is held as well while a change of one of them is refused.
 	After []Ref
 	// DryRunFirst makes apply ask the API server, before it writes anything of a plan, whether it
 	// would accept this child. It asks only while the child does not exist, so that a spec that
@@ -295,6 +295,9 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
+	// Contended are children that were not put back for now, because someone else changes or deletes
+	// them again and again. They are written after SlowedFor.
+	Contended []Ref
 	// Slowed says why an object of another owner was left as it is for now: someone else undoes the
 	// patch again and again. It is written after SlowedFor.
 	Slowed map[Ref]string

@@ -1,11 +1,25 @@
 package reconciler
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
+
+// TestContended: a child that has to wait until it may be put back is a failure: the object is not as
+// its spec says.
+func TestContended(t *testing.T) {
+	waiting := plan.Result{Contended: []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}, SlowedFor: time.Second}
+	if failure := contended(waiting); failure == nil || failure.Reason != "Contested" || failure.Transient || failure.Stalled || failure.Retry ||
+		!strings.HasSuffix(failure.Message, ": Service web/shop") {
+		t.Errorf("got %+v", failure)
+	}
+	if failure := contended(plan.Result{Contested: []plan.Contest{{}}}); failure != nil {
+		t.Errorf("of one that was put back: %+v", failure)
+	}
+}
 
 // TestNext: without an event an object is requeued only if something that we do not watch blocks
 // it, or if the kind asks for it. The shortest time counts.

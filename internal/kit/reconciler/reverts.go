@@ -26,6 +26,16 @@ func (r *Reconciler[T, O, D]) recordReverts(object T, result plan.Result) {
 	}
 }
 
+// contended returns the failure for children that differ from what they should be until they may be
+// put back; nil if there are none.
+func contended(result plan.Result) *plan.Failure {
+	if len(result.Contended) == 0 {
+		return nil
+	}
+	return &plan.Failure{Reason: api.ReasonContested, Message: "another client changes or deletes these again and again, so they are put " +
+		"back at most once a minute: " + plan.Join(result.Contended)}
+}
+
 // related returns the child of a revert for its event. The recorder counts events that differ only
 // in their message as one, and shows the message of the first: so the reference has the version
 // too.
