@@ -41,6 +41,9 @@ const (
 	// v1beta1 lacks, as JSON. It is absent if there are none, and never stored: an object that is read
 	// as v1 has the fields themselves.
 	AnnotationV1Spec = Domain + "/v1-spec"
+	// LabelV1Spec, on a WebApp that is read as v1beta1, is "too-large" if its annotations have no room
+	// for those fields. It can't be written as v1beta1 then.
+	LabelV1Spec = Domain + "/v1-spec"
 
 	// AnnotationTemplate, on the StatefulSet of a database and on the Deployment of a pooler, is the
 	// hash of its pod template without the image that brings the program of its pods. As long as it

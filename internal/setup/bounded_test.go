@@ -147,7 +147,7 @@ func TestConversionIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := converter(scheme)
+	handler, err := Converter(scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +159,8 @@ func TestConversionIsBounded(t *testing.T) {
 		"beyond":  {strings.Repeat(older+",", 1000) + older, "objects: Too many: 1001: must have at most"},
 		"large together": {strings.Repeat(strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`,
 			`"sidecars":[`+strings.Repeat("{},", 300)+`{}]`, 1)+",", 100) + older, "may not have more than 1000 objects, plus one for each 16 bytes"},
+		"a later field": {strings.Replace(older, `"name":"a"`, `"name":"a","annotations":{"mainstay.dev/v1-spec":"{\"later\":{\"x\":1}}"}`, 1),
+			`"later":{"x":1}`},
 		"an object": {bomb, `objects[0]: spec.resources.limits[cpu]: Invalid value`},
 		"a stash": {strings.Replace(older, `"name":"a"`,
 			`"name":"a","annotations":{"mainstay.dev/v1-spec":"{\"resources\":{\"limits\":{\"cpu\":\"1e-999999999\"}}}"}`, 1), `"status":"Success"`},

@@ -17,10 +17,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
-// converter converts objects of all kinds that have several versions, even of kinds that are off,
+// Converter converts objects of all kinds that have several versions, even of kinds that are off,
 // because their objects are stored and read.
-func converter(scheme *runtime.Scheme) (http.Handler, error) {
-	registry := conversion.NewRegistry()
+func Converter(scheme *runtime.Scheme) (http.Handler, error) {
+	registry, keep := conversion.NewRegistry(), map[schema.GroupKind]func(source, converted []byte) ([]byte, error){}
 	for _, k := range kinds() {
 		if k.Converter == nil {
 			continue
@@ -32,8 +32,9 @@ func converter(scheme *runtime.Scheme) (http.Handler, error) {
 		if err := registry.RegisterConverter(k.GroupKind, made); err != nil {
 			return nil, fmt.Errorf("registering the converter of %s: %w", k.Name, err)
 		}
+		keep[k.GroupKind] = k.KeepUnknown
 	}
-	return boundedConversion{conversion.NewWebhookHandler(scheme, registry), scheme}, nil
+	return boundedConversion{conversion.NewWebhookHandler(scheme, registry), scheme, keep}, nil
 }
 
 const (
@@ -43,10 +44,13 @@ const (
 	bytesPerConversion = 512
 )
 
-// boundedConversion refuses reviews that would cost more to convert than their length justifies.
+// boundedConversion refuses reviews that would cost more to convert than their length justifies,
+// and keeps the fields that this release does not know.
 type boundedConversion struct {
 	http.Handler
 	scheme *runtime.Scheme
+	// keep has the function KeepUnknown of each kind.
+	keep map[schema.GroupKind]func(source, converted []byte) ([]byte, error)
 }
 
 // ServeHTTP answers a review itself, or passes it on.
@@ -58,15 +62,61 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 		return
 	}
 	if err := b.check(review.Request, len(body)); err != nil {
-		review.Response = &apiextensionsv1.ConversionResponse{
-			UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusFailure, Message: err.Error()},
-		}
-		review.Request = nil
-		_ = json.NewEncoder(response).Encode(review)
+		answer(response, review, err)
 		return
 	}
 	request.Body = io.NopCloser(bytes.NewReader(body))
-	b.Handler.ServeHTTP(response, request)
+	converted := buffered{ResponseWriter: response}
+	b.Handler.ServeHTTP(&converted, request)
+	var made apiextensionsv1.ConversionReview
+	if json.Unmarshal(converted.body.Bytes(), &made) != nil || made.Response == nil ||
+		len(made.Response.ConvertedObjects) != len(review.Request.Objects) {
+		_, _ = response.Write(converted.body.Bytes())
+		return
+	}
+	if err := b.keepUnknown(review.Request.Objects, made.Response.ConvertedObjects); err != nil {
+		answer(response, review, err)
+		return
+	}
+	_ = json.NewEncoder(response).Encode(made)
+}
+
+// answer answers a review with an error.
+func answer(response io.Writer, review apiextensionsv1.ConversionReview, err error) {
+	review.Response = &apiextensionsv1.ConversionResponse{
+		UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusFailure, Message: err.Error()},
+	}
+	review.Request = nil
+	_ = json.NewEncoder(response).Encode(review)
+}
+
+// buffered keeps the body of a response, which is completed before it is sent.
+type buffered struct {
+	http.ResponseWriter
+	body bytes.Buffer
+}
+
+// Write adds to the body.
+func (b *buffered) Write(part []byte) (int, error) { return b.body.Write(part) }
+
+// keepUnknown adds to the converted objects what their sources have and this release does not know.
+func (b boundedConversion) keepUnknown(sources, converted []runtime.RawExtension) error {
+	for i := range sources {
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(sources[i].Raw, &kind); err != nil {
+			return fmt.Errorf("reading the kind of objects[%d]: %w", i, err)
+		}
+		keep := b.keep[kind.GroupVersionKind().GroupKind()]
+		if keep == nil {
+			continue
+		}
+		raw, err := keep(sources[i].Raw, converted[i].Raw)
+		if err != nil {
+			return fmt.Errorf("objects[%d]: %w", i, err)
+		}
+		converted[i].Raw = raw
+	}
+	return nil
 }
 
 // check returns why a request would cost too much to convert; length is that of its body in bytes.

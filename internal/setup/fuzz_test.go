@@ -113,7 +113,7 @@ func FuzzConversion(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	handler, err := converter(scheme)
+	handler, err := Converter(scheme)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func entries(t *testing.T) map[string]entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conversion, err := converter(scheme)
+	conversion, err := Converter(scheme)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	for _, hook := range hooks {
 		server.Register(hook.Path, reviews.bounded(hook.Handler))
 	}
-	converter, err := converter(scheme)
+	converter, err := Converter(scheme)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	"sigs.k8s.io/yaml"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -33,6 +32,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
@@ -76,16 +76,10 @@ func newWorld(t *testing.T) *world {
 // startWebhook serves the conversion over HTTPS as the manager does.
 func (w *world) startWebhook(t *testing.T) {
 	t.Helper()
-	registry := conversion.NewRegistry()
-	converter, err := conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
-		conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(w.apps.Scheme())
+	handler, err := setup.Converter(w.apps.Scheme())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := registry.RegisterConverter(msappsv1.GroupVersion.WithKind("WebApp").GroupKind(), converter); err != nil {
-		t.Fatal(err)
-	}
-	handler := conversion.NewWebhookHandler(w.apps.Scheme(), registry)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		w.converted.Add(1)
 		handler.ServeHTTP(response, request)
@@ -465,13 +459,23 @@ func (w *world) testApply(t *testing.T) {
 func (w *world) testBadStash(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	app := small("bad-stash", "")
-	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"hostNetwork":true}`}
+	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"paused":"yes"}`}
 	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
 	bad, err := w.full("bad-stash")(ctx)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	webapp.Default(bad)
 	g.Expect(webapp.Validate(bad).ToAggregate()).To(gomega.MatchError(gomega.And(
-		gomega.ContainSubstring("metadata.annotations[mainstay.dev/v1-spec]"), gomega.ContainSubstring("hostNetwork"))))
+		gomega.ContainSubstring("metadata.annotations[mainstay.dev/v1-spec]"), gomega.ContainSubstring("paused"))))
+	g.Expect(w.apps.Delete(ctx, app)).To(gomega.Succeed())
+
+	// What v1's schema does not have is dropped by the API server, also from a converted object.
+	app = small("bad-stash", "")
+	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"hostNetwork":true,"paused":true}`}
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(msappsv1.GroupVersion.WithKind("WebApp"))
+	g.Expect(w.apps.Get(ctx, client.ObjectKeyFromObject(app), stored)).To(gomega.Succeed())
+	g.Expect(stored.Object["spec"]).To(gomega.And(gomega.HaveKeyWithValue("paused", true), gomega.Not(gomega.HaveKey("hostNetwork"))))
 	g.Expect(w.apps.Delete(ctx, app)).To(gomega.Succeed())
 
 	// A forged stash that v1's schema would refuse is checked by Validate, not by the API server.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -27,9 +29,17 @@ import (
 // The fields of v1beta1 take precedence over the stash: without spec.host there is no Ingress,
 // whatever the stash contains.
 //
+// Fields of a later release, which this one does not know, are in the stash too (see KeepUnknown):
+// after going back, the definitions are still those of the later release, and during an upgrade
+// replicas of both convert. If an object has no room for its stash, its v1beta1 form has a label
+// that says so, and can be read, but not written.
+//
 // A client that writes v1beta1 can forge a stash. It contains nothing that the same client could
 // not write as v1, and Validate checks the result; but the schema of v1 does not, because the API
 // server checks an object against the schema of the version in which it was sent.
+
+// tooLarge is the value of api.LabelV1Spec where the stash has no room.
+const tooLarge = "too-large"
 
 // maxStash is the largest stash that is read, in bytes: the API server's limit for all annotations
 // of an object together (apimachinery's validation.TotalAnnotationSizeLimitB).
@@ -66,6 +76,7 @@ func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) 
 		return fmt.Errorf("converting WebApp %s/%s to v1beta1: %w", from.Namespace, from.Name, err)
 	}
 	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
+	delete(to.Labels, api.LabelV1Spec)
 	// Delete it also if a client wrote it on the v1 form: it would be taken for ours. One that can't
 	// be read stays until it is refused: a mutating webhook gets the v1 form, and the API server
 	// converts the result back.
@@ -74,21 +85,39 @@ func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) 
 		delete(to.Annotations, api.AnnotationV1Spec)
 	}
 	if text != "" && unreadable == nil {
-		if to.Annotations == nil {
-			to.Annotations = map[string]string{}
-		}
-		to.Annotations[api.AnnotationV1Spec] = text
+		setStash(&to.ObjectMeta, text)
 	}
 	to.Spec = spec
 	from.Status.DeepCopyInto(&to.Status)
 	return nil
 }
 
+// setStash adds the stash to an object, or the label if it has no room: the API server refuses more
+// annotations, also of an object that it only reads.
+func setStash(object *metav1.ObjectMeta, text string) {
+	size := len(api.AnnotationV1Spec) + len(text)
+	for key, value := range object.Annotations {
+		if key != api.AnnotationV1Spec {
+			size += len(key) + len(value)
+		}
+	}
+	if size <= maxStash {
+		metav1.SetMetaDataAnnotation(object, api.AnnotationV1Spec, text)
+		return
+	}
+	delete(object.Annotations, api.AnnotationV1Spec)
+	metav1.SetMetaDataLabel(object, api.LabelV1Spec, tooLarge)
+}
+
 // ToV1 converts an app to v1. It fits controller-runtime's conversion.NewSpokeConverter, does not
-// change from and to's TypeMeta, and shares no memory between the two. It never fails, because one
-// object that can't be converted would keep every list from being read: an invalid stash stays in
-// the annotation, and Validate refuses a v1 object that has one.
+// change from and to's TypeMeta, and shares no memory between the two. An invalid stash stays in
+// the annotation, and Validate refuses a v1 object that has one. It fails only for an object that
+// lacks its stash. Such an object is never stored, so that no list is kept from being read.
 func ToV1(_ context.Context, from *msappsv1beta1.WebApp, to *msappsv1.WebApp) error {
+	if from.Labels[api.LabelV1Spec] == tooLarge {
+		return fmt.Errorf("WebApp %s/%s has more fields than fit into v1beta1 (label %s): write it as %s", from.Namespace, from.Name,
+			api.LabelV1Spec, msappsv1.GroupVersion)
+	}
 	rest, unreadable := decodeStash(from.Annotations[api.AnnotationV1Spec])
 	own := from.Spec.DeepCopy()
 	spec := rest.WebAppSpec
@@ -108,36 +137,56 @@ func ToV1(_ context.Context, from *msappsv1beta1.WebApp, to *msappsv1.WebApp) er
 
 // encode returns the text of the annotation; empty if nothing is left to keep.
 func (s stash) encode() (string, error) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return "", fmt.Errorf("writing the rest of its spec: %w", err)
-	}
-	if string(text) == "{}" {
-		return "", nil
-	}
-	return string(text), nil
+	return encode(s)
 }
 
-// decodeStash parses the text of the annotation as strictly as the API server parses an object with
-// strict field validation: case-sensitive field names, no unknown and no duplicate fields. Fields
-// that v1beta1 has are unknown here, too.
+// encode returns a stash as text; "" for an empty one. Letters that only HTML needs to escape stay
+// as they are: escaped, they would take six times the room.
+func encode(stash any) (string, error) {
+	var into strings.Builder
+	encoder := json.NewEncoder(&into)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(stash); err != nil {
+		return "", fmt.Errorf("writing the rest of its spec: %w", err)
+	}
+	text := strings.TrimSuffix(into.String(), "\n")
+	if text == "{}" {
+		return "", nil
+	}
+	return text, nil
+}
+
+// decodeStash parses the text of the annotation strictly: field names are case-sensitive, and none
+// may be given twice, or be one that v1beta1 has.
 func decodeStash(text string) (stash, error) {
-	var rest stash
+	rest, _, err := parseStash(text)
+	return rest, err
+}
+
+// parseStash is decodeStash. It also reports whether there are fields that this release does not
+// know. They are left to the API server, which drops those that its definition does not have.
+func parseStash(text string) (rest stash, hasUnknown bool, err error) {
 	if text == "" {
-		return rest, nil
+		return rest, false, nil
 	}
 	if err, costly := errors.AsType[*bounded.Error](bounded.Check([]byte(text), maxStash, reflect.TypeOf(rest))); costly {
-		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", err)
+		return stash{}, false, fmt.Errorf("is not the rest of a v1 spec: %w", err)
 	}
 	strict, err := kjson.UnmarshalStrict([]byte(text), &rest)
 	if err != nil {
-		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", err)
+		return stash{}, false, fmt.Errorf("is not the rest of a v1 spec: %w", err)
 	}
-	if len(strict) > 0 {
-		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", strict[0])
+	for _, problem := range strict {
+		if !isUnknownField(problem) {
+			return stash{}, false, fmt.Errorf("is not the rest of a v1 spec: %w", problem)
+		}
 	}
 	if rest.Image != "" || rest.Replicas != nil || rest.Port != 0 || rest.Ingress.Host != "" {
-		return stash{}, errors.New("contains image, replicas, port or ingress.host, which are fields of the v1beta1 spec")
+		return stash{}, false, errors.New("contains image, replicas, port or ingress.host, which are fields of the v1beta1 spec")
 	}
-	return rest, nil
+	return rest, len(strict) > 0, nil
 }
+
+// isUnknownField reports whether a problem that strict decoding has found is a field that the type
+// does not have. The library has no other sign of it.
+func isUnknownField(problem error) bool { return strings.HasPrefix(problem.Error(), "unknown field ") }

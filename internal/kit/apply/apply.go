@@ -373,8 +373,8 @@ func (r *run) overwrite(ctx context.Context, task task, existing plan.Found) err
 	return nil
 }
 
-// replacedAsConflict returns a conflict for the refusal of a child's UID: the object has been deleted
-// or replaced. It returns any other error as it is.
+// replacedAsConflict returns a conflict for the refusal of a child's UID: the object has been
+// deleted or replaced. It returns any other error as it is.
 func replacedAsConflict(task task, err error) error {
 	if isOtherObject(err) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)

@@ -73,8 +73,8 @@ func TestRefusedChildren(t *testing.T) {
 	}
 }
 
-// TestHeldChildren: a child waits for those that it comes after, also where these wait themselves. If
-// one of them is refused, a child that exists waits, and another is created. An error that is no
+// TestHeldChildren: a child waits for those that it comes after, also where these wait themselves.
+// If one of them is refused, a child that exists waits, and another is created. An error that is no
 // refusal stops a plan, and an independent one only where it says nothing about other children.
 func TestHeldChildren(t *testing.T) {
 	scheme := schemeOf(t, clientgoscheme.AddToScheme, msappsv1.AddToScheme)

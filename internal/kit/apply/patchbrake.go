@@ -36,8 +36,8 @@ const whySlowed = "another client changes it again and again, so it is written a
 // same each time that they are put back.
 var moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})`)
 
-// keyOf returns the key of a patch, and the hash of its purpose, or of its content without times and
-// without the version that the object must have.
+// keyOf returns the key of a patch, and the hash of its purpose, or of its content without times
+// and without the version that the object must have.
 func keyOf(patch plan.Patch) (key patchKey, hash string, err error) {
 	patch.Version = ""
 	_, body, err := patch.Body()

@@ -36,9 +36,10 @@ func (r *run) reclaim(ctx context.Context, task task, refused error) error {
 	return r.write(ctx, r.manager, task.object, client.ForceOwnership)
 }
 
-// tryWithoutOthers asks the API server whether a child could become what it should be if nobody else
-// had set anything in it. It is a dry run of a change of the child itself: a rule about changes,
-// such as a field that can't be changed or a policy for updates, refuses it whoever owns what.
+// tryWithoutOthers asks the API server whether a child could become what it should be if nobody
+// else had set anything in it. It is a dry run of a change of the child itself: a rule about
+// changes, such as a field that can't be changed or a policy for updates, refuses it whoever owns
+// what.
 func (r *run) tryWithoutOthers(ctx context.Context, task task, live plan.Object) error {
 	set := func(path string, value any) jsonpatch.Operation {
 		return jsonpatch.Operation{Op: "add", Path: path, Value: value}

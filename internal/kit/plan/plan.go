@@ -146,9 +146,9 @@ type Patch struct {
 	// ignored. A failed test among them counts as a refusal.
 	Merge      map[string]any
 	Operations []jsonpatch.Operation
-	// Purpose identifies what the patch brings about, for the brake: patches of the same fields with the
-	// same purpose count as the same write, which someone else undoes if it is needed again and again.
-	// Empty means that those with the same content do, without the times in it.
+	// Purpose identifies what the patch brings about, for the brake: patches of the same fields with
+	// the same purpose count as the same write, which someone else undoes if it is needed again and
+	// again. Empty means that those with the same content do, without the times in it.
 	Purpose string
 	// Reason and Message of the event that is recorded on the object once it is written; no event for
 	// an empty reason.

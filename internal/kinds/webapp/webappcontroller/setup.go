@@ -73,6 +73,7 @@ func Registration() registration.Kind {
 		Binds:       true,
 		Converter: conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
 			conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1)),
+		KeepUnknown: webapp.KeepUnknown,
 	}, admitted)
 }
 
