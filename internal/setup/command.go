@@ -233,9 +233,13 @@ func prepare(ctx context.Context, restConfig *rest.Config, settings Settings, in
 	return nil
 }
 
-// work waits for the API server, prepares the cluster, and runs the operator.
+// work waits for the API server and for the end of another installation, prepares the cluster, and
+// runs the operator.
 func work(ctx context.Context, restConfig *rest.Config, settings Settings, answers *probes, installCRDs bool) error {
 	if err := awaitAPI(ctx, restConfig, apiPoll); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := awaitAlone(ctx, restConfig, settings, answers); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := prepare(ctx, restConfig, settings, installCRDs); err != nil {

@@ -108,6 +108,42 @@ func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) 
 	return nil
 }
 
+// awaitAlone waits while the cluster has another installation. This process would lead in its own
+// namespace and reconcile every object a second time, so it changes nothing before. It is alive and
+// not ready then, and the check "installation" says why. An installation without webhooks is not
+// found. awaitAlone also returns nil when ctx ends.
+func awaitAlone(ctx context.Context, restConfig *rest.Config, settings Settings, answers *probes) error {
+	live, err := newClient(restConfig)
+	if err != nil {
+		return err
+	}
+	answers.await(ctx, apiPoll, func(ctx context.Context) error {
+		return webhooks.OursIn(ctx, live, settings.Webhooks.Owner, settings.Namespace)
+	})
+	return nil
+}
+
+// await calls try until it returns nil or ctx ends. Its error is a check of /readyz meanwhile, and
+// is logged when it changes.
+func (p *probes) await(ctx context.Context, poll time.Duration, try func(context.Context) error) {
+	last := ""
+	_ = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		asking, cancel := context.WithTimeout(ctx, apiTimeout)
+		defer cancel()
+		err := try(asking)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && last != "":
+			p.set(map[string]healthz.Checker{"api": waitingForAPI})
+		case err != nil && err.Error() != last:
+			last = err.Error()
+			p.set(map[string]healthz.Checker{"installation": func(*http.Request) error { return err }})
+			ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting to be the only installation in the cluster", "because", last)
+		}
+		return err == nil, nil
+	})
+}
+
 // cachesAreFilled waits until ctx ends, and reports whether the caches are filled.
 func (w wiring) cachesAreFilled(ctx context.Context) bool {
 	sources := w.Workloads.Sources

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
@@ -48,6 +50,105 @@ func TestAwaitAPI(t *testing.T) {
 	defer cancel()
 	if err := awaitAPI(ctx, &rest.Config{Host: gone.URL}, time.Millisecond); err != nil || ctx.Err() == nil {
 		t.Errorf("got %v before the end", err)
+	}
+}
+
+// TestAwait: a process that waits says why in /readyz, and logs it when it changes.
+func TestAwait(t *testing.T) {
+	var lines []string
+	ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	answers := &probes{}
+	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
+	another, silent := webhooks.AnotherError{ClusterRole: "mainstay-manager"}, errors.New("no answer")
+	steps, asked := []struct{ before, is error }{{nil, another}, {another, another}, {another, silent}, {silent, nil}}, 0
+	answers.await(ctx, time.Millisecond, func(context.Context) error {
+		step := steps[asked]
+		asked++
+		var reported error
+		if check := answers.checks["installation"]; check != nil {
+			reported = check(nil)
+		}
+		if !errors.Is(reported, step.before) {
+			t.Errorf("before attempt %d it reports %v", asked, reported)
+		}
+		return step.is
+	})
+	if got := slices.Sorted(maps.Keys(answers.checks)); asked != len(steps) || !slices.Equal(got, []string{"api"}) {
+		t.Errorf("after %d attempts it has the checks %q", asked, got)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	answers.await(gone, time.Millisecond, func(context.Context) error {
+		cancel()
+		return another
+	})
+	if len(lines) != 2 || !strings.Contains(lines[0], "ClusterRole mainstay-manager") || !strings.Contains(lines[1], "no answer") {
+		t.Errorf("it logs %q", lines)
+	}
+}
+
+// firstInstallation is what an API server says about the webhooks of an installation.
+var firstInstallation = map[string]string{
+	"/apis/admissionregistration.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1",` +
+		`"groupVersion":"admissionregistration.k8s.io/v1","resources":[` +
+		`{"name":"validatingwebhookconfigurations","kind":"ValidatingWebhookConfiguration"},` +
+		`{"name":"mutatingwebhookconfigurations","kind":"MutatingWebhookConfiguration"}]}`,
+	"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/mainstay": `{"kind":"ValidatingWebhookConfiguration",` +
+		`"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"mainstay","ownerReferences":[` +
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","name":"mainstay-manager","uid":"1"}]},` +
+		`"webhooks":[{"name":"a.mainstay.dev","clientConfig":{"service":{"namespace":"mainstay-system","name":"mainstay-webhook"}}}]}`,
+}
+
+// TestSecondInstallation: next to another installation, a manager only reads whose the webhooks are.
+func TestSecondInstallation(t *testing.T) {
+	for name, test := range map[string]struct {
+		role, namespace string
+		want            webhooks.AnotherError
+	}{
+		"of another name":  {"second-manager", "second", webhooks.AnotherError{ClusterRole: "mainstay-manager"}},
+		"of the same name": {"mainstay-manager", "second", webhooks.AnotherError{ClusterRole: "mainstay-manager", Namespace: "mainstay-system"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			more := make(chan string, 100)
+			api := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+				response.Header().Set("Content-Type", "application/json")
+				answer := discovered[request.URL.Path] + firstInstallation[request.URL.Path]
+				if answer == "" || request.Method != http.MethodGet {
+					more <- request.Method + " " + request.URL.Path
+					response.WriteHeader(http.StatusForbidden)
+				}
+				_, _ = io.WriteString(response, answer)
+			}))
+			defer api.Close()
+			settings := DefaultSettings()
+			settings.Namespace, settings.Webhooks.Owner = test.namespace, test.role
+			answers := &probes{}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- work(ctx, &rest.Config{Host: api.URL}, settings, answers, true) }()
+			reported := func() error {
+				answers.mutex.Lock()
+				defer answers.mutex.Unlock()
+				if check := answers.checks["installation"]; check != nil {
+					return check(nil)
+				}
+				return nil
+			}
+			for reported() == nil {
+				select {
+				case err := <-ended:
+					t.Fatalf("it ends with %v", err)
+				case <-time.After(time.Millisecond):
+				}
+			}
+			if err := reported(); !errors.Is(err, test.want) {
+				t.Errorf("it waits because of %v", err)
+			}
+			cancel()
+			if err := <-ended; err != nil || len(more) > 0 {
+				t.Errorf("it ends with %v, and sent %d other requests", err, len(more))
+			}
+		})
 	}
 }
 

@@ -228,6 +228,7 @@ func TestWatchNamespaces(t *testing.T) {
 
 // TestRightsAskedForAtTheStart: with each kind alone, the manager may list in a watched namespace
 // what it asks for there at its start (internal/setup/granted_test.go). PlatformPolicies need none.
+// It may also read whose the webhook configurations are.
 func TestRightsAskedForAtTheStart(t *testing.T) {
 	asked := map[string]right{"platformpolicy": {}}
 	for _, kind := range []string{"webapp", "appconfig", "configmonitor", "instrumentation", "clusterinstrumentation"} {
@@ -251,6 +252,12 @@ func TestRightsAskedForAtTheStart(t *testing.T) {
 		granted := roleRights(t, mustRender(t, values, target{}).Manifest, "Role", "shop", "mainstay-manager-kinds")
 		if want != (right{}) && !slices.Contains(granted, want) {
 			t.Errorf("with %s alone the manager never starts: it has no right to list %s", kind, want.Resource)
+		}
+	}
+	whose := right{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mainstay", "get"}
+	for _, values := range []string{"{}", "webhook: {enabled: false}"} {
+		if !slices.Contains(roleRights(t, mustRender(t, values, target{}).Manifest, "ClusterRole", "", "mainstay-manager"), whose) {
+			t.Errorf("with %s the manager never starts: it may not read whose the webhooks are", values)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func TestReady(t *testing.T) {
 // TestReadyIsNotAnother: next to another installation a replica is never ready, and says why.
 func TestReadyIsNotAnother(t *testing.T) {
 	p := New(Options{Started: func() error { return nil }, Certificates: serving{[]byte("ca"), nil}})
-	p.known, p.present, p.another = true, true, AnotherError{"other-manager"}
-	if err := p.Ready(); !errors.Is(err, AnotherError{"other-manager"}) {
+	p.known, p.present, p.another = true, true, AnotherError{ClusterRole: "other-manager"}
+	if err := p.Ready(); !errors.Is(err, AnotherError{ClusterRole: "other-manager"}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -170,27 +170,43 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestOurs: configurations owned by another ClusterRole belong to another installation.
+// TestOurs: configurations owned by another ClusterRole belong to another installation. So do, for a
+// manager that starts, those that call another namespace; not those of which one webhook was edited.
 func TestOurs(t *testing.T) {
-	owned := wanted().configuration(mutating, nil)
-	complete(owned, &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}, "1.2.3")
+	owner := &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
+	some := wanted()
+	some.Hooks = append(some.Hooks, admission.Hook{Name: "b.mainstay.dev", Path: "/mutate/b", Mutating: true})
+	owned := some.configuration(mutating, nil)
+	complete(owned, owner, "1.2.3")
+	edited := owned.DeepCopy()
+	edited.Webhooks[0].ClientConfig.Service.Namespace = "second"
+	some.Endpoint = Endpoint{URL: "https://10.0.0.1:9443"}
+	outside := some.configuration(mutating, nil)
+	complete(outside, owner, "1.2.3")
+	unowned := owned.DeepCopy()
+	unowned.OwnerReferences = nil
 	for name, test := range map[string]struct {
-		there client.Object
-		role  string
-		want  error
+		there           client.Object
+		role, namespace string
+		want            error
 	}{
-		"none are there":   {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", nil},
-		"ours":             {owned, "mainstay-manager", nil},
-		"nobody's":         {validating.empty(), "mainstay-manager", nil},
-		"another's":        {owned, "second-manager", AnotherError{"mainstay-manager"}},
-		"we have no owner": {owned, "", nil},
+		"none are there":                {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", "system", nil},
+		"ours":                          {owned, "mainstay-manager", "system", nil},
+		"nobody's":                      {validating.empty(), "mainstay-manager", "system", nil},
+		"nobody's, another namespace":   {unowned, "mainstay-manager", "second", nil},
+		"another's":                     {owned, "second-manager", "second", AnotherError{ClusterRole: "mainstay-manager"}},
+		"another's of the same name":    {owned, "mainstay-manager", "second", AnotherError{"mainstay-manager", "system"}},
+		"no namespace is given":         {owned, "mainstay-manager", "", nil},
+		"one is edited":                 {edited, "mainstay-manager", "system", nil},
+		"called outside of the cluster": {outside, "mainstay-manager", "system", nil},
+		"we have no owner":              {owned, "", "second", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder()
 			if test.there.GetName() != "" {
 				builder = builder.WithObjects(test.there.DeepCopyObject().(client.Object))
 			}
-			if err := Ours(t.Context(), builder.Build(), test.role); !errors.Is(err, test.want) {
+			if err := OursIn(t.Context(), builder.Build(), test.role, test.namespace); !errors.Is(err, test.want) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -72,10 +72,17 @@ func (p *Publisher) watch(ctx context.Context) ([]toolscache.InformerSynced, err
 type AnotherError struct {
 	// ClusterRole is the owner of the other installation's objects.
 	ClusterRole string
+	// Namespace is where the other installation is, if its ClusterRole has the name of ours.
+	Namespace string
 }
 
 // Error returns a message with the remedy.
 func (e AnotherError) Error() string {
+	if e.Namespace != "" {
+		return fmt.Sprintf("webhook configuration %s calls a Service in namespace %s, which is of another installation of Mainstay: "+
+			"a cluster can have only one. Uninstall that one, or if it is gone: "+
+			"kubectl delete validatingwebhookconfigurations,mutatingwebhookconfigurations %s", Name, e.Namespace, Name)
+	}
 	return fmt.Sprintf("webhook configuration %s belongs to ClusterRole %s, which is of another installation of Mainstay: a cluster can have only one. "+
 		"Uninstall that one, or delete the ClusterRole if it is left over", Name, e.ClusterRole)
 }
@@ -83,21 +90,53 @@ func (e AnotherError) Error() string {
 // Ours returns an AnotherError if a configuration is owned by a ClusterRole other than role. A
 // configuration without such an owner is ours. If role is empty, all are.
 func Ours(ctx context.Context, reader client.Reader, role string) error {
+	return OursIn(ctx, reader, role, "")
+}
+
+// OursIn is Ours for a manager that starts in a namespace: it also returns an AnotherError if all
+// webhooks call another namespace, where an installation with the same name is. A running manager
+// must not ask that: it restores webhooks that another client has edited. If namespace is empty, it
+// is not compared.
+//
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get
+func OursIn(ctx context.Context, reader client.Reader, role, namespace string) error {
 	if role == "" {
 		return nil
 	}
 	for _, kind := range kinds {
-		object := kind.empty()
-		if err := reader.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the webhook configurations: %w", err)
+		live, err := read(ctx, reader, kind)
+		if err != nil {
+			return err
 		}
-		for _, owner := range object.GetOwnerReferences() {
-			if owner.Kind == "ClusterRole" && owner.Name != role {
-				return AnotherError{owner.Name}
+		other := elsewhere(live.Webhooks, namespace)
+		for _, owner := range live.OwnerReferences {
+			switch {
+			case owner.Kind != "ClusterRole":
+			case owner.Name != role:
+				return AnotherError{ClusterRole: owner.Name}
+			case other != "":
+				return AnotherError{ClusterRole: owner.Name, Namespace: other}
 			}
 		}
 	}
 	return nil
+}
+
+// elsewhere returns the namespace that all webhooks call, unless it is the given one or that is
+// empty. Webhooks of a manager outside the cluster call none.
+func elsewhere(webhooks []admissionregistrationv1.MutatingWebhook, namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	found := ""
+	for i := range webhooks {
+		service := webhooks[i].ClientConfig.Service
+		if service == nil || service.Namespace == namespace || (found != "" && service.Namespace != found) {
+			return ""
+		}
+		found = service.Namespace
+	}
+	return found
 }
 
 // isPresent reports whether one of the configurations exists, so that the API server calls the
@@ -236,11 +275,16 @@ func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error
 	return pki.UniteBundles(p.options.Clock.Now(), bundle, trusted), nil
 }
 
-// read returns a configuration from the cache, which is empty if there is none. Like Wanted, it
-// returns both kinds in the type of the mutating one.
+// read returns a configuration from the cache, which is empty if there is none.
 func (p *Publisher) read(ctx context.Context, kind kind) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	return read(ctx, p.options.Cache, kind)
+}
+
+// read returns a configuration, which is empty if there is none. Like Wanted, it returns both kinds
+// in the type of the mutating one.
+func read(ctx context.Context, reader client.Reader, kind kind) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	object, live := kind.empty(), &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := p.options.Cache.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the webhook configurations: %w", err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
