@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"testing/synctest"
 
 	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
 // sent sends a body from an address, with its length unless chunked is set.
@@ -138,6 +142,45 @@ func TestBodiesThatGrow(t *testing.T) {
 			t.Errorf("%d of 3 were parsed", len(served))
 		}
 	})
+}
+
+// TestUnservedHooks: a review for a hook that this replica does not have is admitted, with a warning
+// and in its own version. Other paths are unknown.
+func TestUnservedHooks(t *testing.T) {
+	mux, served := http.NewServeMux(), ""
+	hook := admission.Hook{Path: "/validate/a", Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		served = request.URL.Path
+	})}
+	registerHooks(mux.Handle, []admission.Hook{hook}, newIntake(maxAdmission, semaphore.NewWeighted(parsedAtOnce)))
+	ask := func(path, body string) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		response := httptest.NewRecorder()
+		mux.ServeHTTP(response, request)
+		return response
+	}
+	for _, group := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
+		for _, path := range []string{"/validate/b", "/mutate/b", "/mutate/a"} {
+			response := ask(path, `{"apiVersion":"`+group+`","kind":"AdmissionReview","request":{"uid":"7","operation":"CREATE","object":{}}}`)
+			var got admissionv1.AdmissionReview
+			if err := json.Unmarshal(response.Body.Bytes(), &got); err != nil || response.Code != http.StatusOK || got.Response == nil {
+				t.Fatalf("%s is answered with %d %s: %v", path, response.Code, response.Body, err)
+			}
+			if got.APIVersion != group || got.Kind != "AdmissionReview" || got.Response.UID != "7" || !got.Response.Allowed ||
+				got.Response.Patch != nil || len(got.Response.Warnings) != 1 || !strings.Contains(got.Response.Warnings[0], path) {
+				t.Errorf("%s is answered with %s", path, response.Body)
+			}
+		}
+	}
+	if got := ask("/validate/b", "garbage").Body.String(); !strings.Contains(got, `"allowed":false`) {
+		t.Errorf("what is no review is answered with %s", got)
+	}
+	if got := ask("/other", "{}").Code; got != http.StatusNotFound {
+		t.Errorf("another path is answered with %d", got)
+	}
+	if ask("/validate/a", "{}"); served != "/validate/a" {
+		t.Error("the hook is not called")
+	}
 }
 
 // TestConversionIsBounded: a review of many tiny objects, or with a quantity that costs minutes, is

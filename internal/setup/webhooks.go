@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -66,9 +68,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	hooks := wired.hooks()
 	parsing := semaphore.NewWeighted(parsedAtOnce)
 	reviews := newIntake(maxAdmission, parsing)
-	for _, hook := range hooks {
-		server.Register(hook.Path, reviews.bounded(hook.Handler))
-	}
+	registerHooks(server.Register, hooks, reviews)
 	converter, err := Converter(scheme)
 	if err != nil {
 		return nil, err
@@ -102,6 +102,16 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		Recorder: wired.Manager.GetEventRecorder("mainstay-webhooks"),
 		Leads:    func() bool { return leads(wired.Manager) },
 	}), nil
+}
+
+// registerHooks registers the hooks, and an answer for those that this replica does not have.
+func registerHooks(register func(path string, handler http.Handler), hooks []admission.Hook, reviews *intake) {
+	for _, hook := range hooks {
+		register(hook.Path, reviews.bounded(hook.Handler))
+	}
+	for _, prefix := range admission.Prefixes() {
+		register(prefix, reviews.bounded(admission.Unserved()))
+	}
 }
 
 // leads reports whether this process leads, or needs no lease to.

@@ -227,8 +227,8 @@ func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bun
 	return nil
 }
 
-// reachedAs returns the webhooks of a later release, after a rollback, with our endpoint. We answer
-// 404 to paths that we do not know, and no other server would do better.
+// reachedAs returns the webhooks of a later release, after a rollback, with our endpoint. Requests
+// to paths that we do not have are admitted (admission.Unserved).
 func reachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint,
 	bundle []byte) []admissionregistrationv1.MutatingWebhook {
 	changed := slices.Clone(webhooks)
