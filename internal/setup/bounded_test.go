@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -57,8 +58,8 @@ func TestIntakeRefuses(t *testing.T) {
 	}
 }
 
-// TestIntakeIsShared: one address can't take all the room. A request waits as long as its caller,
-// and room that was waited for is not lost.
+// TestIntakeIsShared: one address can't take all the room, nor wait with any number of requests. A
+// request waits as long as its caller, but not forever, and room that was waited for is not lost.
 func TestIntakeIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 * small
@@ -68,31 +69,98 @@ func TestIntakeIsShared(t *testing.T) {
 			<-release
 		}))
 		whole := strings.Repeat("a", most)
-		for range 3 {
-			go sent(t.Context(), handler, "10.0.0.1", whole, false)
+		send := func(ctx context.Context, address string) <-chan int {
+			answer := make(chan int, 1)
+			go func() { answer <- sent(ctx, handler, address, whole, false) }()
+			synctest.Wait()
+			return answer
 		}
-		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{t.Context(), t.Context(), gone} {
+			send(ctx, "10.0.0.1")
+		}
 		if len(served) != 2 {
 			t.Fatalf("%d requests of one address are served", len(served))
 		}
-		go sent(t.Context(), handler, "10.0.0.2", whole, false)
+		cancel()
 		synctest.Wait()
+		late := send(t.Context(), "10.0.0.1")
+		if got := <-send(t.Context(), "10.0.0.1"); got != http.StatusTooManyRequests {
+			t.Errorf("one that is too many is answered with %d", got)
+		}
+		time.Sleep(longestWait)
+		if got := <-late; got != http.StatusTooManyRequests {
+			t.Errorf("one that waits too long is answered with %d", got)
+		}
+		waits := send(t.Context(), "10.0.0.1")
+		send(t.Context(), "10.0.0.2")
 		if len(served) != 3 {
 			t.Fatal("another address waits for the first")
 		}
-		gone, cancel := context.WithCancel(t.Context())
-		go sent(gone, handler, "10.0.0.1", whole, false)
-		synctest.Wait()
-		cancel()
 		close(release)
+		if got := <-waits; got != http.StatusOK {
+			t.Errorf("one that waits is answered with %d", got)
+		}
 		synctest.Wait()
-		if len(served) != 4 || len(intake.large.byAddress) != 0 {
-			t.Errorf("%d were served, and %d addresses are remembered", len(served), len(intake.large.byAddress))
+		if len(served) != 4 || len(intake.large.byAddress) != 0 || intake.large.waiting != 0 {
+			t.Errorf("%d were served, %d addresses are remembered, and %d bytes wait", len(served), len(intake.large.byAddress),
+				intake.large.waiting)
 		}
 		if !intake.large.all.TryAcquire(4*most) || !intake.parsing.TryAcquire(parsedAtOnce) {
 			t.Error("room was lost")
 		}
 	})
+}
+
+// TestAllThatWaitIsBounded: many addresses together may not wait with any number of requests either.
+func TestAllThatWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 2 * small
+		release, refused := make(chan struct{}), make(chan int, 10)
+		handler := newIntake(most, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			<-release
+		}))
+		for i := range 10 {
+			go func() {
+				if got := sent(t.Context(), handler, fmt.Sprintf("10.0.0.%d", i), strings.Repeat("a", most), false); got != http.StatusOK {
+					refused <- got
+				}
+			}()
+		}
+		synctest.Wait()
+		if len(refused) != 4 || <-refused != http.StatusTooManyRequests {
+			t.Errorf("%d of 10 are refused: want all but the four that fit and the two that may wait", len(refused))
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// timed records the deadlines for reading.
+type timed struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+// SetReadDeadline is for http.ResponseController.
+func (t *timed) SetReadDeadline(at time.Time) error {
+	t.deadlines = append(t.deadlines, at)
+	return nil
+}
+
+// TestDeadlineOfBody: the deadline for a body ends with it. Over HTTP/1 it would cancel the request
+// while it is handled.
+func TestDeadlineOfBody(t *testing.T) {
+	response := &timed{ResponseRecorder: httptest.NewRecorder()}
+	handler := newIntake(10, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if len(response.deadlines) != 2 || response.deadlines[0].IsZero() || !response.deadlines[1].IsZero() {
+			t.Errorf("the deadlines are %v", response.deadlines)
+		}
+	}))
+	handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("a")))
+	if response.Code != http.StatusOK || len(response.deadlines) == 0 {
+		t.Errorf("answered with %d after the deadlines %v", response.Code, response.deadlines)
+	}
 }
 
 // TestSmallBodiesAreNotDelayed: large bodies that hold all their room leave that of small ones.

@@ -51,7 +51,9 @@ type WebhookSettings struct {
 	TimeoutSeconds int32
 }
 
-// webhookServer returns a server with the Keeper's certificate.
+// webhookServer returns a server with the Keeper's certificate. It speaks HTTP/2, the default: a
+// server that ends closes idle connections, and over HTTP/1 Go's client does not repeat a POST that
+// it sent at that moment, so that an upgrade would refuse admissions.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
 	return webhook.NewServer(webhook.Options{
 		Host: settings.Host, Port: settings.Port,
