@@ -81,8 +81,9 @@ const (
 	apiPoll = 2 * time.Second
 	// apiTimeout bounds one request.
 	apiTimeout = 5 * time.Second
-	// apiSilence is how long the API server may be silent before a replica reports that it can't work.
-	// Leader election sends a request every two seconds.
+	// apiSilence is how long the API server may be silent before a replica reports that it can't work,
+	// unless three periods of the leader election (--leader-elect-retry-period) are longer: requests of
+	// a replica that does not lead are up to 2.2 periods apart.
 	apiSilence = 30 * time.Second
 )
 
@@ -165,8 +166,9 @@ func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, publish
 		},
 	}
 	if guard != nil {
+		most := max(apiSilence, 3*wired.settings.RetryPeriod)
 		checks["api"] = func(*http.Request) error {
-			if silence := guard.Silence(); silence > apiSilence {
+			if silence := guard.Silence(); silence > most {
 				return fmt.Errorf("the API server has not answered for %s", silence.Round(time.Second))
 			}
 			return nil

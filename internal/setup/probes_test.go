@@ -202,7 +202,7 @@ func TestProbes(t *testing.T) {
 }
 
 // TestReadyChecks: /readyz has the checks that docs/operating.md names. With leader election it
-// fails once the API server has been silent for more than 30 s.
+// fails once the API server has been silent for more than 30 s, or three periods of the election.
 func TestReadyChecks(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	guard := leaseguard.New(10*time.Second, clock)
@@ -220,13 +220,22 @@ func TestReadyChecks(t *testing.T) {
 			t.Errorf("guard %t, webhooks %t: checks %q", test.guard != nil, test.publisher != nil, got)
 		}
 	}
-	api := readyChecks(wiring{}, &storage{}, guard, nil)["api"]
-	clock.Step(30 * time.Second)
-	if err := api(nil); err != nil {
-		t.Errorf("after 30 s: %v", err)
+	silent := func(period time.Duration) error {
+		return readyChecks(wiring{settings: Settings{RetryPeriod: period}}, &storage{}, guard, nil)["api"](nil)
 	}
-	clock.Step(time.Second)
-	if err := api(nil); err == nil || err.Error() != "the API server has not answered for 31s" {
-		t.Errorf("after 31 s: %v", err)
+	for _, step := range []struct {
+		silence, period time.Duration
+		want            string
+	}{
+		{30 * time.Second, 2 * time.Second, "<nil>"},
+		{31 * time.Second, 2 * time.Second, "the API server has not answered for 31s"},
+		{31 * time.Second, 40 * time.Second, "<nil>"},
+		{2 * time.Minute, 40 * time.Second, "<nil>"},
+		{121 * time.Second, 40 * time.Second, "the API server has not answered for 2m1s"},
+	} {
+		clock.SetTime(time.Unix(0, 0).Add(step.silence))
+		if got := fmt.Sprint(silent(step.period)); got != step.want {
+			t.Errorf("after %s, with a period of %s: %s", step.silence, step.period, got)
+		}
 	}
 }
