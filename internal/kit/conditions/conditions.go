@@ -88,10 +88,11 @@ func InOrder(problems field.ErrorList) field.ErrorList {
 // maxShown limits how much of a value a message repeats, in bytes.
 const maxShown = 60
 
-// Short returns a value as messages repeat it: no more than its first 60 bytes.
+// Short returns a value as messages repeat it: no more than its first 60 bytes, cut between
+// characters.
 func Short(text string) string {
 	if len(text) > maxShown {
-		return text[:maxShown] + "..."
+		return cut(text, maxShown)
 	}
 	return text
 }
@@ -173,9 +174,14 @@ func Truncate(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
-	cut := maxMessage - len("...")
-	for !utf8.RuneStart(message[cut]) {
-		cut--
+	return cut(message, maxMessage-len("..."))
+}
+
+// cut returns at most so many bytes of a longer text, and marks the cut. It cuts between
+// characters: JSON has no half ones, so a status would never equal what is stored of it.
+func cut(text string, most int) string {
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
 	}
-	return message[:cut] + "..."
+	return text[:most] + "..."
 }

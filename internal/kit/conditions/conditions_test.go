@@ -63,6 +63,9 @@ func TestFirst(t *testing.T) {
 		{"a; b; c and 1 more", FirstFew([]string{"a", "b", "c", "d"}, "; ")},
 		{strings.Repeat("a", 60), Short(strings.Repeat("a", 60))},
 		{strings.Repeat("a", 60) + "...", Short(strings.Repeat("a", 61))},
+		{strings.Repeat("a", 58) + "...", Short(strings.Repeat("a", 58) + "€€")},
+		{strings.Repeat("€", 20) + "...", Short(strings.Repeat("€", 21))},
+		{"...", Short(strings.Repeat("\x80", 61))},
 		{"a, b", First(2, []string{"a", "b"}, ", ")},
 		{"a, b and 2 more", First(2, []string{"a", "b", "c", "d"}, ", ")},
 	} {
