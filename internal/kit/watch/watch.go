@@ -85,14 +85,28 @@ func NotInitial() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(created event.CreateEvent) bool { return !created.IsInInitialList }}
 }
 
-// SpecChanged passes updates of spec or labels, which users make, of one of our own kinds, and of
-// the finalizers of an object that is being deleted. Our own status writes do not pass.
+// SpecChanged passes updates of spec or labels, which users make, of one of our own kinds, those of
+// the finalizers of an object that is being deleted, and those that take one of our finalizers from
+// another, so that it is put back. It also passes what Recreated does. Our own status writes do not
+// pass.
 func SpecChanged() predicate.Predicate {
-	awaited := predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
-		return update.ObjectNew.GetDeletionTimestamp() != nil &&
-			!slices.Equal(update.ObjectOld.GetFinalizers(), update.ObjectNew.GetFinalizers())
+	finalizers := predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		before, after := update.ObjectOld.GetFinalizers(), update.ObjectNew.GetFinalizers()
+		if update.ObjectNew.GetDeletionTimestamp() != nil {
+			return !slices.Equal(before, after)
+		}
+		return slices.ContainsFunc(before, func(one string) bool { return api.IsOurKey(one) && !slices.Contains(after, one) })
 	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, awaited)
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizers, Recreated())
+}
+
+// Recreated passes updates from one object to another of the same name, which may be alike, also in
+// the generation: the first was deleted, and the second created, while the watch was interrupted.
+// The list after that shows both changes as one update.
+func Recreated() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		return update.ObjectOld.GetUID() != update.ObjectNew.GetUID()
+	}}
 }
 
 // LabelsChanged passes updates that change labels.

@@ -62,21 +62,26 @@ func TestContentChanged(t *testing.T) {
 }
 
 func TestSpecChanged(t *testing.T) {
+	finalized := func(s *corev1.Service) { s.Finalizers = []string{"mainstay.dev/appstack", "a/1"} }
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
 		want   bool
 	}{
-		"status alone is none": {func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }, false},
-		"a generation is one":  {func(s *corev1.Service) { s.Generation = 9 }, true},
-		"a label is one":       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
-		"an annotation is not": {func(s *corev1.Service) { s.Annotations = map[string]string{"a": "1"} }, false},
-		"a finalizer is not":   {func(s *corev1.Service) { s.Finalizers = []string{"a/1"} }, false},
+		"status alone is none":              {func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }, false},
+		"a generation is one":               {func(s *corev1.Service) { s.Generation = 9 }, true},
+		"a label is one":                    {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
+		"an annotation is not":              {func(s *corev1.Service) { s.Annotations = map[string]string{"a": "1"} }, false},
+		"a finalizer is not":                {func(s *corev1.Service) { s.Finalizers = append(s.Finalizers, "a/2") }, false},
+		"nor is one of others that is gone": {func(s *corev1.Service) { s.Finalizers = s.Finalizers[:1] }, false},
+		"one of ours that is gone is one":   {func(s *corev1.Service) { s.Finalizers = s.Finalizers[1:] }, true},
+		"another object is one":             {func(s *corev1.Service) { s.UID = "2" }, true},
 		"during a deletion it is one": {func(s *corev1.Service) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.Unix(9, 0)), []string{"a/1"}
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := SpecChanged().Update(event.UpdateEvent{ObjectOld: service(), ObjectNew: service(test.change)}); got != test.want {
+			update := event.UpdateEvent{ObjectOld: service(finalized), ObjectNew: service(finalized, test.change)}
+			if got := SpecChanged().Update(update); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})

@@ -32,7 +32,7 @@ func Watch(under *builder.Builder, cached client.Reader, list client.ObjectList)
 }
 
 // Changed lets changes of a PlatformPolicy pass that change what its rules mean: those of its spec,
-// and of the states of its exemptions.
+// and of the states of its exemptions; and those to another policy of its name.
 func Changed() predicate.Predicate {
 	states := func(object client.Object) []mspolicyv1.ExemptionStatus {
 		if stored, isOne := object.(*mspolicyv1.PlatformPolicy); isOne {
@@ -40,7 +40,7 @@ func Changed() predicate.Predicate {
 		}
 		return nil
 	}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+	return predicate.Or(predicate.GenerationChangedPredicate{}, watch.Recreated(), predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return true },
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		GenericFunc: func(event.GenericEvent) bool { return false },

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -88,16 +89,16 @@ func ListWorkloads(ctx context.Context, cached client.Reader, namespace string) 
 }
 
 // ConcernsWorkload returns a predicate that passes an update of a workload if its spec or
-// annotations changed, or if its rollout ended. It drops the status updates for each pod on the
-// way.
+// annotations changed, if its rollout ended, or if it is another one of the same name. It drops the
+// status updates for each pod on the way.
 func ConcernsWorkload() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+	return predicate.Or(watch.Recreated(), predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, after := update.ObjectOld, update.ObjectNew
 		if before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
 			return true
 		}
 		return milestone(before) != milestone(after)
-	}}
+	}})
 }
 
 // milestone returns the part of a rollout state that is relevant to ConcernsWorkload.

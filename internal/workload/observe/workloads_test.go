@@ -75,6 +75,7 @@ func TestConcernsWorkload(t *testing.T) {
 		"it took too long": {after: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), want: true},
 		"it gets further":  {after: progressing(corev1.ConditionTrue, "ReplicaSetUpdated")},
 		"it was paused":    {after: func(deployment *appsv1.Deployment) { deployment.Spec.Paused = true }, want: true},
+		"it is another":    {after: func(deployment *appsv1.Deployment) { deployment.UID = "2" }, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := rolling(progressing(corev1.ConditionTrue, "ReplicaSetUpdated"))

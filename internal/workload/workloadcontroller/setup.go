@@ -38,7 +38,8 @@ func Setup(ctx context.Context, in registration.Input) error {
 	}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
-	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		watch.Recreated()))
 	under := ctrl.NewControllerManagedBy(manager).Named(controllerName)
 	for _, kind := range reader.Sources.Kinds() {
 		under = under.WatchesRawSource(reader.Sources.Watch(kind, namespace, watch.ContentChanged()))
