@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -40,6 +42,9 @@ type Input struct {
 	// Watched are the namespaces whose objects are admitted; none means all. Ungoverned are those
 	// that Mainstay leaves alone: Kubernetes' own, and the manager's.
 	Watched, Ungoverned []string
+	// Served are those of the watched namespaces that the cache has: not those in which the manager had
+	// no rights when it started. None means all.
+	Served []string
 	// Reviewing is what all webhooks read through that the cache does not have.
 	Reviewing client.Reader
 	// HasWebhooks reports whether webhooks are served.
@@ -108,6 +113,8 @@ type ObjectKind struct {
 	schema.GroupVersionKind
 	// Resource is its name in URLs and in the name of its definition, such as rabbitmqclusters.
 	Resource string
+	// API says whether the kind can be used. It is nil while no kind that is on composes stacks.
+	API *optionalapi.API
 }
 
 // Definition returns the name of the kind's CustomResourceDefinition.
@@ -117,6 +124,7 @@ func (k ObjectKind) Definition() string { return k.Resource + "." + k.Group }
 // says to objects of another project is known only when they are written.
 func (k ObjectKind) component(manager ctrl.Manager) Component {
 	kind := component.NewExternal(k.GroupVersionKind, func() string { return k.missing(manager.GetRESTMapper()) })
+	kind.Unlisted = func() string { return k.unlisted(manager.GetRESTMapper()) }
 	return Component{
 		Kind: kind, Object: kind.New().(client.Object),
 		Review: func(context.Context, component.Object, component.Object) (admission.Review, error) {
@@ -125,18 +133,33 @@ func (k ObjectKind) component(manager ctrl.Manager) Component {
 	}
 }
 
-// missing returns why the cluster can't have objects of the kind in a namespace; "" if it can.
+// missing returns why the cluster can't have objects of the kind in a namespace, or why they can't
+// be read; "" if it can.
 func (k ObjectKind) missing(mapper meta.RESTMapper) string {
+	name := k.GroupVersion().String() + " " + k.Kind
 	mapping, err := mapper.RESTMapping(k.GroupKind(), k.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return "the cluster does not serve " + k.GroupVersion().String() + " " + k.Kind + ": install its definition"
-	case err != nil:
-		return "" // unknown: reading the objects fails, and is tried again
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return "the cluster does not serve " + name + ": install its definition"
+	case err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		return "must be of a kind with a namespace"
+	case k.API != nil && !k.API.Available():
+		// A read through the cache would wait for what may never come, in every stack's reconcile.
+		return cmp.Or(k.API.Problem(), name+" has appeared just now, and is used in a moment")
 	}
-	return ""
+	return "" // after an error it is unknown: reading the objects fails, and is tried again
+}
+
+// unlisted returns why objects of the kind, which there may be in a namespace, can't be read; "" if
+// they can.
+func (k ObjectKind) unlisted(mapper meta.RESTMapper) string {
+	if k.API == nil || k.API.Problem() == "" {
+		return ""
+	}
+	if mapping, err := mapper.RESTMapping(k.GroupKind(), k.Version); err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return ""
+	}
+	return k.API.Problem()
 }
 
 // Children returns the reader of children.

@@ -165,7 +165,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	wired, err := wire(manager, restConfig, settings, on, sources)
+	wired, err := wire(ctx, manager, restConfig, settings, on, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +203,14 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 }
 
 // wire returns the input of the kinds' functions.
-func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind, sources *observe.Sources) (wiring,
-	error) {
+func wire(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind,
+	sources *observe.Sources) (wiring, error) {
 	settings = settings.withClock()
 	environments, err := policy.NewEnvironments(settings.Environments)
 	if err != nil {
 		return wiring{}, err
 	}
-	objects, err := settings.stackObjects(manager.GetScheme())
+	objects, err := settings.findStackObjects(ctx, manager, on)
 	if err != nil {
 		return wiring{}, err
 	}
@@ -218,7 +218,7 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 		Objects: objects,
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Environments: environments,
-		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+		Watched:      settings.admitted, Served: settings.WatchNamespaces, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels, RuleLabels: settings.PrometheusRuleLabels,
 		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages, ValkeyImages: settings.ValkeyImages,
 		PgBouncerImage: settings.PgBouncerImage,

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -119,4 +120,66 @@ func TestStackObjects(t *testing.T) {
 		err := cluster.Client.Get(t.Context(), key, live)
 		return live.GetDeletionTimestamp(), err
 	}).ShouldNot(gomega.BeNil())
+}
+
+// unlistable returns the definition of a kind whose objects of the version v1 can't be read: they
+// are stored as v1beta1, and nothing converts them.
+func unlistable(group string) *apiextensionsv1.CustomResourceDefinition {
+	definition := queues()
+	definition.Name, definition.Spec.Group = "queues."+group, group
+	stored := *definition.Spec.Versions[0].DeepCopy()
+	stored.Name = "v1beta1"
+	definition.Spec.Versions[0].Storage = false
+	definition.Spec.Versions = append(definition.Spec.Versions, stored)
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert")},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}
+	return definition
+}
+
+// TestUnlistableStackObjects: a kind whose objects can't be listed does not keep a manager from
+// starting, nor other stacks from being reconciled. It is used once they can be listed.
+func TestUnlistableStackObjects(t *testing.T) {
+	t.Parallel()
+	g, space, kind := gomega.NewWithT(t), namespace(t), schema.GroupVersionKind{Group: "dead.example.com", Version: "v1", Kind: "Queue"}
+	extensions, definition := definitionsOf(t, cluster.Config), unlistable(kind.Group)
+	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
+	g.Eventually(func() error {
+		old := &unstructured.Unstructured{}
+		old.SetGroupVersionKind(kind.GroupKind().WithVersion("v1beta1"))
+		old.SetNamespace(space)
+		old.SetName("old")
+		return cluster.Client.Create(t.Context(), old)
+	}).Should(gomega.Succeed())
+	startManagerWith(t, space, nil, func(settings *setup.Settings) {
+		settings.StackObjects = []string{"queues.v1.dead.example.com/Queue"}
+	})
+
+	queue := platformv1.Component{Name: "queue", Type: "object",
+		Spec: runtime.RawExtension{Raw: []byte(`{"apiVersion":"dead.example.com/v1","kind":"Queue","spec":{"size":3}}`)}}
+	affected := newStack(space, queue)
+	affected.Name = "affected"
+	a := stacking(t, affected)
+	stacking(t, newStack(space, webPart("web"))).awaits("web")
+	a.reports(func(status platformv1.AppStackStatus) bool {
+		ready := meta.FindStatusCondition(status.Conditions, "Ready")
+		return ready != nil && ready.Reason == "InvalidSpec" && strings.Contains(ready.Message, "dead.example.com/v1 Queue can't be listed")
+	})
+
+	g.Eventually(func() error {
+		if err := extensions.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil {
+			return err
+		}
+		definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+		return extensions.Update(t.Context(), definition)
+	}).Should(gomega.Succeed())
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(kind)
+	g.Eventually(func() error {
+		return cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "affected-queue"}, live)
+	}).Should(gomega.Succeed())
 }

@@ -23,19 +23,15 @@ type use struct {
 }
 
 // external returns the kinds of other projects whose objects may be components.
-func external(in registration.Input) ([]use, error) {
+func external(in registration.Input) []use {
 	var uses []use
 	for _, kind := range in.Objects {
-		api, err := optionalapi.Find(kind.GroupVersionKind, kind.Definition(), in.Manager.GetRESTMapper(), in.Manager.GetCache())
-		if err != nil {
-			return nil, fmt.Errorf("finding %s: %w", kind.Kind, err)
-		}
 		object := component.NewExternal(kind.GroupVersionKind, nil).New().(client.Object)
 		uses = append(uses, use{object, optionalapi.Child[*platformv1.AppStack]{
-			API: api, Object: object, Owner: &platformv1.AppStack{}, IsWanted: hasExternal,
+			API: kind.API, Object: object, Owner: &platformv1.AppStack{}, IsWanted: hasExternal,
 		}})
 	}
-	return uses, nil
+	return uses
 }
 
 // hasExternal reports whether a stack has objects of other projects' kinds.

@@ -2,8 +2,10 @@ package appstackcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +36,9 @@ func (o observer) observe(ctx context.Context, stack *platformv1.AppStack) (apps
 	found := plan.Children{}
 	if stack.UID != "" {
 		for _, kind := range o.kinds {
+			if err := unlisted(stack, kind); err != nil {
+				return appstack.Observed{}, err
+			}
 			if err := o.owned(ctx, stack, kind, found); err != nil {
 				return appstack.Observed{}, err
 			}
@@ -45,6 +50,25 @@ func (o observer) observe(ctx context.Context, stack *platformv1.AppStack) (apps
 		}
 	}
 	return appstack.Observed{Children: found, Kinds: o.kinds}, nil
+}
+
+// unlisted returns an error if the stack may have objects of a kind that can't be listed now, and
+// what is done would take them for gone: then it would release a stack that is being deleted. It
+// returns none for a stack whose spec has such objects and that is not being deleted: its spec is
+// refused, so nothing is done, and its status has the reason.
+func unlisted(stack *platformv1.AppStack, kind component.Kind) error {
+	if kind.Unlisted == nil || kind.Unlisted() == "" {
+		return nil
+	}
+	isWanted := slices.ContainsFunc(stack.Spec.Components, func(c platformv1.Component) bool {
+		_, known := appstack.KindOf(&c, component.Kinds{kind})
+		return known
+	})
+	isReported := slices.ContainsFunc(stack.Status.Components, func(c platformv1.ComponentStatus) bool { return c.Kind == kind.Kind.Kind })
+	if isWanted && stack.DeletionTimestamp == nil || !isWanted && !isReported {
+		return nil
+	}
+	return errors.New(kind.Unlisted())
 }
 
 // owned adds the objects of a kind that the stack controls.

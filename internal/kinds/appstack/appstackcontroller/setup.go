@@ -58,10 +58,6 @@ func setup(ctx context.Context, in registration.Input) error {
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(appstack.Controller).
 		For(&platformv1.AppStack{}, builder.WithPredicates(watch.SpecChanged()))
-	uses, err := external(in)
-	if err != nil {
-		return err
-	}
 	for _, c := range in.Components() {
 		if c.Type == component.TypeObject {
 			continue
@@ -75,7 +71,7 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
-	for _, use := range uses {
+	for _, use := range external(in) {
 		if err := use.start(ctx, manager, running); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -59,8 +60,8 @@ func namespacesOf(in registration.Input, live client.Reader) namespaces {
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=prometheusrules,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-func setup(_ context.Context, in registration.Input) error {
-	uses, err := monitors(in)
+func setup(ctx context.Context, in registration.Input) error {
+	uses, err := monitors(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ type use = optionalapi.Child[*platformv1.EcommercePlatform]
 
 // monitors returns the optional APIs: first that of the alerts, which platforms make, and then
 // those of what the parts make, of which platforms only say whether they are there.
-func monitors(in registration.Input) ([]use, error) {
+func monitors(ctx context.Context, in registration.Input) ([]use, error) {
 	var uses []use
 	for _, one := range []struct {
 		kind, crd string
@@ -92,7 +93,7 @@ func monitors(in registration.Input) ([]use, error) {
 		{"PodMonitor", monitoring.PodMonitorCRD, nil},
 		{"ServiceMonitor", monitoring.ServiceMonitorCRD, nil},
 	} {
-		api, err := optionalapi.Find(monitoring.GroupVersion.WithKind(one.kind), one.crd, in.Manager.GetRESTMapper(), in.Manager.GetCache())
+		api, err := findAPI(ctx, in, monitoring.GroupVersion.WithKind(one.kind), one.crd, one.object != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +103,14 @@ func monitors(in registration.Input) ([]use, error) {
 			}})
 	}
 	return uses, nil
+}
+
+// findAPI returns an optional API. The right to list its objects is there only if they are read.
+func findAPI(ctx context.Context, in registration.Input, kind schema.GroupVersionKind, crd string, isRead bool) (*optionalapi.API, error) {
+	if isRead {
+		return optionalapi.Find(ctx, kind, crd, in.Manager, in.Served)
+	}
+	return optionalapi.FindServed(ctx, kind, crd, in.Manager)
 }
 
 func build(in registration.Input, uses []use) (controller.Controller, error) {

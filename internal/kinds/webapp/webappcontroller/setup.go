@@ -155,11 +155,11 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	routes, err := optionalapi.Find(httpRouteKind, httpRouteCRD, manager.GetRESTMapper(), manager.GetCache())
+	routes, err := optionalapi.Find(ctx, httpRouteKind, httpRouteCRD, manager, in.Served)
 	if err != nil {
 		return err
 	}
-	monitors, err := optionalapi.Find(serviceMonitorKind, monitoring.ServiceMonitorCRD, manager.GetRESTMapper(), manager.GetCache())
+	monitors, err := optionalapi.Find(ctx, serviceMonitorKind, monitoring.ServiceMonitorCRD, manager, in.Served)
 	if err != nil {
 		return err
 	}
