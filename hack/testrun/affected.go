@@ -246,14 +246,20 @@ func changesCode(p listed, file string) bool {
 // changesTests reports whether a file belongs to the tests of a package: a test file, or any other
 // file below the package and no other package.
 func changesTests(p listed, file string, isPackage map[string]bool) bool {
-	if strings.HasSuffix(file, ".go") && !strings.Contains(file, "testdata/") {
-		return path.Dir(file) == p.folder
-	}
+	return packageOf(file, isPackage) == p.folder
+}
+
+// packageOf returns the folder of the package that a file belongs to: Go code to that of its own
+// folder, and what is embedded or read by tests to the nearest one that encloses it.
+func packageOf(file string, isPackage map[string]bool) string {
 	at := path.Dir(file)
+	if strings.HasSuffix(file, ".go") && !strings.Contains(file, "testdata/") {
+		return at
+	}
 	for !isPackage[at] && at != "." {
 		at = path.Dir(at)
 	}
-	return at == p.folder
+	return at
 }
 
 // readPaths returns the files and folders outside a package that its tests name, relative to the

@@ -60,6 +60,10 @@ type layer struct {
 // firstCluster are the layers that use the cluster of the cluster lane.
 var firstCluster = []string{"testbed", "e2e", "testbed-down"}
 
+// databaseImages are what the layer databases needs, here and in `make affected`, where it has the
+// tests of every version of Valkey too.
+var databaseImages = []string{"postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9", "demo-shop"}
+
 // layers are those of `make test`, and those on request. On each lane they run in this order; a
 // failed layer does not stop the next.
 var layers = []layer{
@@ -99,7 +103,7 @@ var layers = []layer{
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
 	{name: "databases", lane: secondLane, onRequest: true, after: firstCluster, budget: 17 * time.Minute,
-		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-9", "demo-shop"),
+		prepare: databases(databaseImages...),
 		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
 	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),

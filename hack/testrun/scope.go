@@ -93,7 +93,7 @@ var areas = []area{
 	{
 		name: "cache", folders: []string{"internal/kinds/cache", "internal/database", "internal/database/databasecontroller", "api/database",
 			"internal/instance/contract", "internal/instance/election"},
-		files: []string{"cache_test.go"}, scenarios: []string{"cache"},
+		files: []string{"cache_test.go"}, scenarios: []string{"cache"}, layers: []string{instancesLayer, databasesLayer},
 	},
 	{
 		name: "instances", folders: []string{"internal/instance", "internal/postgres", "internal/pgbouncer", "cmd/mainstay-instance", "internal/postgres/server",

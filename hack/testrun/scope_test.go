@@ -30,6 +30,7 @@ func TestTouched(t *testing.T) {
 		"its engine":              {[]string{"internal/postgres/server/clone.go"}, false, "instances", "databases instances"},
 		"its protocol":            {[]string{"internal/instance/election/decide.go"}, false, "postgresql cache instances", "databases instances"},
 		"databases":               {[]string{"internal/kinds/postgresql/desired.go"}, false, "postgresql", "databases"},
+		"caches":                  {[]string{"internal/kinds/cache/desired.go"}, false, "cache", "databases instances"},
 		"what kinds share":        {[]string{"internal/kit/apply/apply.go"}, true, "", ""},
 		"what rules mean":         {[]string{"internal/policy/check.go"}, true, "", ""},
 		"the chart":               {[]string{"charts/mainstay/values.yaml"}, true, "", ""},
@@ -286,6 +287,9 @@ func TestLayersFor(t *testing.T) {
 		},
 		"internal/kinds/postgresql/desired.go": {
 			[]string{"databases -tags e2e", "faults ", "/^(postgresql)$"}, []string{"e2e -tags", "./test/instances/"},
+		},
+		"internal/kinds/cache/parameters.go": {
+			[]string{"databases -tags", "-skip TestVersions|TestSpeed", "faults ", "/^(cache)$", "./test/instances/"}, []string{"e2e -tags"},
 		},
 		"test/integration/webapp_test.go": {
 			[]string{"integration "}, []string{"TestMetricsOfAWebApp", "TestAppConfigCanary", "test/served", "faults", "testbed "},

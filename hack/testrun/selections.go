@@ -65,15 +65,13 @@ func quick(ctx context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	folders := foldersOf(files)
-	changed := func(packages []string) []string {
-		return slices.DeleteFunc(packages, func(at string) bool { return !slices.Contains(folders, strings.TrimPrefix(at, "./")) })
-	}
+	changed := packagesOf(files, slices.Concat(racing, others))
+	unchanged := func(at string) bool { return !changed[at] }
 	var tests []goTest
-	if others = changed(others); len(others) > 0 {
+	if others = slices.DeleteFunc(others, unchanged); len(others) > 0 {
 		tests = append(tests, goTest{directory: ".", arguments: others})
 	}
-	if racing = changed(racing); len(racing) > 0 {
+	if racing = slices.DeleteFunc(racing, unchanged); len(racing) > 0 {
 		tests = append(tests, goTest{directory: ".", race: true, arguments: racing})
 	}
 	vets, err := vetting(".", files)
@@ -87,14 +85,16 @@ func quick(ctx context.Context) ([]layer, error) {
 	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, race: len(racing) > 0, runs: commands(tests...)}}, nil
 }
 
-// foldersOf returns the folders of files.
-func foldersOf(files []string) []string {
-	var folders []string
-	for _, file := range files {
-		folders = append(folders, filepath.Dir(file))
+// packagesOf returns those of the packages, such as ./internal/policy, that files belong to.
+func packagesOf(files, packages []string) map[string]bool {
+	isPackage, found := map[string]bool{}, map[string]bool{}
+	for _, at := range packages {
+		isPackage[strings.TrimPrefix(at, "./")] = true
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
+	for _, file := range files {
+		found["./"+packageOf(file, isPackage)] = true
+	}
+	return found
 }
 
 // vetting returns the arguments of go vet for the product, and for other modules with changed
@@ -213,6 +213,7 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 		chosen[installationsLayer] = endToEnd("-run", "^TestInstallations$")
 	}
 	if of.whole(databasesLayer) {
+		// With Caches, which the night runs in another layer.
 		chosen[databasesLayer] = databaseFaults("-skip", "TestVersions|TestSpeed")
 	}
 	if len(chosen[endToEndLayer]) > 0 {

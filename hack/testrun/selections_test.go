@@ -129,6 +129,46 @@ func TestVettingHere(t *testing.T) {
 	}
 }
 
+// TestPackagesOf: each file belongs to the nearest package, Go code only to that of its own folder.
+func TestPackagesOf(t *testing.T) {
+	packages := []string{"./charts", "./internal/policy", "./internal/policy/policyreader"}
+	for file, want := range map[string]string{
+		"internal/policy/check.go":                    "./internal/policy",
+		"internal/policy/testdata/deny.yaml":          "./internal/policy",
+		"internal/policy/testdata/go/x.go":            "./internal/policy",
+		"internal/policy/policyreader/testdata/a/b.y": "./internal/policy/policyreader",
+		"charts/mainstay/crds/webapps.yaml":           "./charts",
+		// Its package has no tests.
+		"internal/policy/untested/x.go": "",
+		"README.md":                     "",
+		"docs/install.md":               "",
+	} {
+		got := packagesOf([]string{file}, packages)
+		for _, at := range packages {
+			if got[at] != (at == want) {
+				t.Errorf("a change of %s tests %v, want %q", file, got, want)
+			}
+		}
+	}
+}
+
+// TestDatabaseImages: the layer databases has every version of Valkey that TestCaches starts.
+func TestDatabaseImages(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(repository, "test/databases/cache_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`range \[\]int\{([\d, ]+)\}`).FindSubmatch(source)
+	if found == nil {
+		t.Fatal("TestCaches has no versions")
+	}
+	for version := range strings.SplitSeq(string(found[1]), ", ") {
+		if image := "valkey-" + version; !slices.Contains(databaseImages, image) {
+			t.Errorf("TestCaches needs %s, and the layer has %v", image, databaseImages)
+		}
+	}
+}
+
 // TestFlakeLayers: each test with what it needs; those on a cluster can't be repeated.
 func TestFlakeLayers(t *testing.T) {
 	got := described(t, flakeLayers([]testPackage{
