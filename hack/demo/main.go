@@ -9,16 +9,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := step.UntilInterrupted()
 	defer stop()
 	if err := run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nThe cluster stays: run `make demo` again to continue, or `make demo-down` to delete it.\n",

@@ -49,6 +49,18 @@ func (c testCluster) testEnvironment() []string {
 // started records that this run has started the cluster, or is about to.
 func (c testCluster) started() { startedClusters.Store(c, true) }
 
+// start makes sure that the cluster runs, with so many nodes. It first deletes what an earlier run
+// left of it because it was killed: tests expect a cluster without objects of other runs.
+func (c testCluster) start(ctx context.Context, log *step.Log, nodes string) error {
+	if _, ours := startedClusters.Load(c); !ours {
+		if err := log.Show("deleting what an earlier run left of the cluster "+string(c), c.command(ctx, "down")); err != nil {
+			return err
+		}
+	}
+	c.started()
+	return log.Show("starting the cluster "+string(c)+", unless it runs", c.command(ctx, "up", "--nodes", nodes))
+}
+
 // endCluster deletes the lane's cluster if this run started it and has not deleted it yet, even
 // after an interrupt.
 func (l lane) endCluster(log *step.Log) {

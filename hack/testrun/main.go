@@ -16,15 +16,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := step.UntilInterrupted()
 	defer stop()
 	log := step.NewLog(os.Stdout)
 	chosen, err := choose(ctx, os.Args[1:])

@@ -168,8 +168,7 @@ func (c testCluster) with(ctx context.Context, log *step.Log, nodes string, arch
 	if err != nil {
 		return nil, err
 	}
-	c.started()
-	if err := log.Show("starting the cluster "+string(c)+", unless it runs", c.command(ctx, "up", "--nodes", nodes)); err != nil {
+	if err := c.start(ctx, log, nodes); err != nil {
 		return nil, err
 	}
 	load := c.command(ctx, slices.Concat([]string{"image", "load", step.Image}, archives, strings.Fields(built))...)

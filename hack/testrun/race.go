@@ -59,6 +59,7 @@ var concurrent = []string{
 // the reason.
 var sequential = map[string]string{
 	"hack/demo":                  "a select waits for the end of the context; the tests only read the farm",
+	"hack/internal/step":         "a goroutine shows signs of life, and a counter is atomic; the test only ends a context",
 	"hack/testrun":               "the commands of a layer run beside each other, and the counts are added under a lock",
 	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
 	"internal/kit/bounded":       "a sync.Map remembers the fields of types; each entry is written once, with the same content",

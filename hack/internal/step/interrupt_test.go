@@ -1,0 +1,24 @@
+package step
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestUntilInterrupted: each way to end a task ends its context, and not the process.
+func TestUntilInterrupted(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		ctx, stop := UntilInterrupted()
+		if err := syscall.Kill(os.Getpid(), sent); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+			t.Errorf("%s does not end the context", sent)
+		}
+		stop()
+	}
+}
