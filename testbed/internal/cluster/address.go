@@ -30,6 +30,9 @@ const (
 const (
 	bridgeName = "mstb0"
 	linkPrefix = "mstb-v"
+	// peerSuffix is that of the other end of a cable, until it is in a node's namespace. A link's
+	// name has at most 15 bytes.
+	peerSuffix = "-eth0"
 )
 
 // namespacePrefix returns the prefix of the names of the nodes' network namespaces. No cluster's

@@ -124,7 +124,12 @@ func ensureTokenKey(file string) error {
 		return fmt.Errorf("encoding the token key: %w", err)
 	}
 	content := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	if err := os.WriteFile(file, content, 0o600); err != nil {
+	// By a rename: the next command takes what is there for whole.
+	temporary := file + ".new"
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+		return fmt.Errorf("writing the token key: %w", err)
+	}
+	if err := os.Rename(temporary, file); err != nil {
 		return fmt.Errorf("writing the token key: %w", err)
 	}
 	return nil

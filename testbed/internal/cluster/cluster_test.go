@@ -48,6 +48,50 @@ func TestKubeletNumber(t *testing.T) {
 	}
 }
 
+// TestCable: whatever step is the last before an interruption, the node has no eth0 or a whole
+// cable, and `down` finds both ends by their prefix.
+func TestCable(t *testing.T) {
+	link := nodeLink(MaxNodes)
+	steps := cable(nodeNamespace(MaxNodes), link)
+	for at, step := range steps {
+		text := strings.Join(step, " ")
+		if last := at == len(steps)-1; strings.Contains(text, "netns "+nodeNamespace(MaxNodes)+" name eth0") != last {
+			t.Errorf("step %d of %d is: ip %s", at+1, len(steps), text)
+		}
+	}
+	peer := steps[0][len(steps[0])-1]
+	for _, name := range []string{link, peer} {
+		if len(name) > 15 || !strings.HasPrefix(name, linkPrefix) {
+			t.Errorf("a link has the name %q, want at most 15 bytes that begin with %q", name, linkPrefix)
+		}
+	}
+}
+
+// TestTokenKey: a key is written as a whole, over what an interrupted command has left, and only
+// once.
+func TestTokenKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token.key")
+	if err := os.WriteFile(file+".new", []byte("-----BEGIN EC PRI"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureTokenKey(file); err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(key), "-----BEGIN EC PRIVATE KEY-----\n") {
+		t.Errorf("the key is %q (%v)", key, err)
+	}
+	if _, err := os.Stat(file + ".new"); !os.IsNotExist(err) {
+		t.Errorf("the key was not renamed (%v)", err)
+	}
+	if err := ensureTokenKey(file); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(file); err != nil || string(again) != string(key) {
+		t.Errorf("the key was replaced (%v)", err)
+	}
+}
+
 // TestEndedProcess checks that an ended process is named with what it wrote last, and so is a
 // kubelet that was started again too often.
 func TestEndedProcess(t *testing.T) {

@@ -67,19 +67,33 @@ func ensureNodeNetwork(ctx context.Context, number int) error {
 	return err
 }
 
+// addCable connects a node's namespace to the bridge.
 func addCable(ctx context.Context, namespace, link string) error {
-	if _, err := net.InterfaceByName(link); err == nil {
+	// A cable that an interrupted command has not plugged in yet.
+	if linkExists(link) {
 		if _, err := command(ctx, "ip", "link", "delete", link); err != nil {
 			return err
 		}
 	}
-	if _, err := command(ctx, "ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", namespace); err != nil {
-		return err
+	for _, arguments := range cable(namespace, link) {
+		if _, err := command(ctx, "ip", arguments...); err != nil {
+			return err
+		}
 	}
-	if _, err := command(ctx, "ip", "link", "set", link, "master", bridgeName); err != nil {
-		return err
+	return nil
+}
+
+// cable returns the arguments of ip that make a node's cable. The node's end gets into its
+// namespace last, and its name with that: a node that has eth0 has a whole cable, so that `up`,
+// interrupted anywhere, can be repeated.
+func cable(namespace, link string) [][]string {
+	peer := link + peerSuffix
+	return [][]string{
+		{"link", "add", link, "type", "veth", "peer", "name", peer},
+		{"link", "set", link, "master", bridgeName},
+		{"link", "set", link, "up"},
+		{"link", "set", peer, "netns", namespace, "name", "eth0"},
 	}
-	return setNodeLink(ctx, link, "up")
 }
 
 // setNodeLink plugs a node's cable in ("up") or out ("down").
@@ -151,9 +165,6 @@ func (c *Cluster) EnterNetwork(ctx context.Context) error {
 		if _, err := command(ctx, "ip", "netns", "add", hostNamespace()); err != nil {
 			return err
 		}
-		if _, err := command(ctx, "ip", "-n", hostNamespace(), "link", "set", "lo", "up"); err != nil {
-			return err
-		}
 	}
 	var ours, wanted unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {
@@ -164,6 +175,12 @@ func (c *Cluster) EnterNetwork(ctx context.Context) error {
 	}
 	if ours.Dev == wanted.Dev && ours.Ino == wanted.Ino {
 		return nil
+	}
+	// Each time, because the command that made the namespace may have been interrupted before this.
+	if os.Geteuid() == 0 {
+		if _, err := command(ctx, "ip", "-n", hostNamespace(), "link", "set", "lo", "up"); err != nil {
+			return err
+		}
 	}
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
