@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,10 +35,28 @@ func New() *cobra.Command {
 			"$" + layout.NameVariable + "=NAME selects a further cluster, in its own network.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := os.Setenv("PATH", withSbin(os.Getenv("PATH"))); err != nil {
+				return fmt.Errorf("extending PATH: %w", err)
+			}
+			return nil
+		},
 	}
 	root.AddCommand(newUp(), newBuild(), newPackages(), newDown(), newStatus(), newExec(), newKubeconfig(), newAudit(), newAssets(), newLogs(),
 		newPartition(), newHeal(), newStop(), newStart(), newFreeze(), newThaw(), newImage(), newLaunch(), newProvisioner())
 	return root
+}
+
+// withSbin adds the folders of a machine's programs to a PATH: that of a user or of su may lack
+// them, and every command runs some.
+func withSbin(path string) string {
+	folders := filepath.SplitList(path)
+	for _, folder := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin"} {
+		if !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+	}
+	return strings.Join(folders, string(filepath.ListSeparator))
 }
 
 // open returns the cluster of the state directory.

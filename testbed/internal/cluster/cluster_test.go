@@ -67,6 +67,14 @@ func TestCable(t *testing.T) {
 	}
 }
 
+// TestNoProxyTables: a machine without nft has no tables to delete, so that `down` works there.
+func TestNoProxyTables(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if err := removeProxyTables(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTokenKey: a key is written as a whole, over what an interrupted command has left, and only
 // once.
 func TestTokenKey(t *testing.T) {

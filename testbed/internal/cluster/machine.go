@@ -182,9 +182,6 @@ var requirements = []requirement{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// sbin has the folders of programs that the PATH of a login shell may lack.
-const sbin = "/usr/local/sbin:/usr/sbin:/sbin"
-
 // findPrograms returns the paths of all programs, and the packages of what is missing.
 func findPrograms() (paths map[string]string, missing []string) {
 	paths = map[string]string{}
@@ -208,9 +205,6 @@ func CheckMachine(ctx context.Context, progress *ui.Progress) (map[string]string
 	}
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a testbed needs root, for namespaces, mounts and containers: run it with sudo")
-	}
-	if err := os.Setenv("PATH", os.Getenv("PATH")+":"+sbin); err != nil {
-		return nil, fmt.Errorf("extending PATH: %w", err)
 	}
 	paths, missing := findPrograms()
 	if len(missing) == 0 {

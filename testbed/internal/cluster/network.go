@@ -198,6 +198,9 @@ func (c *Cluster) EnterNetwork(ctx context.Context) error {
 // removeProxyTables deletes kube-proxy's nftables tables from the host's namespace.
 func removeProxyTables(ctx context.Context) error {
 	tables, err := command(ctx, "nft", "list", "tables")
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil // a cluster needs it, so none has run here
+	}
 	if err != nil {
 		return err
 	}
