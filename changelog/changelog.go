@@ -115,7 +115,8 @@ func Parse(content []byte) (Entry, error) {
 	return entry, nil
 }
 
-// Release moves the unreleased entries of the changelog in root into the folder of a release.
+// Release moves the unreleased entries of the changelog in root into the folder of a release. The
+// folder gets its name last, so that a Release that was interrupted can be repeated.
 func Release(root, release string) error {
 	if !version.MatchString(release) || IsPreRelease(release) {
 		return fmt.Errorf("version %q: must be MAJOR.MINOR.PATCH, such as 1.2.3", release)
@@ -124,24 +125,32 @@ func Release(root, release string) error {
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already", to)
 	}
+	partial := to + ".new"
+	moved, err := Read(partial)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	entries, err := Read(from)
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 {
+	if len(moved)+len(entries) == 0 {
 		return fmt.Errorf("%s has no entry", from)
 	}
 	files, err := entryFiles(from)
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(to, 0o750); err != nil {
+	if err := os.MkdirAll(partial, 0o750); err != nil {
 		return fmt.Errorf("making the release's folder: %w", err)
 	}
 	for _, file := range files {
-		if err := os.Rename(filepath.Join(from, file), filepath.Join(to, file)); err != nil {
+		if err := os.Rename(filepath.Join(from, file), filepath.Join(partial, file)); err != nil {
 			return fmt.Errorf("moving an entry: %w", err)
 		}
+	}
+	if err := os.Rename(partial, to); err != nil {
+		return fmt.Errorf("naming the release's folder: %w", err)
 	}
 	return nil
 }

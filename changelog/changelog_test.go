@@ -137,7 +137,7 @@ The upgrade restarts these pods, beside Mainstay's own.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	got, err = Notes(root, "1.0.0", true)
+	got, err = Notes(root, "1.0.0", false)
 	if err != nil || !strings.Contains(got, "Something was wrong") || !strings.Contains(got, "Mainstay's own pods only") {
 		t.Errorf("%v: %s", err, got)
 	}
@@ -151,8 +151,12 @@ func TestNotesRefused(t *testing.T) {
 		final   bool
 		want    string
 	}{
-		"to be seen":                      {files: filled, release: "1.0.0"},
-		"not moved":                       {files: filled, release: "1.0.0", final: true, want: "make release-changelog VERSION=1.0.0"},
+		"to be seen": {files: filled, release: "1.0.0"},
+		"not moved":  {files: filled, release: "1.0.0", final: true, want: "make release-changelog VERSION=1.0.0"},
+		"moved but for one": {files: map[string]string{"unreleased/b.yaml": plain, "1.0.0/a.yaml": plain}, release: "1.0.0", final: true,
+			want: "unreleased has entries (1)"},
+		"moved": {files: map[string]string{"unreleased/TEMPLATE": "note: ...\n", "1.0.0/a.yaml": plain}, release: "1.0.0",
+			final: true},
 		"a release before it":             {files: filled, release: "1.0.0-rc.1", final: true},
 		"no entry":                        {release: "1.0.0", want: "has no entry"},
 		"no entry before a release":       {release: "1.0.0-rc.1", final: true, want: "has no entry"},
@@ -198,5 +202,29 @@ func TestRelease(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "1.0.1")); err == nil {
 		t.Error("a refused release leaves a folder")
+	}
+}
+
+// TestReleaseAgain: a release that was interrupted, before or after its last entry, is completed.
+func TestReleaseAgain(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"between two entries":  {"1.0.0.new/a.yaml": plain, "unreleased/b.yaml": plain},
+		"after the last entry": {"1.0.0.new/a.yaml": plain, "1.0.0.new/b.yaml": plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := written(t, files)
+			if _, err := Notes(root, "1.0.0", true); err == nil {
+				t.Error("there are final notes of a part of the entries")
+			}
+			if err := Release(root, "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+			if entries, err := Read(filepath.Join(root, "1.0.0")); err != nil || len(entries) != 2 {
+				t.Errorf("the release has %d entries (%v)", len(entries), err)
+			}
+			if _, err := Notes(root, "1.0.0", true); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -29,9 +29,9 @@ func kinds() string {
 }
 
 // Notes returns the notes of a release, from its folder in root or, while there is none, from the
-// unreleased entries. If the release is final (not only to be seen), its folder must exist: the
-// notes of the next release would repeat what is still unreleased. Only a release before a release,
-// such as 1.2.0-rc.1, has no folder. Notes without an entry are an error.
+// unreleased entries. If the release is final (not only to be seen), its folder must exist, and no
+// entry may be unreleased: the next release would have what this one changes in its notes. Only a
+// release before a release, such as 1.2.0-rc.1, has no folder. Notes without an entry are an error.
 func Notes(root, release string, final bool) (string, error) {
 	if !version.MatchString(release) {
 		return "", fmt.Errorf("version %q: must be a semantic version, such as 1.2.3", release)
@@ -42,6 +42,15 @@ func Notes(root, release string, final bool) (string, error) {
 			return "", fmt.Errorf("%s does not exist: run `make release-changelog VERSION=%s` and commit what it moves", folder, release)
 		}
 		folder = filepath.Join(root, Unreleased)
+	} else if final {
+		left, err := Read(filepath.Join(root, Unreleased))
+		if err != nil {
+			return "", err
+		}
+		if len(left) > 0 {
+			return "", fmt.Errorf("%s has entries (%d) that %s lacks: move them there, or release a commit without them",
+				filepath.Join(root, Unreleased), len(left), folder)
+		}
 	}
 	entries, err := Read(folder)
 	if err != nil {
