@@ -18,26 +18,26 @@ import (
 func main() {
 	ctx, stop := step.UntilInterrupted()
 	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nThe cluster stays: run `make demo` again to continue, or `make demo-down` to delete it.\n",
-			err)
+	show := &show{log: step.NewLog(os.Stdout)}
+	if err := show.run(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nWhat has started stays: run `make demo` again to continue, or end it with:\n%s\n",
+			err, indent(show.ending()))
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	show := &show{log: step.NewLog(os.Stdout)}
-	start := show.startTestbed
+func (s *show) run(ctx context.Context) error {
+	start := s.startTestbed
 	if registry := os.Getenv("REGISTRY"); registry != "" && os.Getenv("KUBECONFIG") != "" {
-		start = func(ctx context.Context) error { return show.useCluster(ctx, registry) }
+		s.registry, start = registry, s.useCluster
 	}
-	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.database, show.shop, show.complete} {
+	for _, part := range []func(context.Context) error{start, s.install, s.play, s.farm, s.database, s.shop, s.complete} {
 		if err := part(ctx); err != nil {
 			return err
 		}
 	}
-	show.farewell()
+	s.farewell()
 	return nil
 }
 
@@ -47,6 +47,8 @@ type show struct {
 	cluster step.Cluster
 	// registry has the image; empty means the testbed, whose nodes have the image already.
 	registry string
+	// image is what was pushed there: the reference with its digest.
+	image string
 	// digest distinguishes images of the same name: a new one restarts the operator.
 	digest string
 	// compiled is how long after the start Kubernetes was compiled.
@@ -54,26 +56,30 @@ type show struct {
 }
 
 // useCluster pushes the image for a cluster other than the testbed.
-func (s *show) useCluster(ctx context.Context, registry string) error {
+func (s *show) useCluster(ctx context.Context) error {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		return fmt.Errorf("a cluster of your own needs kubectl on the PATH: %w", err)
 	}
-	s.registry = registry
 	s.cluster = step.Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: kubectl}
 	context, err := s.kubectl(ctx, "config", "current-context")
 	if err != nil {
 		return err
 	}
-	s.log.Say("installing into the namespace %s of the cluster of context %q, with the image in %s", system, context, registry)
-	if err := s.log.Do(ctx, "building the image and pushing it to "+registry, exec.CommandContext(ctx, "make", "push")); err != nil {
+	s.log.Say("installing into the namespace %s of the cluster of context %q, with the image in %s", system, context, s.registry)
+	if err := s.log.Do(ctx, "building the image and pushing it to "+s.registry, exec.CommandContext(ctx, "make", "push")); err != nil {
 		return err
 	}
 	pushed, err := os.ReadFile("bin/pushed")
 	if err != nil {
 		return fmt.Errorf("reading what was pushed: %w", err)
 	}
-	_, s.digest, _ = strings.Cut(strings.TrimSpace(string(pushed)), "@")
+	s.image = strings.TrimSpace(string(pushed))
+	_, digest, found := strings.Cut(s.image, "@")
+	if !found {
+		return fmt.Errorf("bin/pushed has %q: want an image with its digest", s.image)
+	}
+	s.digest = digest
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (s *show) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the manifest: %w", err)
 	}
-	prepared, err := prepare(string(text), s.registry, s.digest)
+	prepared, err := prepare(string(text), s.image, s.digest)
 	if err != nil {
 		return err
 	}
@@ -49,15 +49,19 @@ var serverImages = regexp.MustCompile(`--(postgresql|valkey)-images=\S+`)
 // testbedImages are those that the testbed builds, for its nodes can pull no others.
 var testbedImages = map[string]string{"postgresql": "17=docker.io/mainstay/postgresql:17", "valkey": "8=docker.io/mainstay/valkey:8"}
 
-// prepare sets the registry of the image, and adds its digest to the pods. Without a registry it is
-// the testbed, and databases get its images.
-func prepare(text, registry, digest string) (string, error) {
-	const image, annotations = "image: docker.io/", "      annotations:\n"
-	if registry != "" {
-		if !strings.Contains(text, image) {
-			return "", fmt.Errorf("%s has no image of docker.io", manifest)
+// builtImage is the image in the manifest: that of the manager, of our API server, and with the
+// program that database pods run.
+const builtImage = "docker.io/mainstay/mainstay:0.0.0-dev"
+
+// prepare replaces the image by a pushed one, and adds its digest to the pods. Without a pushed
+// image it is the testbed, and databases get its images.
+func prepare(text, image, digest string) (string, error) {
+	const annotations = "      annotations:\n"
+	if image != "" {
+		if !strings.Contains(text, builtImage) {
+			return "", fmt.Errorf("%s does not have the image %s", manifest, builtImage)
 		}
-		text = strings.ReplaceAll(text, image, "image: "+registry+"/")
+		text = strings.ReplaceAll(text, builtImage, image)
 	} else {
 		text = serverImages.ReplaceAllStringFunc(text, func(found string) string {
 			kind := serverImages.FindStringSubmatch(found)[1]
@@ -186,7 +190,7 @@ func (s *show) ask(ctx context.Context) (string, error) {
 }
 
 func (s *show) farewell() {
-	s.log.Say("done: the cluster keeps running")
+	s.log.Say("done: everything keeps running")
 	fmt.Printf(`
 Go on with:
   export KUBECONFIG=%s
@@ -198,8 +202,16 @@ Go on with:
   kubectl explain webapp.spec
   kubectl -n %s logs -l app.kubernetes.io/name=mainstay -f
 End it with:
-  make demo-down
-`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, namespace, namespace, system)
+%s
+`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, namespace, namespace, system, indent(s.ending()))
+}
+
+// ending says how to end what the demo has started.
+func (s *show) ending() string {
+	if s.registry == "" {
+		return "make demo-down"
+	}
+	return "kubectl delete namespace " + namespace + "\n(docs/uninstall.md says how to remove Mainstay itself)"
 }
 
 // await calls attempt until it succeeds; an error has the last failure.
