@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,12 +82,30 @@ func (b Builder) Kubernetes(ctx context.Context, minor string) (string, error) {
 		return "", err
 	}
 	for name, target := range links {
-		link := filepath.Join(filepath.Dir(binary), name)
-		if err := os.Symlink(target, link); err != nil && !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("linking %s: %w", name, err)
+		if err := ensureLink(target, filepath.Join(filepath.Dir(binary), name)); err != nil {
+			return "", err
 		}
 	}
 	return filepath.Dir(binary), nil
+}
+
+// ensureLink makes a link to target, in place of one to anything else: that of an older release to
+// kubectl leads nowhere after an update of the current one. Other commands may do the same.
+func ensureLink(target, link string) error {
+	if present, err := os.Readlink(link); err == nil && present == target {
+		return nil
+	}
+	temporary := fmt.Sprintf("%s.%d.new", link, os.Getpid())
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("linking %s: %w", filepath.Base(link), err)
+	}
+	if err := os.Symlink(target, temporary); err != nil {
+		return fmt.Errorf("linking %s: %w", filepath.Base(link), err)
+	}
+	if err := os.Rename(temporary, link); err != nil {
+		return fmt.Errorf("linking %s: %w", filepath.Base(link), err)
+	}
+	return nil
 }
 
 // Packages returns how many packages the current Kubernetes is compiled from.

@@ -24,6 +24,23 @@ func TestFindRelease(t *testing.T) {
 	}
 }
 
+// TestEnsureLink: a link that leads elsewhere, or nowhere, is replaced.
+func TestEnsureLink(t *testing.T) {
+	folder := t.TempDir()
+	link := filepath.Join(folder, "kubectl")
+	for _, target := range []string{"/cache/kubectl-1/kubectl", "/cache/kubectl-2/kubectl", "/cache/kubectl-2/kubectl"} {
+		if err := ensureLink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.Readlink(link); err != nil || got != target {
+			t.Errorf("the link leads to %s (%v), want %s", got, err, target)
+		}
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("the folder has %v (%v), want only the link", entries, err)
+	}
+}
+
 // TestReleasesArePinned checks that a server reports the version of its code, which readers of test
 // results rely on, and that all staging modules are of its release.
 func TestReleasesArePinned(t *testing.T) {
