@@ -137,18 +137,57 @@ type GoProgram struct {
 
 func (p GoProgram) pkg() string { return "./" + p.Package }
 
-// Build compiles the program unless the cache has it, and returns the binary's path.
-func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress) (string, error) {
-	flags := strings.Join(append([]string{"-s", "-w"}, p.LDFlags...), " ")
+// flags returns the flags of the linker.
+func (p GoProgram) flags() string {
+	return strings.Join(append([]string{"-s", "-w"}, p.LDFlags...), " ")
+}
+
+// key hashes all that the binary is made of.
+func (p GoProgram) key(toolchain string) (string, error) {
 	sources, err := Sources(p.Folder)
 	if err != nil {
 		return "", err
 	}
+	module, err := moduleAbove(p.Folder)
+	if err != nil {
+		return "", err
+	}
+	return Key(slices.Concat([]string{toolchain, p.flags(), p.pkg(), runtime.GOARCH}, sources, module)...), nil
+}
+
+// moduleAbove returns name and content of the go.mod and go.sum that choose the dependencies of a
+// folder, if they are in a folder above it. Those in the folder are among its [Sources].
+func moduleAbove(folder string) ([]string, error) {
+	folder = filepath.Clean(folder)
+	at := folder
+	mod, err := os.ReadFile(filepath.Join(at, "go.mod"))
+	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+		at = filepath.Dir(at)
+		mod, err = os.ReadFile(filepath.Join(at, "go.mod"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the module of %s: %w", folder, err)
+	}
+	if at == folder {
+		return nil, nil
+	}
+	sum, err := os.ReadFile(filepath.Join(at, "go.sum"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the module of %s: %w", folder, err)
+	}
+	return []string{"go.mod", string(mod), "go.sum", string(sum)}, nil
+}
+
+// Build compiles the program unless the cache has it, and returns the binary's path.
+func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress) (string, error) {
 	toolchain, err := GoVersion(ctx, p.Folder)
 	if err != nil {
 		return "", err
 	}
-	key := Key(append([]string{toolchain, flags, p.pkg(), runtime.GOARCH}, sources...)...)
+	key, err := p.key(toolchain)
+	if err != nil {
+		return "", err
+	}
 	folder, err := cache.Product(p.Name, key, func(folder string) error {
 		compiler := &packageCounter{begin: time.Now()}
 		return progress.Step("building "+p.Name, compiler.String, func() error {
@@ -157,7 +196,7 @@ func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress
 				return err
 			}
 			compiler.total.Store(int64(total))
-			return p.compile(ctx, flags, filepath.Join(folder, p.Name), compiler)
+			return p.compile(ctx, filepath.Join(folder, p.Name), compiler)
 		})
 	})
 	if err != nil {
@@ -191,8 +230,8 @@ func (p GoProgram) Packages(ctx context.Context) (int, error) {
 	return bytes.Count(output, []byte("\n")), nil
 }
 
-func (p GoProgram) compile(ctx context.Context, flags, output string, log *packageCounter) error {
-	command := p.command(ctx, "build", "-v", "-trimpath", "-ldflags", flags, "-o", output, p.pkg())
+func (p GoProgram) compile(ctx context.Context, output string, log *packageCounter) error {
+	command := p.command(ctx, "build", "-v", "-trimpath", "-ldflags", p.flags(), "-o", output, p.pkg())
 	command.Stdout, command.Stderr = log, log
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("compiling %s: %w\n%s", p.Folder, err, log.tail())

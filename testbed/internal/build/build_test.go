@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -24,16 +25,58 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// write creates a file and its folders.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProgramKey: the key of a program below its module's root changes with the dependencies too.
+// That of a program in the root has no further parts: another key would compile Kubernetes again.
+func TestProgramKey(t *testing.T) {
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module m", "go.sum": "a v1", "main.go": "package main", "images/web/main.go": "package main",
+	} {
+		write(t, filepath.Join(root, name), content)
+	}
+	keyOf := func(p GoProgram) string {
+		t.Helper()
+		key, err := p.key("go1.26")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	server := GoProgram{Name: "kube", Folder: root, LDFlags: []string{"-X", "v=1"}}
+	sources, err := Sources(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keyOf(server), Key(append([]string{"go1.26", "-s -w -X v=1", "./", runtime.GOARCH}, sources...)...); got != want {
+		t.Errorf("the key in the module's root is %s, want %s", got, want)
+	}
+	web := GoProgram{Name: "web", Folder: filepath.Join(root, "images", "web")}
+	seen := []string{keyOf(web)}
+	for _, change := range []string{"go.mod", "go.sum"} {
+		write(t, filepath.Join(root, change), "another version")
+		if key := keyOf(web); slices.Contains(seen, key) {
+			t.Errorf("a change of %s keeps the key", change)
+		} else {
+			seen = append(seen, key)
+		}
+	}
+}
+
 func TestSources(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"main.go", "main_test.go", "go.mod", "go.sum", "README.md", "sub/x.go", "sub/X.java"} {
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("content of "+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(folder, name), "content of "+name)
 	}
 	got, err := Sources(folder)
 	if err != nil {
