@@ -60,6 +60,9 @@ func built(command *cobra.Command, names []string, build func(product.Builder, c
 	if err != nil {
 		return err
 	}
+	if err := c.CheckImages(command.Context(), names); err != nil {
+		return err
+	}
 	builder, err := c.Builder()
 	if err != nil {
 		return err

@@ -67,6 +67,37 @@ func TestCable(t *testing.T) {
 	}
 }
 
+// TestFindPrograms: a program must be on PATH, and a file may have any extension; each missing
+// package is named once.
+func TestFindPrograms(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("PATH", folder)
+	for name, mode := range map[string]os.FileMode{"mmdebstrap": 0o700, "keyring.gpg": 0o600} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths, missing := findPrograms([]requirement{
+		{"ctr", "containerd"}, {"containerd", "containerd"}, {"mmdebstrap", "mmdebstrap"},
+		{filepath.Join(folder, "keyring.*"), "keyring"}, {filepath.Join(folder, "other.*"), "another"},
+	})
+	if !slices.Equal(missing, []string{"another", "containerd"}) {
+		t.Errorf("missing are %v", missing)
+	}
+	want := map[string]string{
+		"mmdebstrap":                       filepath.Join(folder, "mmdebstrap"),
+		filepath.Join(folder, "keyring.*"): filepath.Join(folder, "keyring.gpg"),
+	}
+	if !maps.Equal(paths, want) {
+		t.Errorf("found %v, want %v", paths, want)
+	}
+	for _, needed := range imageRequirements {
+		if !slices.Contains(requirements, needed) {
+			t.Errorf("a cluster does not need %s, but its images do", needed.program)
+		}
+	}
+}
+
 // TestNoProxyTables: a machine without nft has no tables to delete, so that `down` works there.
 func TestNoProxyTables(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/product"
 	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
@@ -161,11 +162,18 @@ func writeSysctls(values map[string]string) error {
 
 // requirement is a program or a file, and the Debian package that has it.
 type requirement struct {
-	program string // name on PATH, or an absolute path
+	program string // name on PATH, an absolute path, or a pattern of files that are no programs
 	pkg     string
 }
 
-var requirements = []requirement{
+// imageRequirements are what images of Debian's packages are made with.
+var imageRequirements = []requirement{
+	{"mmdebstrap", "mmdebstrap"},
+	// Other distributions do not know Debian's keys. Its releases differ in the extension.
+	{"/usr/share/keyrings/debian-archive-keyring.*", "debian-archive-keyring"},
+}
+
+var requirements = append([]requirement{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
 	{"containerd-shim-runc-v2", "containerd"},
@@ -179,15 +187,30 @@ var requirements = []requirement{
 	{"fsfreeze", "util-linux"},
 	{"mkfs.xfs", "xfsprogs"},
 	{"xfs_growfs", "xfsprogs"},
-	{"mmdebstrap", "mmdebstrap"},
+}, imageRequirements...)
+
+// find returns the path of what is required, "" if the machine does not have it.
+func (r requirement) find() string {
+	if strings.Contains(r.program, "*") {
+		found, _ := filepath.Glob(r.program) // the patterns are well-formed
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	}
+	path, err := exec.LookPath(r.program)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
-// findPrograms returns the paths of all programs, and the packages of what is missing.
-func findPrograms() (paths map[string]string, missing []string) {
+// findPrograms returns the paths of what is required, and the packages of what is missing.
+func findPrograms(required []requirement) (paths map[string]string, missing []string) {
 	paths = map[string]string{}
-	for _, wanted := range requirements {
-		path, err := exec.LookPath(wanted.program)
-		if err != nil {
+	for _, wanted := range required {
+		path := wanted.find()
+		if path == "" {
 			missing = append(missing, wanted.pkg)
 			continue
 		}
@@ -206,7 +229,23 @@ func CheckMachine(ctx context.Context, progress *ui.Progress) (map[string]string
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a testbed needs root, for namespaces, mounts and containers: run it with sudo")
 	}
-	paths, missing := findPrograms()
+	return ensurePrograms(ctx, progress, requirements)
+}
+
+// CheckImages makes sure that images can be built, on a machine that has never run a cluster too.
+// Only root can install packages: for others, the build says what is missing.
+func (c *Cluster) CheckImages(ctx context.Context, names []string) error {
+	if os.Geteuid() != 0 || !slices.ContainsFunc(names, product.IsOfDebian) {
+		return nil
+	}
+	_, err := ensurePrograms(ctx, c.progress, imageRequirements)
+	return err
+}
+
+// ensurePrograms returns the paths of what is required. It installs what is missing if apt-get is
+// available.
+func ensurePrograms(ctx context.Context, progress *ui.Progress, required []requirement) (map[string]string, error) {
+	paths, missing := findPrograms(required)
 	if len(missing) == 0 {
 		return paths, nil
 	}
@@ -221,7 +260,7 @@ func CheckMachine(ctx context.Context, progress *ui.Progress) (map[string]string
 	if err != nil {
 		return nil, fmt.Errorf("%w (by hand: %s)", err, advice)
 	}
-	if paths, missing = findPrograms(); len(missing) > 0 {
+	if paths, missing = findPrograms(required); len(missing) > 0 {
 		return nil, fmt.Errorf("still missing after installing: %s", strings.Join(missing, ", "))
 	}
 	return paths, nil

@@ -58,6 +58,13 @@ func AllImages() []string {
 	return slices.Concat(Images(), []string{"kubectl", "demo-shop", "demo-java", "demo-agent", "pgbouncer"}, postgresqlNames(), valkeyNames())
 }
 
+// IsOfDebian reports whether an image is made of Debian's packages, and not of a program that is
+// compiled here.
+func IsOfDebian(name string) bool {
+	_, compiled := Builder{}.programs()[name]
+	return slices.Contains(AllImages(), name) && !compiled && name != "kubectl"
+}
+
 // Image returns the tarball of one image.
 func (b Builder) Image(ctx context.Context, name string) (string, error) {
 	switch name {

@@ -6,6 +6,15 @@ import (
 	"testing"
 )
 
+func TestIsOfDebian(t *testing.T) {
+	for _, name := range append(AllImages(), "unknown") {
+		compiled := slices.Contains([]string{"pause", "coredns", "metrics-server", "demo-web", "demo-shop", "kubectl", "unknown"}, name)
+		if IsOfDebian(name) == compiled {
+			t.Errorf("%s: got %t", name, !compiled)
+		}
+	}
+}
+
 func TestProgramImages(t *testing.T) {
 	for name, want := range map[string][]string{
 		"pause":          {"docker.io/mainstay/pause:1.0"},
