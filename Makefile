@@ -4,7 +4,10 @@
 # says 0.0.0-dev. TAG is the image's tag, if that is not the version.
 VERSION ?= 0.0.0-dev
 IMAGE ?= docker.io/mainstay/mainstay:$(or $(TAG),$(VERSION))
+# GOARCH is the architecture of the image. Recipes do not have it in their environment: programs that run here, such as
+# tools/image, are compiled for this machine.
 GOARCH ?= $(shell go env GOARCH)
+unexport GOARCH
 
 # BINARY and ARCHIVE are what "build" and "image" make, and the other programs of the image are beside BINARY: further releases, for
 # tests of upgrades, are made in a folder of their own.
