@@ -45,7 +45,7 @@ const maxDirLength = 48
 type Dir string
 
 // Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for
-// a named cluster the same with "-NAME" appended.
+// a named cluster the same with "-NAME" appended. It has no symbolic links.
 func Default() (Dir, error) {
 	if strings.ContainsFunc(Name(), func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return "", fmt.Errorf("%s=%s: a cluster's name has lower-case letters only", NameVariable, Name())
@@ -62,12 +62,27 @@ func Default() (Dir, error) {
 	if err != nil {
 		return "", fmt.Errorf("resolving %s: %w", DirVariable, err)
 	}
-	path += Suffix()
+	path = resolve(path) + Suffix()
 	if len(path) > maxDirLength {
 		return "", fmt.Errorf("the state directory %s is longer than %d bytes: sockets below it would not fit; set %s to a shorter path",
 			path, maxDirLength, DirVariable)
 	}
 	return Dir(path), nil
+}
+
+// resolve follows the symbolic links in the part of a path that exists: the kernel names mounts,
+// and the files of loop devices, without them, and `down` finds both by their path.
+func resolve(path string) string {
+	rest := ""
+	for at := path; ; at = filepath.Dir(at) {
+		if found, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(found, rest)
+		}
+		if at == filepath.Dir(at) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 func (d Dir) join(elements ...string) string {
