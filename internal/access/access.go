@@ -142,7 +142,8 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 
 // decide returns the cached answer, or that of the API server. Callers with one question share one
 // review, which has a context of its own: neither a client that closes its connection nor many
-// requests at once may look like an API server that is down, because then a permission lasts longer.
+// requests at once may look like an API server that is down, because then a permission lasts
+// longer.
 func (g *Gate) decide(ctx context.Context, token string, asked question) (int, error) {
 	if status, isKnown := g.cached(asked); isKnown {
 		return status, nil

@@ -28,8 +28,8 @@ func EnforceUser(given *int64, rules policy.Rules) (replaced []string) {
 }
 
 // Wanted returns what policies check in a defaulted database: its labels, and the template of its
-// pods. hasImage is whether the spec names an image itself, instead of the version alone. The number
-// of instances of a database that hibernates is checked when it is woken.
+// pods. hasImage is whether the spec names an image itself, instead of the version alone. The
+// number of instances of a database that hibernates is checked when it is woken.
 func (d *Database) Wanted(labels map[string]string, template *corev1.PodTemplateSpec, hasImage bool) policy.Subject {
 	at := field.NewPath("spec")
 	image := at.Child("version")

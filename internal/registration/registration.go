@@ -71,8 +71,9 @@ type Kind struct {
 	Composes bool
 	// Converter is set if the kind has several versions. Objects are converted even while it is off.
 	Converter func(*runtime.Scheme) (conversion.Converter, error)
-	// KeepUnknown returns an object that the Converter has made, as JSON, with the fields of its source
-	// that this release does not know: those of a later one. It is nil for a kind with one version.
+	// KeepUnknown returns an object that the Converter has made, as JSON, with the fields of its
+	// source that this release does not know: those of a later one. It is nil for a kind with one
+	// version.
 	KeepUnknown func(source, converted []byte) ([]byte, error)
 }
 

@@ -176,8 +176,8 @@ func (a *arguments) encoded(value any) string {
 	return strings.TrimSuffix(into.String(), "\n")
 }
 
-// decoded parses JSON. Whole numbers stay as they are written: as floating-point numbers, large ones
-// would become others.
+// decoded parses JSON. Whole numbers stay as they are written: as floating-point numbers, large
+// ones would become others.
 func (a *arguments) decoded(text string) any {
 	if err := a.meter.work(elementWork * len(text)); err != nil {
 		a.fail("%w", err)

@@ -236,8 +236,8 @@ func (a *arguments) compare(other int, equality bool) int {
 	return 0
 }
 
-// compareNumbers compares two numbers, as templates have them. Large whole numbers that differ may be
-// the same as floating-point numbers.
+// compareNumbers compares two numbers, as templates have them. Large whole numbers that differ may
+// be the same as floating-point numbers.
 func compareNumbers(x, y any) int {
 	whole, other := reflect.ValueOf(x), reflect.ValueOf(y)
 	if whole.CanInt() && other.CanInt() {

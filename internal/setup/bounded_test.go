@@ -112,7 +112,8 @@ func TestIntakeIsShared(t *testing.T) {
 	})
 }
 
-// TestAllThatWaitIsBounded: many addresses together may not wait with any number of requests either.
+// TestAllThatWaitIsBounded: many addresses together may not wait with any number of requests
+// either.
 func TestAllThatWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 * small
@@ -212,8 +213,8 @@ func TestBodiesThatGrow(t *testing.T) {
 	})
 }
 
-// TestUnservedHooks: a review for a hook that this replica does not have is admitted, with a warning
-// and in its own version. Other paths are unknown.
+// TestUnservedHooks: a review for a hook that this replica does not have is admitted, with a
+// warning and in its own version. Other paths are unknown.
 func TestUnservedHooks(t *testing.T) {
 	mux, served := http.NewServeMux(), ""
 	hook := admission.Hook{Path: "/validate/a", Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {

@@ -82,8 +82,8 @@ const (
 	// apiTimeout bounds one request.
 	apiTimeout = 5 * time.Second
 	// apiSilence is how long the API server may be silent before a replica reports that it can't work,
-	// unless three periods of the leader election (--leader-elect-retry-period) are longer: requests of
-	// a replica that does not lead are up to 2.2 periods apart.
+	// unless three periods of the leader election (--leader-elect-retry-period) are longer: requests
+	// of a replica that does not lead are up to 2.2 periods apart.
 	apiSilence = 30 * time.Second
 )
 

@@ -98,7 +98,8 @@ var firstInstallation = map[string]string{
 		`"webhooks":[{"name":"a.mainstay.dev","clientConfig":{"service":{"namespace":"mainstay-system","name":"mainstay-webhook"}}}]}`,
 }
 
-// TestSecondInstallation: next to another installation, a manager only reads whose the webhooks are.
+// TestSecondInstallation: next to another installation, a manager only reads whose the webhooks
+// are.
 func TestSecondInstallation(t *testing.T) {
 	for name, test := range map[string]struct {
 		role, namespace string

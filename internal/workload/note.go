@@ -157,7 +157,7 @@ func token(stamp Stamp, present string) string {
 // again is the mark of a token that would be the present one otherwise.
 const again = "+"
 
-// Purpose returns the token of the restart without that mark: each second token has it while another
-// client puts back what we have observed, and the restart is the same one. It returns "" for a patch
-// that does not restart the workload.
+// Purpose returns the token of the restart without that mark: each second token has it while
+// another client puts back what we have observed, and the restart is the same one. It returns ""
+// for a patch that does not restart the workload.
 func (p TargetPatch) Purpose() string { return strings.TrimSuffix(p.RestartedFor, again) }

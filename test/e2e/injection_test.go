@@ -25,8 +25,8 @@ const (
 )
 
 // javaPods returns a workload and its Service. Its pods have a Java program and, beside it, a
-// container without Java. spec has the fields of the kind other than the pod template. A pod that was
-// ready stays so although it answers late on a busy machine: if all are late, the Service would
+// container without Java. spec has the fields of the kind other than the pod template. A pod that
+// was ready stays so although it answers late on a busy machine: if all are late, the Service would
 // refuse connections, which has nothing to do with what replaces pods.
 func javaPods(kind, name, beside, spec string) string {
 	const security = "securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"

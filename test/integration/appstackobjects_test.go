@@ -104,20 +104,26 @@ func TestStackObjects(t *testing.T) {
 	s.Expect(testenv.In(space, again.Requests.Since(0, "PATCH "))).To(gomega.BeEmpty(),
 		"a restart writes nothing; before: %d requests", before)
 
+	goesLast(s, key, live)
+}
+
+// goesLast removes the queue from the stack: it is deleted once the pods run without it.
+func goesLast(s stacked, key client.ObjectKey, live *unstructured.Unstructured) {
+	s.Helper()
 	s.edit(func(spec *platformv1.AppStackSpec) { spec.Components = []platformv1.Component{webPart("web")} })
 	s.Eventually(func() ([]corev1.EnvVar, error) {
 		var without msappsv1.WebApp
-		err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-web"}, &without)
+		err := cluster.Client.Get(s.Context(), client.ObjectKey{Namespace: s.stack.Namespace, Name: "shop-web"}, &without)
 		return without.Spec.Env, err
 	}).Should(gomega.BeEmpty())
 	s.reports(func(status platformv1.AppStackStatus) bool {
 		return slices.Equal(of(status, "queue").WaitsFor, []string{"web"})
 	})
-	s.Expect(cluster.Client.Get(t.Context(), key, live)).To(gomega.Succeed())
+	s.Expect(cluster.Client.Get(s.Context(), key, live)).To(gomega.Succeed())
 	s.Expect(live.GetDeletionTimestamp()).To(gomega.BeNil(), "it goes before the pods run without it")
 	s.ready("web")
 	s.Eventually(func() (*metav1.Time, error) {
-		err := cluster.Client.Get(t.Context(), key, live)
+		err := cluster.Client.Get(s.Context(), key, live)
 		return live.GetDeletionTimestamp(), err
 	}).ShouldNot(gomega.BeNil())
 }

@@ -275,8 +275,8 @@ type SecurityContext struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 	// AllowPrivilegeEscalation false: no process gains more rights than its parent. Privileged
-	// containers become unprivileged, and the capability SYS_ADMIN, which implies it, is removed, as is
-	// ALL, which includes it.
+	// containers become unprivileged, and the capability SYS_ADMIN, which implies it, is removed, as
+	// is ALL, which includes it.
 	// +optional
 	// +kubebuilder:validation:Enum=false
 	AllowPrivilegeEscalation *bool `json:"allowPrivilegeEscalation,omitempty"`

@@ -170,8 +170,9 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestOurs: configurations owned by another ClusterRole belong to another installation. So do, for a
-// manager that starts, those that call another namespace; not those of which one webhook was edited.
+// TestOurs: configurations owned by another ClusterRole belong to another installation. So do, for
+// a manager that starts, those that call another namespace; not those of which one webhook was
+// edited.
 func TestOurs(t *testing.T) {
 	owner := &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
 	some := wanted()

@@ -88,8 +88,9 @@ func formerly(existing *platformv1.AppStack, name string) former {
 	return was
 }
 
-// formerDatabase returns what an existing AppStack has of the database. If it has none, that is what
-// the platform's status says: someone may have deleted the AppStack, and the volumes are there.
+// formerDatabase returns what an existing AppStack has of the database. If it has none, that is
+// what the platform's status says: someone may have deleted the AppStack, and the volumes are
+// there.
 func formerDatabase(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack) former {
 	if made := platform.Status.Database; made != nil && componentOf(existing, databaseName) == nil {
 		return former(*made)

@@ -21,6 +21,21 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
+// failing returns an API server that answers an apply of the object of a name with an error, unless
+// that is nil, and notes all names in tried.
+func failing(refused string, answer error, tried *[]string) interceptor.Funcs {
+	return interceptor.Funcs{
+		Apply: func(ctx context.Context, under client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			name := object.(interface{ GetName() string }).GetName()
+			*tried = append(*tried, name)
+			if name == refused && answer != nil {
+				return answer
+			}
+			return under.Apply(ctx, object, options...)
+		},
+	}
+}
+
 // TestRefusedChildren: a child that was not created blocks the children that need it, and no
 // others.
 func TestRefusedChildren(t *testing.T) {
@@ -48,16 +63,8 @@ func TestRefusedChildren(t *testing.T) {
 				builder = builder.WithObjects(existing)
 			}
 			var tried []string
-			c := builder.WithInterceptorFuncs(interceptor.Funcs{
-				Apply: func(ctx context.Context, under client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-					name := object.(interface{ GetName() string }).GetName()
-					tried = append(tried, name)
-					if name == "kept" {
-						return apierrors.NewForbidden(corev1.Resource("configmaps"), name, nil)
-					}
-					return under.Apply(ctx, object, options...)
-				},
-			}).Build()
+			refusal := apierrors.NewForbidden(corev1.Resource("configmaps"), "kept", nil)
+			c := builder.WithInterceptorFuncs(failing("kept", refusal, &tried)).Build()
 			reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
 			found, err := reader.Find(t.Context(), owner(), named("kept"), named("main"), named("other"))
 			if err != nil {
@@ -107,16 +114,7 @@ func TestHeldChildren(t *testing.T) {
 					Name: "shop", UID: "uid-1", Controller: new(true)}))
 			}
 			var tried []string
-			c := builder.WithInterceptorFuncs(interceptor.Funcs{
-				Apply: func(ctx context.Context, under client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-					name := object.(interface{ GetName() string }).GetName()
-					tried = append(tried, name)
-					if name == "a" && test.err != nil {
-						return test.err
-					}
-					return under.Apply(ctx, object, options...)
-				},
-			}).Build()
+			c := builder.WithInterceptorFuncs(failing("a", test.err, &tried)).Build()
 			reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
 			found, err := reader.Find(t.Context(), owner(), named("a"), named("b"), named("c"), named("old"))
 			if err != nil {

@@ -58,7 +58,8 @@ func (r *run) tryWithoutOthers(ctx context.Context, task task, live plan.Object)
 	if err != nil {
 		return fmt.Errorf("encoding a dry run: %w", err)
 	}
-	return r.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, body), client.FieldOwner(r.manager), client.DryRunAll)
+	return r.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, body), client.FieldOwner(r.manager),
+		client.DryRunAll)
 }
 
 // reclaimData makes our manager the only owner of the data of a ConfigMap, without changing a

@@ -59,8 +59,8 @@ type Kind struct {
 	New func() Object
 	// Check returns what is wrong with an object by itself, without changing it.
 	Check func(object Object) field.ErrorList
-	// Missing returns why the cluster can't have such objects, or why they can't be read; "" if it can.
-	// It may be nil.
+	// Missing returns why the cluster can't have such objects, or why they can't be read; "" if it
+	// can. It may be nil.
 	Missing func() string
 	// Unlisted returns why such objects, which there may be, can't be read; "" if they can. It may be
 	// nil.

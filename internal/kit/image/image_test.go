@@ -295,8 +295,8 @@ func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
 	}
 }
 
-// TestParseRefusesIDs: as docker images --digests prints one, without the name. containerd and CRI-O
-// start the image with that id, which a pod of any namespace may have pulled.
+// TestParseRefusesIDs: as docker images --digests prints one, without the name. containerd and
+// CRI-O start the image with that id, which a pod of any namespace may have pulled.
 func TestParseRefusesIDs(t *testing.T) {
 	for _, text := range []string{"sha256:" + sha256Digits, "sha384:" + sha512Digits[:96], "sha512:" + sha512Digits, "sha256:1"} {
 		if got, err := Parse(text); !errors.Is(err, errID) {

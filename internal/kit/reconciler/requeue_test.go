@@ -8,11 +8,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestContended: a child that has to wait until it may be put back is a failure: the object is not as
-// its spec says.
+// TestContended: a child that has to wait until it may be put back is a failure: the object is not
+// as its spec says.
 func TestContended(t *testing.T) {
 	waiting := plan.Result{Contended: []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}, SlowedFor: time.Second}
-	if failure := contended(waiting); failure == nil || failure.Reason != "Contested" || failure.Transient || failure.Stalled || failure.Retry ||
+	failure := contended(waiting)
+	if failure == nil || failure.Reason != "Contested" || failure.Transient || failure.Stalled || failure.Retry ||
 		!strings.HasSuffix(failure.Message, ": Service web/shop") {
 		t.Errorf("got %+v", failure)
 	}
