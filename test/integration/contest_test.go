@@ -31,7 +31,7 @@ func TestContestedChildren(t *testing.T) {
 	})
 	g.Eventually(eventsOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
 		"Deployment " + space + "/shop is changed again and again by fighter")))
-	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Contested"))
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Contested"), "it is not as its spec says")
 	stop()
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	// Ten at once, and one or two after pauses of 1 and 2 s, until the event is seen.

@@ -132,8 +132,7 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			continue
 		}
 		err := r.apply(ctx, task)
-		isContended := slices.Contains(r.result.Contended, task.ref)
-		if err == nil && !isContended {
+		if err == nil && !r.waits(task.ref) {
 			continue
 		}
 		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
@@ -172,8 +171,13 @@ func (r *run) comesLater(task task) bool {
 	exists := r.found[task.ref].Ownership == plan.Ours
 	return slices.ContainsFunc(task.After, func(ref plan.Ref) bool {
 		_, isRefused := r.result.Refusals[ref]
-		return r.result.Changed(ref) || slices.Contains(slices.Concat(r.result.Held, r.result.Contended), ref) || exists && isRefused
+		return r.result.Changed(ref) || slices.Contains(r.result.Held, ref) || r.waits(ref) || exists && isRefused
 	})
+}
+
+// waits reports whether a child was not put back, because someone else undoes that again and again.
+func (r *run) waits(ref plan.Ref) bool {
+	return !r.result.Changed(ref) && slices.ContainsFunc(r.result.Contended, func(one plan.Contest) bool { return one.Ref == ref })
 }
 
 // noteForeign adds a blocked child to the conflicts if the object under its name is foreign, so

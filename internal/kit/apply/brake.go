@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -36,10 +37,12 @@ type brake struct {
 
 // contest is what is known about the writes under one key.
 type contest struct {
-	// hash is that of the values that were written, and reverts how often they were written again.
+	// hash is that of the values that were written, and reverts how often they were written again. by
+	// is the field manager that undid them last; empty if that is not known.
 	hash    string
 	reverts int
 	last    time.Time
+	by      string
 }
 
 func newBrake(clock clock.PassiveClock) *brake {
@@ -58,14 +61,21 @@ func (b *brake) pause(key any, hash string) time.Duration {
 	return max(0, seen.last.Add(pause).Sub(b.clock.Now()))
 }
 
-// written records that a child is given the values with this hash, and reports whether that was
-// slowed.
-func (b *brake) written(key any, hash string) (slowed bool) {
+// written records that a child is given the values with this hash, because by has undone them, and
+// reports whether that was slowed. by is a field manager, or empty.
+func (b *brake) written(key any, hash, by string) (slowed bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	seen := b.seen(key, hash)
-	b.known.Add(key, contest{hash, seen.reverts + 1, b.clock.Now()})
+	b.known.Add(key, contest{hash, seen.reverts + 1, b.clock.Now(), cmp.Or(by, seen.by)})
 	return seen.reverts >= freeReverts
+}
+
+// opponent returns the field manager that undid these values last; empty if that is not known.
+func (b *brake) opponent(key any, hash string) string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.seen(key, hash).by
 }
 
 // isContested reports whether a further write of these values is slowed.
@@ -111,15 +121,22 @@ func (r *run) isContended(task task) bool {
 	if pause == 0 {
 		return false
 	}
-	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
-	r.result.Contended = append(r.result.Contended, task.ref)
+	r.contend(task, pause)
 	return true
+}
+
+// contend notes that someone else changes or deletes a child again and again. It is looked at again
+// after the pause.
+func (r *run) contend(task task, pause time.Duration) {
+	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
+	r.result.Contended = append(r.result.Contended, plan.Contest{Ref: task.ref, By: r.brake.opponent(task.ref, task.hash)})
 }
 
 // noteContest records that a child was put back, and that someone else changes it again and again
 // if it was slowed. by is the field manager, or empty.
 func (r *run) noteContest(task task, by string) {
-	if r.brake.written(task.ref, task.hash) {
+	if r.brake.written(task.ref, task.hash, by) {
 		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
+		r.contend(task, r.brake.pause(task.ref, task.hash))
 	}
 }

@@ -295,9 +295,10 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
-	// Contended are children that were not put back for now, because someone else changes or deletes
-	// them again and again. They are written after SlowedFor.
-	Contended []Ref
+	// Contended are children that someone else changes or deletes again and again: those that wait
+	// until they are put back, after SlowedFor, and those that were put back just now, which are
+	// looked at again then.
+	Contended []Contest
 	// Slowed says why an object of another owner was left as it is for now: someone else undoes the
 	// patch again and again. It is written after SlowedFor.
 	Slowed map[Ref]string

@@ -11,14 +11,14 @@ import (
 // TestContended: a child that has to wait until it may be put back is a failure: the object is not
 // as its spec says.
 func TestContended(t *testing.T) {
-	waiting := plan.Result{Contended: []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}, SlowedFor: time.Second}
+	waiting := plan.Result{Contended: []plan.Contest{{Ref: plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}, By: "x"}}}
 	failure := contended(waiting)
 	if failure == nil || failure.Reason != "Contested" || failure.Transient || failure.Stalled || failure.Retry ||
-		!strings.HasSuffix(failure.Message, ": Service web/shop") {
+		!strings.HasPrefix(failure.Message, "Service web/shop is changed again and again by x: ") {
 		t.Errorf("got %+v", failure)
 	}
 	if failure := contended(plan.Result{Contested: []plan.Contest{{}}}); failure != nil {
-		t.Errorf("of one that was put back: %+v", failure)
+		t.Errorf("of an object of another owner: %+v", failure)
 	}
 }
 

@@ -3,10 +3,12 @@ package reconciler
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -21,19 +23,29 @@ func (r *Reconciler[T, O, D]) recordReverts(object T, result plan.Result) {
 		r.Recorder.Eventf(object, related(revert), corev1.EventTypeWarning, reason, "Reconcile", "%s", revert.Message(r.remedy(object)))
 	}
 	for _, contest := range result.Contested {
-		r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonContested, "Reconcile",
-			"%s is changed again and again by %s: it is put back at most once a minute", contest.Ref, cmp.Or(contest.By, "an unknown field manager"))
+		r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonContested, "Reconcile", "%s", sentenceOf(contest))
 	}
 }
 
-// contended returns the failure for children that differ from what they should be until they may be
-// put back; nil if there are none.
+// sentenceOf is what an event and the status say of a child that someone else changes again and
+// again.
+func sentenceOf(contest plan.Contest) string {
+	return fmt.Sprintf("%s is changed again and again by %s: it is put back at most once a minute", contest.Ref,
+		cmp.Or(contest.By, "an unknown field manager"))
+}
+
+// contended returns the failure for children that someone else changes again and again; nil if
+// there are none. They may be as they should be at this moment, but not for long.
 func contended(result plan.Result) *plan.Failure {
 	if len(result.Contended) == 0 {
 		return nil
 	}
-	return &plan.Failure{Reason: api.ReasonContested, Message: "another client changes or deletes these again and again, so they are put " +
-		"back at most once a minute: " + plan.Join(result.Contended)}
+	var sentences []string
+	for _, contest := range result.Contended {
+		sentences = append(sentences, sentenceOf(contest))
+	}
+	slices.Sort(sentences)
+	return &plan.Failure{Reason: api.ReasonContested, Message: conditions.FirstFew(sentences, "; ")}
 }
 
 // related returns the child of a revert for its event. The recorder counts events that differ only
