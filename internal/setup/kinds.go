@@ -85,9 +85,12 @@ func definitionsOf(on []registration.Kind) []string {
 	return names
 }
 
-// addControllers adds the controllers of the enabled kinds, and the one that restarts workloads for
-// them.
-func (w wiring) addControllers(ctx context.Context) error {
+// addControllers finds the objects of other projects, and adds the controllers of the enabled kinds
+// and the one that restarts workloads for them.
+func (w *wiring) addControllers(ctx context.Context) (err error) {
+	if w.Objects, err = w.settings.findStackObjects(ctx, w.Manager, w.Kinds); err != nil {
+		return err
+	}
 	if haveConfiguration(w.Kinds) {
 		if err := workloadcontroller.Setup(ctx, w.Input); err != nil {
 			return fmt.Errorf("setting up the restarts of workloads: %w", err)

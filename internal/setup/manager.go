@@ -165,7 +165,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	wired, err := wire(ctx, manager, restConfig, settings, on, sources)
+	wired, err := wire(manager, restConfig, settings, on, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -202,20 +202,15 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 	return addAPIService(manager, settings)
 }
 
-// wire returns the input of the kinds' functions.
-func wire(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind,
+// wire returns the input of the kinds' functions, without the objects of other projects.
+func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []registration.Kind,
 	sources *observe.Sources) (wiring, error) {
 	settings = settings.withClock()
 	environments, err := policy.NewEnvironments(settings.Environments)
 	if err != nil {
 		return wiring{}, err
 	}
-	objects, err := settings.findStackObjects(ctx, manager, on)
-	if err != nil {
-		return wiring{}, err
-	}
 	wired := wiring{settings: settings, Input: registration.Input{
-		Objects: objects,
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Environments: environments,
 		Watched:      settings.admitted, Served: settings.WatchNamespaces, Ungoverned: policyreader.Ungoverned(settings.Namespace),

@@ -82,7 +82,7 @@ func TestReviewsShareABudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wired, err := wire(t.Context(), manager, emptyCluster(t, &asked), settings, on, nil)
+	wired, err := wire(manager, emptyCluster(t, &asked), settings, on, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

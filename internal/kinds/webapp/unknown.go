@@ -30,8 +30,7 @@ func KeepUnknown(source, converted []byte) ([]byte, error) {
 
 // stashUnknown adds the unknown fields of a v1 object to the stash of its v1beta1 form.
 func stashUnknown(source, converted []byte) ([]byte, error) {
-	problems, err := kjson.UnmarshalStrict(source, &msappsv1.WebApp{})
-	if err != nil || !slices.ContainsFunc(problems, isUnknownField) {
+	if problems, _ := kjson.UnmarshalStrict(source, &msappsv1.WebApp{}); !slices.ContainsFunc(problems, isUnknownField) {
 		return converted, nil
 	}
 	from, to, stash := map[string]any{}, map[string]any{}, map[string]any{}
@@ -41,8 +40,9 @@ func stashUnknown(source, converted []byte) ([]byte, error) {
 	}
 	rest, hasSpec := from["spec"].(map[string]any)
 	metadata, hasMetadata := to["metadata"].(map[string]any)
-	text := made.Metadata.Annotations[api.AnnotationV1Spec]
-	if !hasSpec || !hasMetadata || made.Metadata.Labels[api.LabelV1Spec] == tooLarge || text != "" && decode([]byte(text), &stash) != nil {
+	former := made.Metadata.Annotations[api.AnnotationV1Spec]
+	isReadable := former == "" || decode([]byte(former), &stash) == nil
+	if !hasSpec || !hasMetadata || !isReadable || made.Metadata.Labels[api.LabelV1Spec] == tooLarge {
 		return converted, nil // it can't be written back
 	}
 	for _, name := range []string{"image", "replicas", "port"} {
@@ -54,7 +54,8 @@ func stashUnknown(source, converted []byte) ([]byte, error) {
 		}
 	}
 	addMissing(stash, rest)
-	if text, err = encode(stash); err != nil {
+	text, err := encode(stash)
+	if err != nil {
 		return nil, err
 	}
 	if text != "" {
@@ -74,7 +75,7 @@ func restoreUnknown(source, converted []byte) ([]byte, error) {
 		return nil, fmt.Errorf("keeping unknown fields: %w", err)
 	}
 	text := from.Metadata.Annotations[api.AnnotationV1Spec]
-	if _, hasUnknown, err := parseStash(text); err != nil || !hasUnknown {
+	if _, hasUnknown, _ := parseStash(text); !hasUnknown {
 		return converted, nil
 	}
 	rest, to := map[string]any{}, map[string]any{}

@@ -2,6 +2,7 @@ package webapp
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -74,9 +75,7 @@ func TestUnknownFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := valueOf(t, asV1beta1(t, head+test.spec+"}"))
-			for field, value := range valueOf(t, "{"+test.change+"}") {
-				old["spec"].(map[string]any)[field] = value
-			}
+			maps.Copy(old["spec"].(map[string]any), valueOf(t, "{"+test.change+"}"))
 			back := backAsV1(t, asJSON(t, old))
 			if diff := cmp.Diff(valueOf(t, test.want), valueOf(t, back)["spec"]); diff != "" {
 				t.Error(diff)

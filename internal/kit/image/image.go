@@ -36,7 +36,7 @@ var errNoHost = errors.New("the host of a registry must not have an underscore")
 
 // errID is the error for the id of an image.
 var errID = errors.New("it must not begin with sha256:, sha384: or sha512:, as the id of an image does: " +
-	"write the image's name before a digest, name@sha256:...")
+	"write the image's name before a digest, as in name@sha256:DIGEST")
 
 // isID reports whether a container runtime may take a text for the id of an image, which it starts
 // if its node has it, from whatever registry. The grammar reads it as an image sha256 with a tag.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,7 +174,7 @@ func (a *API) follow(ctx context.Context, appeared, removed <-chan struct{}) err
 			return err
 		case used:
 		case a.isDefined(ctx):
-			again = time.After(left.Step())
+			again = clock.RealClock{}.After(left.Step())
 		default:
 			a.problem.Store(nil)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// allowing returns the rules of a policy that allows one registry.
-func allowing(registry string) policy.Rules {
+// allowing returns the rules of a policy that allows the registry of ours only.
+func allowing() policy.Rules {
 	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
-		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{registry}}}}}
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{"registry.example.com"}}}}}
 	return policy.Set{Policies: []mspolicyv1.PlatformPolicy{base}}.Governing("shop", nil)
 }
 
@@ -73,7 +73,7 @@ func TestGoverned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			setting := settingOf(t, test.object)
 			if setting.RulesUnknown = test.unknown; test.unknown == nil {
-				setting.Rules = allowing("registry.example.com")
+				setting.Rules = allowing()
 			}
 			composed := test.from.DeepCopy()
 			statuses := compose(setting, composed, test.from)
@@ -265,23 +265,23 @@ func TestForgedRecords(t *testing.T) {
 		from, want *corev1.PodTemplateSpec
 		state      injection.State
 	}{
-		"what preceded a failed revision": {failed, allowing("registry.example.com"), nil, trial, with(agent(ours, "", all)),
+		"what preceded a failed revision": {failed, allowing(), nil, trial, with(agent(ours, "", all)),
 			injection.Failed},
-		"another image preceded it": {failed, allowing("registry.example.com"), nil,
+		"another image preceded it": {failed, allowing(), nil,
 			recording(t, trial, func(one *injection.Injection) { one.Previous.Image = theirs }), &own, injection.Failed},
-		"a refused image preceded it": {failed, allowing("registry.example.com"), nil,
+		"a refused image preceded it": {failed, allowing(), nil,
 			tried(agent(theirs, "", all), agent(ours, "b", first)), &own, injection.Failed},
-		"the same refused image preceded it": {failedTheirs, allowing("registry.example.com"), nil,
+		"the same refused image preceded it": {failedTheirs, allowing(), nil,
 			tried(agent(theirs, "", all), agent(theirs, "b", first)), with(agent(theirs, "", all)), injection.Failed},
 		"it failed, while the rules are unknown": {failed, policy.Rules{}, errUnread, trial, trial, injection.Failed},
-		"no agent is there": {agent(theirs, "", all), allowing("registry.example.com"), nil, claimed(agent(theirs, "", all)), &own,
+		"no agent is there": {agent(theirs, "", all), allowing(), nil, claimed(agent(theirs, "", all)), &own,
 			injection.Violating},
 		"no agent is there, and the rules are unknown": {agent(theirs, "", all), policy.Rules{}, errUnread,
 			claimed(agent(theirs, "", all)), &own, injection.Violating},
-		"only the volume is there": {agent(theirs, "", all), allowing("registry.example.com"), nil, volume, &own, injection.Violating},
-		"another image is there": {agent(theirs, "", all), allowing("registry.example.com"), nil,
+		"only the volume is there": {agent(theirs, "", all), allowing(), nil, volume, &own, injection.Violating},
+		"another image is there": {agent(theirs, "", all), allowing(), nil,
 			recording(t, with(agent(ours, "", all)), func(one *injection.Injection) { one.Image = theirs }), &own, injection.Violating},
-		"waiting, and no agent is there": {agent(ours, "", turns), allowing("registry.example.com"), nil,
+		"waiting, and no agent is there": {agent(ours, "", turns), allowing(), nil,
 			claimed(agent(theirs, "", all)), &own, injection.Waiting},
 		"limits are there": {none, limiting(), nil,
 			recording(t, with(agentWith(nil, "")), func(one *injection.Injection) { one.Resources = none.Spec.Agent.Resources }), &own,
