@@ -42,9 +42,6 @@ type Input struct {
 	// Watched are the namespaces whose objects are admitted; none means all. Ungoverned are those
 	// that Mainstay leaves alone: Kubernetes' own, and the manager's.
 	Watched, Ungoverned []string
-	// Served are those of the watched namespaces that the cache has: not those in which the manager
-	// had no rights when it started. None means all.
-	Served []string
 	// Reviewing is what all webhooks read through that the cache does not have.
 	Reviewing client.Reader
 	// HasWebhooks reports whether webhooks are served.

@@ -26,8 +26,9 @@ const (
 	// readTime is how long a body may take to arrive. The API server waits 5 s for an admission and
 	// 30 s for a conversion.
 	readTime = 5 * time.Second
-	// longestWait is how long a request may wait for its turn. The API server never waits longer.
-	longestWait = 30 * time.Second
+	// longestConversion is how long the API server waits for a conversion. A request that it has given
+	// up would keep its place: over HTTP/1, that shows only once the body is read.
+	longestConversion = 30 * time.Second
 	// window is how many bytes of a body Go's HTTP/2 server stores while nothing reads it.
 	window = 1 << 20
 	// bytesPerByte and bytesPerObject are what a body takes at most when it is parsed, for each of
@@ -49,12 +50,19 @@ type intake struct {
 	// may become.
 	large, small *room
 	parsing      *semaphore.Weighted
+	// longest is how long a request may wait for its turn: as long as its caller does.
+	longest time.Duration
+}
+
+// longestAdmission is how long the API server waits for an admission.
+func longestAdmission(settings WebhookSettings) time.Duration {
+	return max(readTime, time.Duration(settings.TimeoutSeconds)*time.Second)
 }
 
 // newIntake returns an intake for bodies of at most most bytes, of which four arrive at once; or as
 // many more as they are smaller.
-func newIntake(most int64, parsing *semaphore.Weighted) *intake {
-	return &intake{most: most, large: newRoom(4 * most), small: newRoom(smallAtOnce), parsing: parsing}
+func newIntake(most int64, longest time.Duration, parsing *semaphore.Weighted) *intake {
+	return &intake{most: most, longest: longest, large: newRoom(4 * most), small: newRoom(smallAtOnce), parsing: parsing}
 }
 
 // bounded returns a handler that reads a body when there is room for it, and parses it when there
@@ -72,7 +80,7 @@ func (i *intake) bounded(handler http.Handler) http.Handler {
 			http.Error(response, "the body is too large", http.StatusRequestEntityTooLarge)
 			return
 		}
-		waiting, cancel := context.WithTimeout(request.Context(), longestWait)
+		waiting, cancel := context.WithTimeout(request.Context(), i.longest)
 		defer cancel()
 		arriving := i.large
 		if length <= small {

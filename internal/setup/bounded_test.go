@@ -33,7 +33,7 @@ func sent(ctx context.Context, handler http.Handler, address, body string, chunk
 // TestIntakeRefuses: what no API server sends is refused before anything is read.
 func TestIntakeRefuses(t *testing.T) {
 	arrived := ""
-	handler := newIntake(10, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	handler := intakeOf(10).bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		body, _ := io.ReadAll(request.Body)
 		arrived = string(body)
 	}))
@@ -58,12 +58,17 @@ func TestIntakeRefuses(t *testing.T) {
 	}
 }
 
+// intakeOf returns an intake of its own for bodies of at most most bytes.
+func intakeOf(most int64) *intake {
+	return newIntake(most, longestConversion, semaphore.NewWeighted(parsedAtOnce))
+}
+
 // TestIntakeIsShared: one address can't take all the room, nor wait with any number of requests. A
 // request waits as long as its caller, but not forever, and room that was waited for is not lost.
 func TestIntakeIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 * small
-		intake, release, served := newIntake(most, semaphore.NewWeighted(parsedAtOnce)), make(chan struct{}), make(chan string, 10)
+		intake, release, served := intakeOf(most), make(chan struct{}), make(chan string, 10)
 		handler := intake.bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 			served <- request.RemoteAddr
 			<-release
@@ -88,7 +93,7 @@ func TestIntakeIsShared(t *testing.T) {
 		if got := <-send(t.Context(), "10.0.0.1"); got != http.StatusTooManyRequests {
 			t.Errorf("one that is too many is answered with %d", got)
 		}
-		time.Sleep(longestWait)
+		time.Sleep(longestConversion)
 		if got := <-late; got != http.StatusTooManyRequests {
 			t.Errorf("one that waits too long is answered with %d", got)
 		}
@@ -118,7 +123,7 @@ func TestAllThatWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 * small
 		release, refused := make(chan struct{}), make(chan int, 10)
-		handler := newIntake(most, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		handler := intakeOf(most).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			<-release
 		}))
 		for i := range 10 {
@@ -153,7 +158,7 @@ func (t *timed) SetReadDeadline(at time.Time) error {
 // while it is handled.
 func TestDeadlineOfBody(t *testing.T) {
 	response := &timed{ResponseRecorder: httptest.NewRecorder()}
-	handler := newIntake(10, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := intakeOf(10).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if len(response.deadlines) != 2 || response.deadlines[0].IsZero() || !response.deadlines[1].IsZero() {
 			t.Errorf("the deadlines are %v", response.deadlines)
 		}
@@ -169,7 +174,7 @@ func TestSmallBodiesAreNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 * small
 		release, served := make(chan struct{}), make(chan int64, 10)
-		handler := newIntake(most, semaphore.NewWeighted(parsedAtOnce)).bounded(http.HandlerFunc(
+		handler := intakeOf(most).bounded(http.HandlerFunc(
 			func(_ http.ResponseWriter, request *http.Request) {
 				served <- request.ContentLength
 				<-release
@@ -192,7 +197,7 @@ func TestSmallBodiesAreNotDelayed(t *testing.T) {
 func TestBodiesThatGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, served := make(chan struct{}), make(chan string, 10)
-		intake := newIntake(maxAdmission, semaphore.NewWeighted(parsedAtOnce))
+		intake := intakeOf(maxAdmission)
 		handler := intake.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			served <- ""
 			<-release
@@ -220,7 +225,7 @@ func TestUnservedHooks(t *testing.T) {
 	hook := admission.Hook{Path: "/validate/a", Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		served = request.URL.Path
 	})}
-	registerHooks(mux.Handle, []admission.Hook{hook}, newIntake(maxAdmission, semaphore.NewWeighted(parsedAtOnce)))
+	registerHooks(mux.Handle, []admission.Hook{hook}, intakeOf(maxAdmission))
 	ask := func(path, body string) *httptest.ResponseRecorder {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")

@@ -213,7 +213,7 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 	wired := wiring{settings: settings, Input: registration.Input{
 		Manager: manager, Kinds: on, Concurrency: settings.Concurrency, Clock: settings.Clock, HasWebhooks: settings.Webhooks.Enabled,
 		Environments: environments,
-		Watched:      settings.admitted, Served: settings.WatchNamespaces, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+		Watched:      settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		MonitorLabels: settings.ServiceMonitorLabels, RuleLabels: settings.PrometheusRuleLabels,
 		InstanceImage: settings.InstanceImage, PostgreSQLImages: settings.PostgreSQLImages, ValkeyImages: settings.ValkeyImages,
 		PgBouncerImage: settings.PgBouncerImage,

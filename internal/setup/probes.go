@@ -139,7 +139,7 @@ func (p *probes) await(ctx context.Context, poll time.Duration, try func(context
 		case err != nil && err.Error() != last:
 			last = err.Error()
 			p.set(map[string]healthz.Checker{"installation": func(*http.Request) error { return err }})
-			ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting to be the only installation in the cluster", "because", last)
+			ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting to know that this is the only installation", "because", last)
 		}
 		return err == nil, nil
 	})

@@ -88,6 +88,8 @@ func TestAwait(t *testing.T) {
 
 // firstInstallation is what an API server says about the webhooks of an installation.
 var firstInstallation = map[string]string{
+	"/api/v1/namespaces/mainstay-system/services/mainstay-webhook": `{"kind":"Service","apiVersion":"v1",` +
+		`"metadata":{"namespace":"mainstay-system","name":"mainstay-webhook"}}`,
 	"/apis/admissionregistration.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1",` +
 		`"groupVersion":"admissionregistration.k8s.io/v1","resources":[` +
 		`{"name":"validatingwebhookconfigurations","kind":"ValidatingWebhookConfiguration"},` +

@@ -23,7 +23,7 @@ var discovered = map[string]string{
 	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 	"/api/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1",` +
-		`"resources":[{"name":"namespaces","kind":"Namespace"}]}`,
+		`"resources":[{"name":"namespaces","kind":"Namespace"},{"name":"services","kind":"Service","namespaced":true}]}`,
 }
 
 // emptyCluster is an API server with no namespaces, which counts the requests for them.

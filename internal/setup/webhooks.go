@@ -51,9 +51,8 @@ type WebhookSettings struct {
 	TimeoutSeconds int32
 }
 
-// webhookServer returns a server with the Keeper's certificate. It speaks HTTP/2, the default: a
-// server that ends closes idle connections, and over HTTP/1 Go's client does not repeat a POST that
-// it sent at that moment, so that an upgrade would refuse admissions.
+// webhookServer returns a server with the Keeper's certificate. The API
+// server speaks HTTP/1.1 to Services, and HTTP/2 only to addresses of its own machine.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
 	return webhook.NewServer(webhook.Options{
 		Host: settings.Host, Port: settings.Port,
@@ -69,13 +68,13 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	scheme, server, settings := wired.Manager.GetScheme(), wired.Manager.GetWebhookServer(), wired.settings
 	hooks := wired.hooks()
 	parsing := semaphore.NewWeighted(parsedAtOnce)
-	reviews := newIntake(maxAdmission, parsing)
+	reviews := newIntake(maxAdmission, longestAdmission(wired.settings.Webhooks), parsing)
 	registerHooks(server.Register, hooks, reviews)
 	converter, err := Converter(scheme)
 	if err != nil {
 		return nil, err
 	}
-	server.Register(webhooks.ConvertPath, newIntake(maxConversion, parsing).bounded(converter))
+	server.Register(webhooks.ConvertPath, newIntake(maxConversion, longestConversion, parsing).bounded(converter))
 	watched, err := webhooks.NewCache(restConfig, scheme, wired.Manager.GetRESTMapper())
 	if err != nil {
 		return nil, err

@@ -8,7 +8,12 @@ import (
 )
 
 // UntilInterrupted returns a context that ends when the user interrupts the task, or closes its
-// terminal: the task can then still delete what it has started. The returned function ends it too.
+// terminal, unless nohup has it outlive that: the task can then still delete what it has started.
+// The returned function ends it too.
 func UntilInterrupted() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), signals...)
 }

@@ -69,7 +69,7 @@ func (k Kind[T, O]) Setup(ctx context.Context, in registration.Input) error {
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	monitors, err := optionalapi.Find(ctx, monitoring.GroupVersion.WithKind("PodMonitor"), monitoring.PodMonitorCRD, manager, in.Served)
+	monitors, err := optionalapi.FindServed(ctx, monitoring.GroupVersion.WithKind("PodMonitor"), monitoring.PodMonitorCRD, manager)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -190,20 +191,25 @@ func TestOurs(t *testing.T) {
 		there           client.Object
 		role, namespace string
 		want            error
+		isGone          bool // the Service that the webhooks call
 	}{
-		"none are there":                {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", "system", nil},
-		"ours":                          {owned, "mainstay-manager", "system", nil},
-		"nobody's":                      {validating.empty(), "mainstay-manager", "system", nil},
-		"nobody's, another namespace":   {unowned, "mainstay-manager", "second", nil},
-		"another's":                     {owned, "second-manager", "second", AnotherError{ClusterRole: "mainstay-manager"}},
-		"another's of the same name":    {owned, "mainstay-manager", "second", AnotherError{"mainstay-manager", "system"}},
-		"no namespace is given":         {owned, "mainstay-manager", "", nil},
-		"one is edited":                 {edited, "mainstay-manager", "system", nil},
-		"called outside of the cluster": {outside, "mainstay-manager", "system", nil},
-		"we have no owner":              {owned, "", "second", nil},
+		"none are there":                {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", "system", nil, false},
+		"ours":                          {owned, "mainstay-manager", "system", nil, false},
+		"nobody's":                      {validating.empty(), "mainstay-manager", "system", nil, false},
+		"nobody's, another namespace":   {unowned, "mainstay-manager", "second", nil, false},
+		"another's":                     {owned, "second-manager", "second", AnotherError{ClusterRole: "mainstay-manager"}, false},
+		"another's of the same name":    {owned, "mainstay-manager", "second", AnotherError{"mainstay-manager", "system"}, false},
+		"no namespace is given":         {owned, "mainstay-manager", "", nil, false},
+		"one is edited":                 {edited, "mainstay-manager", "system", nil, false},
+		"called outside of the cluster": {outside, "mainstay-manager", "system", nil, false},
+		"we have no owner":              {owned, "", "second", nil, false},
+		"one that has moved here":       {owned, "mainstay-manager", "second", nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder()
+			if !test.isGone {
+				builder = builder.WithObjects(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "webhook"}})
+			}
 			if test.there.GetName() != "" {
 				builder = builder.WithObjects(test.there.DeepCopyObject().(client.Object))
 			}

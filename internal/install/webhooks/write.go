@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,9 +95,10 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 }
 
 // OursIn is Ours for a manager that starts in a namespace: it also returns an AnotherError if all
-// webhooks call another namespace, where an installation with the same name is. A running manager
-// must not ask that: it restores webhooks that another client has edited. If namespace is empty, it
-// is not compared.
+// webhooks call a Service of another namespace that exists, where an installation with the same
+// name is. If that Service is gone, the installation has moved here. A running manager must not ask
+// that: it restores webhooks that another client has edited. If namespace is empty, it is not
+// compared.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get
 func OursIn(ctx context.Context, reader client.Reader, role, namespace string) error {
@@ -108,35 +110,45 @@ func OursIn(ctx context.Context, reader client.Reader, role, namespace string) e
 		if err != nil {
 			return err
 		}
-		other := elsewhere(live.Webhooks, namespace)
 		for _, owner := range live.OwnerReferences {
-			switch {
-			case owner.Kind != "ClusterRole":
-			case owner.Name != role:
+			if owner.Kind != "ClusterRole" {
+				continue
+			}
+			if owner.Name != role {
 				return AnotherError{ClusterRole: owner.Name}
-			case other != "":
-				return AnotherError{ClusterRole: owner.Name, Namespace: other}
+			}
+			if other, err := elsewhere(ctx, reader, live.Webhooks, namespace); err != nil || other != "" {
+				return cmp.Or(err, error(AnotherError{ClusterRole: owner.Name, Namespace: other}))
 			}
 		}
 	}
 	return nil
 }
 
-// elsewhere returns the namespace that all webhooks call, unless it is the given one or that is
-// empty. Webhooks of a manager outside the cluster call none.
-func elsewhere(webhooks []admissionregistrationv1.MutatingWebhook, namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	found := ""
+// elsewhere returns the namespace that all webhooks call, unless it is the given one, that is
+// empty, or no Service of theirs is there. Webhooks of a manager outside the cluster call none.
+func elsewhere(ctx context.Context, reader client.Reader, webhooks []admissionregistrationv1.MutatingWebhook,
+	namespace string) (string, error) {
+	var called client.ObjectKey
 	for i := range webhooks {
 		service := webhooks[i].ClientConfig.Service
-		if service == nil || service.Namespace == namespace || (found != "" && service.Namespace != found) {
-			return ""
+		if namespace == "" || service == nil || service.Namespace == namespace ||
+			called.Namespace != "" && service.Namespace != called.Namespace {
+			return "", nil
 		}
-		found = service.Namespace
+		called = client.ObjectKey{Namespace: service.Namespace, Name: service.Name}
 	}
-	return found
+	if called.Namespace == "" {
+		return "", nil
+	}
+	err := reader.Get(ctx, called, &corev1.Service{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil && !apierrors.IsForbidden(err):
+		return "", fmt.Errorf("looking for the Service of another installation: %w", err)
+	}
+	return called.Namespace, nil
 }
 
 // isPresent reports whether one of the configurations exists, so that the API server calls the

@@ -146,6 +146,7 @@ func (s *subject) deletedAfter(step Step) string {
 //	its object                                     phase
 //	has its name, and is not the stack's           Failed: Conflict
 //	was refused by the API server                  Failed: Refused
+//	is changed by another client again and again   Failed: Contested
 //	would be written, were the stack not paused    Paused, with the plan
 //	waits for components                           Waiting
 //	is being deleted by someone else               Deleting
@@ -168,6 +169,8 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 		return set(platformv1.ComponentFailed, api.ReasonConflict, fmt.Sprintf("%s exists and was not created by this AppStack", step.Ref))
 	case isRefused:
 		return set(platformv1.ComponentFailed, api.ReasonRefused, refusal)
+	case s.contested(step) != "":
+		return set(platformv1.ComponentFailed, api.ReasonContested, s.contested(step))
 	case s.isWithheld(step):
 		reported.Plan, reported.WaitsFor = s.planned(step), step.WaitsFor
 		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, pausedMessage)
@@ -179,6 +182,16 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 		return set(platformv1.ComponentDeleting, api.ReasonTerminating, "is being deleted, and will be created again")
 	}
 	return s.reportExisting(step, reported)
+}
+
+// contested returns what is said of a component that another client changes or deletes again and
+// again; "" of any other.
+func (s *subject) contested(step Step) string {
+	at := slices.IndexFunc(s.result.Contended, func(one plan.Contest) bool { return one.Ref == step.Ref })
+	if at < 0 {
+		return ""
+	}
+	return s.result.Contended[at].String()
 }
 
 // pausedMessage is that of a component whose change is withheld.

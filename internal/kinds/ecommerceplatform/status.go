@@ -137,7 +137,7 @@ var rules = []summary.Rule[*subject]{
 }
 
 func (s *subject) summarize() summary.Summary {
-	if failure := s.result.Failure; failure != nil && !s.isGoing() {
+	if failure := s.result.Failure; failure != nil && !s.isGoing() && !s.isOnlyMonitoringContested() {
 		said := *failure
 		if s.decided.Stack != nil {
 			said.Message = InPlatform(said.Message, s.decided.Stack)
@@ -256,6 +256,13 @@ func (s *subject) isMonitoringRefused() bool {
 	return !isRefused && len(s.result.Refusals) > 0
 }
 
+// isOnlyMonitoringContested reports whether the failure is that another client changes something
+// that monitors the platform again and again.
+func (s *subject) isOnlyMonitoringContested() bool {
+	return s.result.Failure.Reason == api.ReasonContested &&
+		!slices.ContainsFunc(s.result.Contended, func(one plan.Contest) bool { return one.Ref == Ref(s.platform) })
+}
+
 // monitoring says whether what monitors the platform is there. Ready does not wait for that: the
 // shop works without.
 func (s *subject) monitoring() []metav1.Condition {
@@ -272,6 +279,8 @@ func (s *subject) monitoring() []metav1.Condition {
 		return []metav1.Condition{conditions.False(kind, platformv1.ReasonMonitoringAPIMissing, fmt.Sprintf(
 			"the cluster has no %s (monitoring.coreos.com/v1): install the Prometheus Operator, then they are created. Until then %s",
 			strings.Join(missing, ", no "), withoutAPIs(missing)))}
+	case s.result.Failure != nil && s.isOnlyMonitoringContested():
+		return []metav1.Condition{conditions.False(kind, s.result.Failure.Reason, conditions.Truncate(s.result.Failure.Message))}
 	case len(foreign) > 0:
 		return []metav1.Condition{conditions.False(kind, api.ReasonConflict, conditions.Truncate(fmt.Sprintf(
 			"not created by this EcommercePlatform: %s; delete it, or let the platform adopt it: %s", plan.Join(foreign),

@@ -115,11 +115,11 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 // applyAll applies the children, and deletes those that are no longer desired. A child that was
 // refused and does not exist blocks the children that need it. A child that exists, and whose
 // change was refused, does not. After an error that is no refusal, an independent plan goes on with
-// the other children if the API server itself could not process that one, as when a webhook for its
-// kind does not answer; any other plan, and any other error, stops.
+// the children of other kinds if the API server itself could not process that one, as when a
+// webhook for its kind does not answer; any other plan, and any other error, stops.
 func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, wanted plan.Plan) error {
 	var refused, failed error
-	missing := map[plan.Ref]bool{}
+	missing, broken := map[plan.Ref]bool{}, map[schema.GroupKind]bool{}
 	for i, task := range all {
 		if r.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
 			if err := r.noteForeign(ctx, task); err != nil {
@@ -127,7 +127,8 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			}
 			continue
 		}
-		if r.comesLater(task) {
+		kind := schema.GroupKind{Group: task.ref.Group, Kind: task.ref.Kind}
+		if broken[kind] || r.comesLater(task) {
 			r.result.Held = append(r.result.Held, task.ref)
 			continue
 		}
@@ -148,7 +149,7 @@ func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			}
 			r.result.Refusals[task.ref] = errclass.Sentence(err)
 		case wanted.Independent && apierrors.IsInternalError(err):
-			failed = cmp.Or(failed, err)
+			failed, broken[kind] = cmp.Or(failed, err), true
 			r.result.Held = append(r.result.Held, task.ref)
 		default:
 			for _, other := range all[i:] {

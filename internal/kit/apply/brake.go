@@ -43,6 +43,9 @@ type contest struct {
 	reverts int
 	last    time.Time
 	by      string
+	// waited is true if the values had to wait since they were written last, and deleted if they were
+	// undone by a deletion.
+	waited, deleted bool
 }
 
 func newBrake(clock clock.PassiveClock) *brake {
@@ -62,20 +65,23 @@ func (b *brake) pause(key any, hash string) time.Duration {
 }
 
 // written records that a child is given the values with this hash, because by has undone them, and
-// reports whether that was slowed. by is a field manager, or empty.
-func (b *brake) written(key any, hash, by string) (slowed bool) {
+// reports whether that is slowed, and whether it had to wait. by is a field manager, or empty.
+func (b *brake) written(key any, hash, by string, deleted bool) (slowed, waited bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	seen := b.seen(key, hash)
-	b.known.Add(key, contest{hash, seen.reverts + 1, b.clock.Now(), cmp.Or(by, seen.by)})
-	return seen.reverts >= freeReverts
+	b.known.Add(key, contest{hash: hash, reverts: seen.reverts + 1, last: b.clock.Now(), by: cmp.Or(by, seen.by), deleted: deleted})
+	return seen.reverts >= freeReverts, seen.waited
 }
 
-// opponent returns the field manager that undid these values last; empty if that is not known.
-func (b *brake) opponent(key any, hash string) string {
+// waits records that the values have to wait, and returns what is known about them.
+func (b *brake) waits(key any, hash string) contest {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.seen(key, hash).by
+	seen := b.seen(key, hash)
+	seen.waited = true
+	b.known.Add(key, seen)
+	return seen
 }
 
 // isContested reports whether a further write of these values is slowed.
@@ -110,7 +116,7 @@ func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overw
 	if len(undone.Fields) > 0 && r.memory.isNew(undone) {
 		r.result.Reverts = append(r.result.Reverts, undone)
 	}
-	r.noteContest(task, by)
+	r.noteContest(task, by, false)
 	return nil
 }
 
@@ -128,15 +134,20 @@ func (r *run) isContended(task task) bool {
 // contend notes that someone else changes or deletes a child again and again. It is looked at again
 // after the pause.
 func (r *run) contend(task task, pause time.Duration) {
+	seen := r.brake.waits(task.ref, task.hash)
 	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
-	r.result.Contended = append(r.result.Contended, plan.Contest{Ref: task.ref, By: r.brake.opponent(task.ref, task.hash)})
+	r.result.Contended = append(r.result.Contended, plan.Contest{Ref: task.ref, By: seen.by, IsDeletion: seen.deleted})
 }
 
-// noteContest records that a child was put back, and that someone else changes it again and again
-// if it was slowed. by is the field manager, or empty.
-func (r *run) noteContest(task task, by string) {
-	if r.brake.written(task.ref, task.hash, by) {
-		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
+// noteContest records that a child was put back, and that someone else changes or deletes it again
+// and again if that was slowed. One that did not have to wait is as it should be most of the time.
+// by is the field manager, or empty.
+func (r *run) noteContest(task task, by string, deleted bool) {
+	slowed, waited := r.brake.written(task.ref, task.hash, by, deleted)
+	if slowed {
+		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by, IsDeletion: deleted})
+	}
+	if slowed && waited {
 		r.contend(task, r.brake.pause(task.ref, task.hash))
 	}
 }

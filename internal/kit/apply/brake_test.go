@@ -22,7 +22,7 @@ func TestBrake(t *testing.T) {
 	brake := newBrake(clock)
 	child, other := plan.Ref{Kind: "Service", Name: "shop"}, plan.Ref{Kind: "Service", Name: "web"}
 	for i := range freeReverts {
-		if pause := brake.pause(child, "a"); pause != 0 || brake.written(child, "a", "") {
+		if pause := brake.pause(child, "a"); pause != 0 || put(brake, child) {
 			t.Fatalf("write %d waits for %s", i+1, pause)
 		}
 	}
@@ -31,7 +31,7 @@ func TestBrake(t *testing.T) {
 			t.Errorf("the pause is %s, want %s", pause, want*time.Second)
 		}
 		pass(want * time.Second)
-		if pause := brake.pause(child, "a"); pause != 0 || !brake.written(child, "a", "") {
+		if pause := brake.pause(child, "a"); pause != 0 || !put(brake, child) {
 			t.Errorf("after it the pause is %s", pause)
 		}
 	}
@@ -42,6 +42,12 @@ func TestBrake(t *testing.T) {
 	if brake.pause(child, "a") != 0 {
 		t.Error("it is never forgotten")
 	}
+}
+
+// put writes the values a, and reports whether that was slowed.
+func put(brake *brake, child plan.Ref) bool {
+	slowed, _ := brake.written(child, "a", "", false)
+	return slowed
 }
 
 // TestBrakeOfDeletions: a child that someone else deletes again and again is created ten times
@@ -86,12 +92,12 @@ func TestBrakeOfDeletions(t *testing.T) {
 	}
 	gone("needs")
 	result := run()
-	if len(result.Changes) > 0 || !slices.Equal(result.Contended, []plan.Contest{{Ref: ref}}) || result.SlowedFor != time.Second {
+	told := plan.Contest{Ref: ref, IsDeletion: true}
+	if len(result.Changes) > 0 || !slices.Equal(result.Contended, []plan.Contest{told}) || result.SlowedFor != time.Second {
 		t.Errorf("it does not wait: %+v", result)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	result = run()
-	told := plan.Contest{Ref: ref}
 	if len(result.Changes) != 2 || !slices.Contains(result.Contested, told) || !slices.Contains(result.Contended, told) {
 		t.Errorf("it is not created again, or not told: %+v", result)
 	}

@@ -38,7 +38,7 @@ func (r *run) create(ctx context.Context, task task) error {
 	}
 	r.recordCreated(task, isAgain)
 	if isAgain {
-		r.noteContest(task, "")
+		r.noteContest(task, "", true)
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ const (
 
 // memory is what the events about reverts need: which children have existed, so that a child that
 // is created again differs from a new one, and which reverts were reported. It is lost with the
-// process, which costs at most an event, and no decision depends on it.
+// process, which costs at most an event, and a few free creations of a child that is deleted again
+// and again.
 type memory struct {
 	clock clock.PassiveClock
 	seed  maphash.Seed

@@ -97,7 +97,11 @@ func (a *Applier) slowedPatch(patch *plan.Patch) time.Duration {
 // patched records that a patch has changed its object, and reports whether that was slowed.
 func (a *Applier) patched(patch *plan.Patch) bool {
 	key, hash, err := keyOf(*patch)
-	return err == nil && a.brake.written(key, hash, "")
+	if err != nil {
+		return false
+	}
+	slowed, _ := a.brake.written(key, hash, "", false)
+	return slowed
 }
 
 // opponent returns the field manager, other than this controller's, that wrote an object last,

@@ -70,8 +70,9 @@ func Find(ctx context.Context, kind schema.GroupVersionKind, crd string, manager
 	return api, api.find(ctx)
 }
 
-// FindServed is like Find for a kind whose objects Mainstay does not read: it may have no right to
-// list them.
+// FindServed is like Find, but lists nothing: for a kind of a well-known project, whose objects
+// need no conversion, or one whose objects Mainstay does not read and may have no right to list.
+// What can't be listed for a moment is then no reason to say that the kind is missing.
 func FindServed(ctx context.Context, kind schema.GroupVersionKind, crd string, manager ctrl.Manager) (*API, error) {
 	api := &API{kind: kind, crd: crd, mapper: manager.GetRESTMapper(), cache: manager.GetCache()}
 	return api, api.find(ctx)

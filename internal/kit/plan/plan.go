@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -296,8 +297,8 @@ type Result struct {
 	// is retried.
 	Unwritten map[Ref]string
 	// Contended are children that someone else changes or deletes again and again: those that wait
-	// until they are put back, after SlowedFor, and those that were put back just now, which are
-	// looked at again then.
+	// until they are put back, after SlowedFor, and those that were put back after such a wait just
+	// now, which are looked at again then.
 	Contended []Contest
 	// Slowed says why an object of another owner was left as it is for now: someone else undoes the
 	// patch again and again. It is written after SlowedFor.
@@ -320,6 +321,17 @@ type Contest struct {
 	Ref Ref
 	// By is the field manager that changed it last; empty if that is not recorded.
 	By string
+	// IsDeletion reports that it is deleted; nothing is recorded of who does that.
+	IsDeletion bool
+}
+
+// String says so in a sentence.
+func (c Contest) String() string {
+	if c.IsDeletion {
+		return fmt.Sprintf("%s is deleted again and again by another client: it is created again at most once a minute", c.Ref)
+	}
+	return fmt.Sprintf("%s is changed again and again by %s: it is put back at most once a minute", c.Ref,
+		cmp.Or(c.By, "an unknown field manager"))
 }
 
 // Blocks reports whether one of the objects that a child needs is in conflict, being deleted or

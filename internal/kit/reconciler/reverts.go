@@ -1,7 +1,6 @@
 package reconciler
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,15 +22,8 @@ func (r *Reconciler[T, O, D]) recordReverts(object T, result plan.Result) {
 		r.Recorder.Eventf(object, related(revert), corev1.EventTypeWarning, reason, "Reconcile", "%s", revert.Message(r.remedy(object)))
 	}
 	for _, contest := range result.Contested {
-		r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonContested, "Reconcile", "%s", sentenceOf(contest))
+		r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonContested, "Reconcile", "%s", contest)
 	}
-}
-
-// sentenceOf is what an event and the status say of a child that someone else changes again and
-// again.
-func sentenceOf(contest plan.Contest) string {
-	return fmt.Sprintf("%s is changed again and again by %s: it is put back at most once a minute", contest.Ref,
-		cmp.Or(contest.By, "an unknown field manager"))
 }
 
 // contended returns the failure for children that someone else changes again and again; nil if
@@ -42,7 +34,7 @@ func contended(result plan.Result) *plan.Failure {
 	}
 	var sentences []string
 	for _, contest := range result.Contended {
-		sentences = append(sentences, sentenceOf(contest))
+		sentences = append(sentences, contest.String())
 	}
 	slices.Sort(sentences)
 	return &plan.Failure{Reason: api.ReasonContested, Message: conditions.FirstFew(sentences, "; ")}

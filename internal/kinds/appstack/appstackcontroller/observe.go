@@ -36,7 +36,7 @@ func (o observer) observe(ctx context.Context, stack *platformv1.AppStack) (apps
 	found := plan.Children{}
 	if stack.UID != "" {
 		for _, kind := range o.kinds {
-			if err := unlisted(stack, kind); err != nil {
+			if err := unlisted(stack, kind, o.kinds); err != nil {
 				return appstack.Observed{}, err
 			}
 			if err := o.owned(ctx, stack, kind, found); err != nil {
@@ -52,23 +52,35 @@ func (o observer) observe(ctx context.Context, stack *platformv1.AppStack) (apps
 	return appstack.Observed{Children: found, Kinds: o.kinds}, nil
 }
 
-// unlisted returns an error if the stack may have objects of a kind that can't be listed now, and
-// what is done would take them for gone: then it would release a stack that is being deleted. It
-// returns none for a stack whose spec has such objects and that is not being deleted: its spec is
-// refused, so nothing is done, and its status has the reason.
-func unlisted(stack *platformv1.AppStack, kind component.Kind) error {
-	if kind.Unlisted == nil || kind.Unlisted() == "" {
+// unlisted returns an error if the stack is being deleted and may have objects of a kind that can't
+// be listed now: they would be taken for gone, and the stack would be released. A stack that is not
+// being deleted goes on: if its spec has such objects, it is refused, and its status has the
+// reason; and what left the spec is deleted once it is listed again. all are the kinds of
+// components.
+func unlisted(stack *platformv1.AppStack, kind component.Kind, all component.Kinds) error {
+	if stack.DeletionTimestamp == nil || kind.Unlisted == nil || kind.Unlisted() == "" {
 		return nil
 	}
 	isWanted := slices.ContainsFunc(stack.Spec.Components, func(c platformv1.Component) bool {
 		_, known := appstack.KindOf(&c, component.Kinds{kind})
 		return known
 	})
-	isReported := slices.ContainsFunc(stack.Status.Components, func(c platformv1.ComponentStatus) bool { return c.Kind == kind.Kind.Kind })
-	if isWanted && stack.DeletionTimestamp == nil || !isWanted && !isReported {
+	isReported := slices.ContainsFunc(stack.Status.Components, func(reported platformv1.ComponentStatus) bool {
+		return reported.Kind == kind.Kind.Kind && !isOfAnother(stack, reported.Name, kind, all)
+	})
+	if !isWanted && !isReported {
 		return nil
 	}
 	return errors.New(kind.Unlisted())
+}
+
+// isOfAnother reports whether the spec has a component of this name that is of another kind, which
+// may have the same name in another group.
+func isOfAnother(stack *platformv1.AppStack, name string, kind component.Kind, all component.Kinds) bool {
+	return slices.ContainsFunc(stack.Spec.Components, func(c platformv1.Component) bool {
+		resolved, known := appstack.KindOf(&c, all)
+		return c.Name == name && known && resolved.Kind.GroupKind() != kind.Kind.GroupKind()
+	})
 }
 
 // owned adds the objects of a kind that the stack controls.

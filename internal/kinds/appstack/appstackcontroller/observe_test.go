@@ -11,13 +11,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 )
 
-// TestUnlisted: while the objects of a kind can't be listed, nothing is concluded from their
-// absence for a stack that may have some. Other stacks are not affected.
+// TestUnlisted: while the objects of a kind can't be listed, a stack that is being deleted and may
+// have some is not released. Other stacks are not affected, whatever their own kinds are called.
 func TestUnlisted(t *testing.T) {
 	const problem = "mq.example.com/v1 Queue can't be listed: no webhook"
 	queue := platformv1.Component{Name: "queue", Type: "object",
 		Spec: runtime.RawExtension{Raw: []byte(`{"apiVersion":"mq.example.com/v1","kind":"Queue"}`)}}
 	web := platformv1.Component{Name: "web", Type: "webApp", Spec: runtime.RawExtension{Raw: []byte(`{}`)}}
+	own := platformv1.Component{Name: "queue", Type: "queue"}
 	had := []platformv1.ComponentStatus{{Name: "queue", Kind: "Queue"}}
 	others := []platformv1.ComponentStatus{{Name: "web", Kind: "WebApp"}}
 	for name, test := range map[string]struct {
@@ -31,7 +32,8 @@ func TestUnlisted(t *testing.T) {
 		"another stack":                    {problem, []platformv1.Component{web}, others, false, ""},
 		"another stack that is going":      {problem, []platformv1.Component{web}, nil, true, ""},
 		"its spec has one, and is refused": {problem, []platformv1.Component{web, queue}, had, false, ""},
-		"its spec had one":                 {problem, []platformv1.Component{web}, had, false, problem},
+		"its spec had one":                 {problem, []platformv1.Component{web}, had, false, ""},
+		"it is going, with one of our own": {problem, []platformv1.Component{own}, had, true, ""},
 		"it is going, and had one":         {problem, nil, had, true, problem},
 		"it is going, and has one":         {problem, []platformv1.Component{queue}, nil, true, problem},
 	} {
@@ -44,7 +46,9 @@ func TestUnlisted(t *testing.T) {
 				stack.DeletionTimestamp = &metav1.Time{}
 			}
 			got := ""
-			if err := unlisted(stack, kind); err != nil {
+			ours := component.Kind{Kind: schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "Queue"}}
+			ours.Type = "queue"
+			if err := unlisted(stack, kind, component.Kinds{kind, ours}); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {
@@ -52,7 +56,8 @@ func TestUnlisted(t *testing.T) {
 			}
 		})
 	}
-	if err := unlisted(&platformv1.AppStack{}, component.Kind{}); err != nil {
+	going := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+	if err := unlisted(going, component.Kind{}, nil); err != nil {
 		t.Errorf("of a kind of our own: %v", err)
 	}
 }

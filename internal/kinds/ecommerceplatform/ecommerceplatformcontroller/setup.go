@@ -108,7 +108,7 @@ func monitors(ctx context.Context, in registration.Input) ([]use, error) {
 // findAPI returns an optional API. The right to list its objects is there only if they are read.
 func findAPI(ctx context.Context, in registration.Input, kind schema.GroupVersionKind, crd string, isRead bool) (*optionalapi.API, error) {
 	if isRead {
-		return optionalapi.Find(ctx, kind, crd, in.Manager, in.Served)
+		return optionalapi.FindServed(ctx, kind, crd, in.Manager)
 	}
 	return optionalapi.FindServed(ctx, kind, crd, in.Manager)
 }

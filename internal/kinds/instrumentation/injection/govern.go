@@ -86,6 +86,14 @@ func (i *Injection) isIn(template *corev1.PodTemplateSpec) bool {
 	})
 }
 
+// hasPlaceIn reports whether a template has the volume of an Injection and its init container.
+// Another webhook may have changed that container's image or limits.
+func (i *Injection) hasPlaceIn(template *corev1.PodTemplateSpec) bool {
+	name := partName(i.ID)
+	return hasVolume(template, name) && (i.Mode == instrv1.VolumeImage ||
+		slices.ContainsFunc(template.Spec.InitContainers, func(one corev1.Container) bool { return one.Name == name }))
+}
+
 // violations returns the violations by an Injection into a template, of rules that refuse them.
 func (s *NamespaceContext) violations(i *Injection, template *corev1.PodTemplateSpec) []policy.Violation {
 	found := s.Rules.CheckImage(agentField.Child("image"), i.Image)

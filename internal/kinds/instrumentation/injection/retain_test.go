@@ -98,7 +98,7 @@ func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	expectSame(t, "forged", forged, want)
 }
 
-// A record of an agent that is not there, or of another image, retains nothing.
+// A record of an agent that is not there retains nothing.
 func TestForgedRecordRetainsNothing(t *testing.T) {
 	isOff := settingOf(t)
 	isOff.Off = []string{injection.KindNamespaced}
@@ -107,15 +107,27 @@ func TestForgedRecordRetainsNothing(t *testing.T) {
 	compose(settingOf(t, namespaced("java", nil)), injected, nil)
 	empty := injected.DeepCopy()
 	empty.Spec.InitContainers = nil
-	for name, from := range map[string]*corev1.PodTemplateSpec{
-		"only the volume": empty,
-		"another image":   recording(t, injected, func(one *injection.Injection) { one.Image = theirs }),
-	} {
-		for way, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": from} {
-			got := from.DeepCopy()
-			compose(isOff, got, before)
-			expectSame(t, name+", "+way, got, &own)
-		}
+	for way, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": empty} {
+		got := empty.DeepCopy()
+		compose(isOff, got, before)
+		expectSame(t, way, got, &own)
+	}
+}
+
+// What another webhook has changed in the init container, such as the registry of its image, is no
+// reason to remove what is retained: that would replace pods.
+func TestRetainedWithAnotherImage(t *testing.T) {
+	isOff := settingOf(t)
+	isOff.Off = []string{injection.KindNamespaced}
+	own := template(container("app"))
+	injected := own.DeepCopy()
+	compose(settingOf(t, namespaced("java", nil)), injected, nil)
+	mirrored := injected.DeepCopy()
+	mirrored.Spec.InitContainers[0].Image = "mirror.example.com/agent:1"
+	for way, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": mirrored} {
+		got := mirrored.DeepCopy()
+		compose(isOff, got, before)
+		expectSame(t, way, got, injected)
 	}
 }
 

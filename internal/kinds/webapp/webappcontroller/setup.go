@@ -155,11 +155,11 @@ func setup(ctx context.Context, in registration.Input) error {
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	routes, err := optionalapi.Find(ctx, httpRouteKind, httpRouteCRD, manager, in.Served)
+	routes, err := optionalapi.FindServed(ctx, httpRouteKind, httpRouteCRD, manager)
 	if err != nil {
 		return err
 	}
-	monitors, err := optionalapi.Find(ctx, serviceMonitorKind, monitoring.ServiceMonitorCRD, manager, in.Served)
+	monitors, err := optionalapi.FindServed(ctx, serviceMonitorKind, monitoring.ServiceMonitorCRD, manager)
 	if err != nil {
 		return err
 	}
