@@ -57,7 +57,7 @@ const (
 	// ReasonNotEnforced (PolicyViolation): the rules that it breaks do not refuse anything.
 	ReasonNotEnforced = "NotEnforced"
 	// ReasonContested: someone else changes or deletes a child again and again. It is put back at most
-	// once a minute, and while that goes on Ready is False. The message names the field manager.
+	// once a minute, and Ready is False while it waits. The message names the field manager.
 	ReasonContested = "Contested"
 	// ReasonReverted (event): someone else changed a child, and the change is undone. The message
 	// names the fields, the values unless they might be secret, and the field manager.

@@ -74,11 +74,15 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 		_, _ = response.Write(converted.body.Bytes())
 		return
 	}
-	if err := b.keepUnknown(review.Request.Objects, made.Response.ConvertedObjects); err != nil {
+	hasUnknown, err := b.keepUnknown(review.Request.Objects, made.Response.ConvertedObjects)
+	switch {
+	case err != nil:
 		answer(response, review, err)
-		return
+	case hasUnknown:
+		_ = json.NewEncoder(response).Encode(made)
+	default:
+		_, _ = response.Write(converted.body.Bytes())
 	}
-	_ = json.NewEncoder(response).Encode(made)
 }
 
 // answer answers a review with an error.
@@ -99,12 +103,13 @@ type buffered struct {
 // Write adds to the body.
 func (b *buffered) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// keepUnknown adds to the converted objects what their sources have and this release does not know.
-func (b boundedConversion) keepUnknown(sources, converted []runtime.RawExtension) error {
+// keepUnknown adds to the converted objects what their sources have and this release does not know,
+// and reports whether there was anything.
+func (b boundedConversion) keepUnknown(sources, converted []runtime.RawExtension) (hasUnknown bool, err error) {
 	for i := range sources {
 		var kind metav1.TypeMeta
 		if err := json.Unmarshal(sources[i].Raw, &kind); err != nil {
-			return fmt.Errorf("reading the kind of objects[%d]: %w", i, err)
+			return false, fmt.Errorf("reading the kind of objects[%d]: %w", i, err)
 		}
 		keep := b.keep[kind.GroupVersionKind().GroupKind()]
 		if keep == nil {
@@ -112,11 +117,12 @@ func (b boundedConversion) keepUnknown(sources, converted []runtime.RawExtension
 		}
 		raw, err := keep(sources[i].Raw, converted[i].Raw)
 		if err != nil {
-			return fmt.Errorf("objects[%d]: %w", i, err)
+			return false, fmt.Errorf("objects[%d]: %w", i, err)
 		}
+		hasUnknown = hasUnknown || !bytes.Equal(raw, converted[i].Raw)
 		converted[i].Raw = raw
 	}
-	return nil
+	return hasUnknown, nil
 }
 
 // check returns why a request would cost too much to convert; length is that of its body in bytes.

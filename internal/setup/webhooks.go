@@ -51,8 +51,8 @@ type WebhookSettings struct {
 	TimeoutSeconds int32
 }
 
-// webhookServer returns a server with the Keeper's certificate. The API
-// server speaks HTTP/1.1 to Services, and HTTP/2 only to addresses of its own machine.
+// webhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1 to
+// Services, and HTTP/2 only to addresses of its own machine.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
 	return webhook.NewServer(webhook.Options{
 		Host: settings.Host, Port: settings.Port,

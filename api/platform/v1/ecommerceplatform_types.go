@@ -273,8 +273,9 @@ type EcommercePlatformStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Components []PlatformComponentStatus `json:"components,omitempty"`
-	// Database is what was chosen for the database and can't be taken back; absent until its AppStack
-	// exists. It counts again if someone deletes the AppStack, for the volumes stay.
+	// Database is what the database was made with; absent until its AppStack exists. If someone
+	// deletes the AppStack, the next one is made with it too, because the volumes stay, unless
+	// spec.database has other values.
 	// +optional
 	Database *PlatformDatabaseStatus `json:"database,omitempty"`
 	// Endpoints are the addresses of frontend and backend.

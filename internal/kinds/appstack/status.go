@@ -187,11 +187,11 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 // contested returns what is said of a component that another client changes or deletes again and
 // again; "" of any other.
 func (s *subject) contested(step Step) string {
-	at := slices.IndexFunc(s.result.Contended, func(one plan.Contest) bool { return one.Ref == step.Ref })
+	at := slices.IndexFunc(s.result.SlowedChildren, func(one plan.Contest) bool { return one.Ref == step.Ref })
 	if at < 0 {
 		return ""
 	}
-	return s.result.Contended[at].String()
+	return s.result.SlowedChildren[at].String()
 }
 
 // pausedMessage is that of a component whose change is withheld.

@@ -142,7 +142,7 @@ func TestMonitoringHealthy(t *testing.T) {
 		"refused": {platform, done, refused, "False Refused Monitoring setup failed: no"},
 		"foreign": {platform, complete(platform), plan.Result{Conflicts: []plan.Ref{ruleRef(platform)}}, "False Conflict not created by this " +
 			"EcommercePlatform: PrometheusRule web/shop; delete it, or let the platform adopt it: kubectl annotate -n web prometheusrule/shop "},
-		"contested": {platform, done, plan.Result{Contended: []plan.Contest{{Ref: ruleRef(platform)}},
+		"contested": {platform, done, plan.Result{SlowedChildren: []plan.Contest{{Ref: ruleRef(platform)}},
 			Failure: &plan.Failure{Reason: "Contested", Message: "by x"}}, "False Contested by x"},
 		"switched off": {off, missing, plan.Result{}, ""},
 		"going":        {going, missing, plan.Result{}, ""},

@@ -260,7 +260,7 @@ func (s *subject) isMonitoringRefused() bool {
 // that monitors the platform again and again.
 func (s *subject) isOnlyMonitoringContested() bool {
 	return s.result.Failure.Reason == api.ReasonContested &&
-		!slices.ContainsFunc(s.result.Contended, func(one plan.Contest) bool { return one.Ref == Ref(s.platform) })
+		!slices.ContainsFunc(s.result.SlowedChildren, func(one plan.Contest) bool { return one.Ref == Ref(s.platform) })
 }
 
 // monitoring says whether what monitors the platform is there. Ready does not wait for that: the

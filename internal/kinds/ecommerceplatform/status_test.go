@@ -83,7 +83,8 @@ func statuses() map[string]situation {
 		"a foreign rule": {platform, observes(reporting(platform, "Running", working)), plan.Result{Conflicts: []plan.Ref{ruleRef(platform)}},
 			"Running", "True Available: 4 of 4", false},
 		"a contested rule": {platform, observes(reporting(platform, "Running", working)), plan.Result{
-			Contended: []plan.Contest{{Ref: ruleRef(platform)}}, Failure: &plan.Failure{Reason: "Contested"}}, "Running", "True Available", false},
+			SlowedChildren: []plan.Contest{{Ref: ruleRef(platform)}}, Failure: &plan.Failure{Reason: "Contested"}},
+			"Running", "True Available", false},
 		"deleting": {going, with(going, reporting(going, "Deleting", under, part("db", "Deleting", "Deleting", "")), plan.Ours), plan.Result{},
 			"Deleting", "False Deleting: the parts are being deleted, in reverse order: db", false},
 	}

@@ -178,7 +178,7 @@ func (r *run) comesLater(task task) bool {
 
 // waits reports whether a child was not put back, because someone else undoes that again and again.
 func (r *run) waits(ref plan.Ref) bool {
-	return !r.result.Changed(ref) && slices.ContainsFunc(r.result.Contended, func(one plan.Contest) bool { return one.Ref == ref })
+	return !r.result.Changed(ref) && slices.ContainsFunc(r.result.SlowedChildren, func(one plan.Contest) bool { return one.Ref == ref })
 }
 
 // noteForeign adds a blocked child to the conflicts if the object under its name is foreign, so

@@ -103,7 +103,7 @@ func (b *brake) seen(key any, hash string) contest {
 // putBack overwrites a child of ours that differs from what is desired, unless someone else keeps
 // changing it: then the result says when it may be. Only a write that has changed the child counts.
 func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overwrite func() error) error {
-	if r.isContended(task) {
+	if r.isSlowed(task) {
 		return nil
 	}
 	undone, by := r.observeChange(ctx, task, existing) // before the write, which takes the fields over
@@ -120,23 +120,23 @@ func (r *run) putBack(ctx context.Context, task task, existing plan.Found, overw
 	return nil
 }
 
-// isContended reports whether a child has to wait, because someone else changes or deletes it again
+// isSlowed reports whether a child has to wait, because someone else changes or deletes it again
 // and again, and notes that in the result.
-func (r *run) isContended(task task) bool {
+func (r *run) isSlowed(task task) bool {
 	pause := r.brake.pause(task.ref, task.hash)
 	if pause == 0 {
 		return false
 	}
-	r.contend(task, pause)
+	r.slow(task, pause)
 	return true
 }
 
-// contend notes that someone else changes or deletes a child again and again. It is looked at again
+// slow notes that someone else changes or deletes a child again and again. It is looked at again
 // after the pause.
-func (r *run) contend(task task, pause time.Duration) {
+func (r *run) slow(task task, pause time.Duration) {
 	seen := r.brake.waits(task.ref, task.hash)
 	r.result.SlowedFor = requeue.Sooner(r.result.SlowedFor, pause)
-	r.result.Contended = append(r.result.Contended, plan.Contest{Ref: task.ref, By: seen.by, IsDeletion: seen.deleted})
+	r.result.SlowedChildren = append(r.result.SlowedChildren, plan.Contest{Ref: task.ref, By: seen.by, IsDeletion: seen.deleted})
 }
 
 // noteContest records that a child was put back, and that someone else changes or deletes it again
@@ -148,6 +148,6 @@ func (r *run) noteContest(task task, by string, deleted bool) {
 		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by, IsDeletion: deleted})
 	}
 	if slowed && waited {
-		r.contend(task, r.brake.pause(task.ref, task.hash))
+		r.slow(task, r.brake.pause(task.ref, task.hash))
 	}
 }

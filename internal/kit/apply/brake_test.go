@@ -85,7 +85,7 @@ func TestBrakeOfDeletions(t *testing.T) {
 		}
 	}
 	for i := range 1 + freeReverts {
-		if result := run(); !result.Created(ref) || len(result.Contended)+len(result.Contested) > 0 {
+		if result := run(); !result.Created(ref) || len(result.SlowedChildren)+len(result.Contested) > 0 {
 			t.Fatalf("creation %d: %+v", i+1, result)
 		}
 		gone("shop")
@@ -93,12 +93,12 @@ func TestBrakeOfDeletions(t *testing.T) {
 	gone("needs")
 	result := run()
 	told := plan.Contest{Ref: ref, IsDeletion: true}
-	if len(result.Changes) > 0 || !slices.Equal(result.Contended, []plan.Contest{told}) || result.SlowedFor != time.Second {
+	if len(result.Changes) > 0 || !slices.Equal(result.SlowedChildren, []plan.Contest{told}) || result.SlowedFor != time.Second {
 		t.Errorf("it does not wait: %+v", result)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	result = run()
-	if len(result.Changes) != 2 || !slices.Contains(result.Contested, told) || !slices.Contains(result.Contended, told) {
+	if len(result.Changes) != 2 || !slices.Contains(result.Contested, told) || !slices.Contains(result.SlowedChildren, told) {
 		t.Errorf("it is not created again, or not told: %+v", result)
 	}
 }

@@ -19,11 +19,11 @@ var ErrTaken = errors.New("an object of this name exists")
 const noVersion = "1"
 
 // create creates a child and records that. It fails, with an error for which isTaken is true, if
-// there is an object of the child's name, whoever owns it. A child that someone else has deleted
+// there is an object of the child's name, of any owner. A child that another client has deleted
 // again and again waits.
 func (r *run) create(ctx context.Context, task task) error {
 	isAgain := r.memory.hasExisted(r.owner.GetUID(), task.ref)
-	if isAgain && r.isContended(task) {
+	if isAgain && r.isSlowed(task) {
 		return nil
 	}
 	var err error

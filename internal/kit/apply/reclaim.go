@@ -38,8 +38,7 @@ func (r *run) reclaim(ctx context.Context, task task, refused error) error {
 
 // tryWithoutOthers asks the API server whether a child could become what it should be if nobody
 // else had set anything in it. It is a dry run of a change of the child itself: a rule about
-// changes, such as a field that can't be changed or a policy for updates, refuses it whoever owns
-// what.
+// changes, such as a field that can't be changed or a policy for updates, refuses it too.
 func (r *run) tryWithoutOthers(ctx context.Context, task task, live plan.Object) error {
 	set := func(path string, value any) jsonpatch.Operation {
 		return jsonpatch.Operation{Op: "add", Path: path, Value: value}

@@ -96,7 +96,7 @@ type Child struct {
 	// child is left as it is.
 	Needs []Ref
 	// After names children that must be as they should be before this one is written: while one of
-	// them was written just now, or is held or contended itself, this child is held: left as it is. A
+	// them was written just now, or is held or slowed itself, this child is held: left as it is. A
 	// child that exists is held as well while a change of one of them is refused.
 	After []Ref
 	// DryRunFirst makes apply ask the API server, before it writes anything of a plan, whether it
@@ -296,10 +296,10 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
-	// Contended are children that someone else changes or deletes again and again: those that wait
-	// until they are put back, after SlowedFor, and those that were put back after such a wait just
-	// now, which are looked at again then.
-	Contended []Contest
+	// SlowedChildren are children that someone else changes or deletes again and again: those that
+	// wait until they are put back, after SlowedFor, and those that were put back after such a wait
+	// just now, which are looked at again then.
+	SlowedChildren []Contest
 	// Slowed says why an object of another owner was left as it is for now: someone else undoes the
 	// patch again and again. It is written after SlowedFor.
 	Slowed map[Ref]string

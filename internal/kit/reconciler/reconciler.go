@@ -355,7 +355,7 @@ func (r *Reconciler[T, O, D]) apply(ctx context.Context, stored T, run *run[T, O
 // report has the kind set the status, and writes it. An object that does not exist has no status:
 // only the time until the next reconcile counts.
 func (r *Reconciler[T, O, D]) report(ctx context.Context, stored T, run *run[T, O, D], done *stats) (ctrl.Result, error) {
-	run.result.Failure = cmp.Or(errclass.Failure(run.err), contended(run.result))
+	run.result.Failure = cmp.Or(errclass.Failure(run.err), slowedFailure(run.result))
 	reported := stored.DeepCopyObject().(T)
 	asked := r.Kind.Report(reported, run.object, run.observed, run.decided, run.result)
 	done.reported = reported

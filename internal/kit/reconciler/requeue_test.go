@@ -8,16 +8,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestContended: a child that has to wait until it may be put back is a failure: the object is not
-// as its spec says.
-func TestContended(t *testing.T) {
-	waiting := plan.Result{Contended: []plan.Contest{{Ref: plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}, By: "x"}}}
-	failure := contended(waiting)
+// TestSlowedFailure: a child that has to wait until it may be put back is a failure: the object is
+// not as its spec says.
+func TestSlowedFailure(t *testing.T) {
+	waiting := plan.Result{SlowedChildren: []plan.Contest{{Ref: plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}, By: "x"}}}
+	failure := slowedFailure(waiting)
 	if failure == nil || failure.Reason != "Contested" || failure.Transient || failure.Stalled || failure.Retry ||
 		!strings.HasPrefix(failure.Message, "Service web/shop is changed again and again by x: ") {
 		t.Errorf("got %+v", failure)
 	}
-	if failure := contended(plan.Result{Contested: []plan.Contest{{}}}); failure != nil {
+	if failure := slowedFailure(plan.Result{Contested: []plan.Contest{{}}}); failure != nil {
 		t.Errorf("of an object of another owner: %+v", failure)
 	}
 }

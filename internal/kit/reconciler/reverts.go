@@ -26,14 +26,14 @@ func (r *Reconciler[T, O, D]) recordReverts(object T, result plan.Result) {
 	}
 }
 
-// contended returns the failure for children that someone else changes again and again; nil if
+// slowedFailure returns the failure for children that someone else changes again and again; nil if
 // there are none. They may be as they should be at this moment, but not for long.
-func contended(result plan.Result) *plan.Failure {
-	if len(result.Contended) == 0 {
+func slowedFailure(result plan.Result) *plan.Failure {
+	if len(result.SlowedChildren) == 0 {
 		return nil
 	}
 	var sentences []string
-	for _, contest := range result.Contended {
+	for _, contest := range result.SlowedChildren {
 		sentences = append(sentences, contest.String())
 	}
 	slices.Sort(sentences)
