@@ -238,3 +238,32 @@ func TestHandsOverToNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// TestElectionTime: a candidate that gets too few promises leaves the election to others, after
+// twice the time at each further attempt, because members may only be slow. With a leader, it
+// begins anew.
+func TestElectionTime(t *testing.T) {
+	o := following()
+	attempt := func(want time.Duration) {
+		t.Helper()
+		forced(o)
+		o.Held.Forced, o.Held.Claimed, o.Held.RenewedAt, o.Held.RequestedAt = false, o.Now, o.Now+want, o.Now+want
+		o.Now += want - time.Millisecond
+		if action, isWrite := Decide(o).(WriteRecord); isWrite {
+			t.Fatalf("before %s: %q", want, action.Why)
+		}
+		o.Now += time.Millisecond
+		action := Decide(o)
+		release, isWrite := action.(WriteRecord)
+		if !isWrite || !release.Record.Released() {
+			t.Fatalf("after %s: %+v", want, action)
+		}
+		o.Writing(release)
+		o.HeardWrite(release, o.Now, Done, "8")
+	}
+	for _, want := range []time.Duration{electionTime, 2 * electionTime, longestElection, longestElection} {
+		attempt(want)
+	}
+	o.HeardPing(Ping{System: "s", Leader: a, Term: 4, History: "99", Version: o.Record.Version})
+	attempt(electionTime)
+}

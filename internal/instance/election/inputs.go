@@ -75,6 +75,9 @@ func (o *Observed) Writing(write WriteRecord) {
 		o.StandsAt = o.Now + electionTime
 	}
 	if record.Released() && record.Term == o.Held.Term {
+		if !o.Held.Releasing && !o.Held.Promoted {
+			o.Unmet++
+		}
 		o.Held.Releasing = true
 	}
 	if record.Holder != (Holder{Member: o.Me, PodUID: o.PodUID}) {
@@ -161,7 +164,7 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}
 	o.see(ping.Seen)
 	if o.mayFollow(&ping) && ping.Term >= peer.Ping.Term {
-		peer.Member, peer.Ping, peer.PingAt, peer.Gone = ping.Leader, ping, o.Now, ping.Resigned
+		peer.Member, peer.Ping, peer.PingAt, peer.Gone, o.Unmet = ping.Leader, ping, o.Now, ping.Resigned, 0
 		o.learn(ping.Addresses)
 		o.RecordChanged(ping.Version)
 	}
@@ -330,7 +333,7 @@ func (o *Observed) Pinged(resigned bool) {
 }
 
 // Promoting notes that the promotion of the server begins.
-func (o *Observed) Promoting() { o.Held.Promoted = true }
+func (o *Observed) Promoting() { o.Held.Promoted, o.Unmet = true, 0 }
 
 // StoppingFor notes that the server is being stopped for a handover to the member; the zero value
 // means none.

@@ -28,8 +28,11 @@ const (
 	silentAfter = time.Second
 	// lastTryTime is how long one more attempt to renew may take before the server is killed.
 	lastTryTime = time.Second
-	// electionTime is how long an election may take before other candidates stand.
-	electionTime = 5 * time.Second
+	// electionTime is how long an election may take before other candidates stand. A candidate takes
+	// twice as long after each election that it could not win, until a leader is there, but never longer
+	// than longestElection: where the members get little CPU, 5 s may never be enough for their promises.
+	electionTime    = 5 * time.Second
+	longestElection = 20 * time.Second
 	// leaveAfter is the silence after which a member is removed from the set of the rule.
 	leaveAfter = 30 * time.Second
 	// degradeAfter is for how long too many members must have been silent (see silence) until, with
@@ -298,6 +301,9 @@ type Observed struct {
 	StandsAt time.Duration
 	// Jitter is a random duration, new for each Ask.
 	Jitter time.Duration
+	// Unmet is how many elections in a row have ended in which we were the candidate and got too few
+	// promises.
+	Unmet int
 }
 
 // peer returns the peer with that name; nil if there is none.

@@ -13,7 +13,7 @@ func elect(o *Observed) Action {
 		return nil
 	}
 	record := o.Record.Record
-	if waited := o.Now - o.Held.Claimed; waited >= electionTime || waited >= silentAfter && o.memberAhead() != "" {
+	if waited := o.Now - o.Held.Claimed; waited >= o.electionTime() || waited >= silentAfter && o.memberAhead() != "" {
 		// We have not promoted, so nothing was acknowledged under the rule that the claim added, and it
 		// is removed. The same rule may also be there from an earlier term of ours: that one stays.
 		if len(record.Rules) > 1 { // The only rule is that of new data, which no other member has.
@@ -47,7 +47,12 @@ func elect(o *Observed) Action {
 			System: o.System, Term: o.Held.Term, Candidate: o.Me, Seen: o.Saved.Seen, Vacant: o.Held.Vacant,
 		}}
 	}
-	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+electionTime))
+	return o.wait("promises", min(o.Held.RequestedAt+readEvery, o.Held.Claimed+o.electionTime()))
+}
+
+// electionTime returns how long we collect promises before we leave the election to others.
+func (o *Observed) electionTime() time.Duration {
+	return min(electionTime<<min(o.Unmet, 8), longestElection)
 }
 
 // promisedAndNotAhead returns the members that count towards our promotion: ourselves, those that

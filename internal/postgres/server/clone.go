@@ -106,7 +106,7 @@ func (e *Engine) replication(ctx context.Context, from engine.Upstream) (*pgconn
 	if !roots.AppendCertsFromPEM(authority) {
 		return nil, errors.New("ca.crt contains no certificate")
 	}
-	config.Host, config.Port, config.ConnectTimeout, config.Fallbacks = from.Host, uint16(e.Port), 2*connectTimeout, nil
+	config.Host, config.Port, config.ConnectTimeout, config.Fallbacks = from.Host, uint16(e.Port), connectTimeout, nil
 	config.TLSConfig = &tls.Config{
 		Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: certified(from), MinVersion: tls.VersionTLS12,
 	}

@@ -40,18 +40,12 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 		// Older servers read the source only when they start.
 		sees += " AND current_setting('primary_conninfo') = " + quote(source)
 	}
-	// A leader that does not answer may do so later. If it does not, its heartbeats show that, and the
-	// election decides.
-	mayStall := e.Observe().Server.State == election.Leading
 	return e.until(ctx, func() (bool, error) {
 		if err := l.signal(syscall.SIGHUP); err != nil {
 			return false, err
 		}
 		var is bool
 		err := e.ask(ctx, sees, &is)
-		if err != nil && mayStall && ctx.Err() == nil {
-			return false, nil
-		}
 		return is, err
 	})
 }
@@ -139,7 +133,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	reloading, stop := context.WithTimeoutCause(ctx, standbyStopTimeout, errors.New("the server does not answer"))
+	reloading, stop := context.WithTimeoutCause(ctx, unfollowTimeout, errors.New("the server does not answer"))
 	defer stop()
 	if err := e.reload(reloading, l, c); err != nil {
 		return fmt.Errorf("removing the source: %w", err)
@@ -177,6 +171,10 @@ func (e *Engine) endReceivers(ctx context.Context, l *life) error {
 // settlePosition waits until everything that was received is replayed, and notes the position as
 // the final one.
 func (e *Engine) settlePosition(ctx context.Context, l *life) error {
+	return e.patiently(ctx, func() error { return e.settlePositionOnce(ctx, l) })
+}
+
+func (e *Engine) settlePositionOnce(ctx context.Context, l *life) error {
 	session, err := e.connect(ctx)
 	if err != nil {
 		return err
@@ -290,6 +288,9 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 // receiverTimeout is how long a process that receives may take to end.
 const receiverTimeout = 3 * time.Second
 
-// standbyStopTimeout is how long a standby may take to stop by itself before it is killed, and to
-// reload without a source.
+// standbyStopTimeout is how long a standby may take to stop by itself before it is killed.
 const standbyStopTimeout = 5 * time.Second
+
+// unfollowTimeout is how long a standby may take to reload without a source. An election may wait
+// for it, but a standby that is only slow would be slower after a kill: it has to recover.
+const unfollowTimeout = 15 * time.Second

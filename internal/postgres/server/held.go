@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -47,9 +48,12 @@ func (e *Engine) releaseOther(leader election.Member) {
 	}
 }
 
-// closeSource ends a replication session, and waits for at most connectTimeout if the leader hangs.
+// closeTimeout is how long the end of a replication session may take if the leader hangs.
+const closeTimeout = 2 * time.Second
+
+// closeSource ends a replication session.
 func closeSource(source *pgconn.PgConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = source.Close(ctx)
 }

@@ -183,6 +183,32 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestSlowServer: a server that accepts no session for a while is not killed for that, neither
+// while it stops receiving nor while it is promoted, because it would have to recover then.
+func TestSlowServer(t *testing.T) {
+	const stall = 3 * time.Second
+	a, b, d := newCluster(t).begin(2)
+	pid := b.pid()
+	slowly := func(call Call) {
+		t.Helper()
+		check(t, syscall.Kill(pid, syscall.SIGSTOP))
+		time.AfterFunc(stall, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		began := time.Now()
+		b.do(call)
+		if took := time.Since(began); took < stall {
+			t.Errorf("%s took only %s: it did not need the server", call.Do, took)
+		}
+	}
+	a.do(Call{Do: "stop"})
+	d.final()
+	slowly(Call{Do: "unfollow"})
+	b.do(Call{Do: "rule", Rule: rule(b, a, d)})
+	slowly(Call{Do: "promote", Timeline: 5})
+	if now := b.pid(); now != pid {
+		t.Errorf("the server was started again: its process is %d, and was %d", now, pid)
+	}
+}
+
 // TestFrozenReceiver: no promise is given while a process may still receive.
 func TestFrozenReceiver(t *testing.T) {
 	_, b, _ := newCluster(t).begin(2)

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Timeouts of our own sessions. A server that takes longer counts as one that does not answer.
+// Timeouts of our own sessions. A server that takes longer counts as one that does not answer. Where
+// it gets little CPU, a new session takes seconds, and is useless if we give up before it is ready.
 const (
-	connectTimeout   = 2 * time.Second
+	connectTimeout   = 10 * time.Second
 	statementTimeout = 5 * time.Second
 )
 
@@ -99,8 +103,13 @@ func disconnect(session *pgx.Conn) {
 	_ = session.Close(ctx)
 }
 
-// ask runs a query for one row, in a session of its own.
+// ask runs a query for one row, in a session of its own. It tries again until the server answers or
+// the context ends (see patiently), so the query may run more than once.
 func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
+	return e.patiently(ctx, func() error { return e.askOnce(ctx, query, into...) })
+}
+
+func (e *Engine) askOnce(ctx context.Context, query string, into ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout+statementTimeout)
 	defer cancel()
 	session, err := e.connect(ctx)
@@ -112,6 +121,36 @@ func (e *Engine) ask(ctx context.Context, query string, into ...any) error {
 		return fmt.Errorf("asking the server: %w", err)
 	}
 	return nil
+}
+
+// patiently calls do until it succeeds or the context ends. It fails at once only if the server has
+// answered, with an error that it would give the next time, too. After a failed operation the server
+// is killed, and has to recover: too high a price for one slow answer.
+func (e *Engine) patiently(ctx context.Context, do func() error) error {
+	var last error
+	err := e.until(ctx, func() (bool, error) {
+		if last = do(); last == nil || isLasting(last) {
+			return true, nil
+		}
+		return false, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return cmp.Or(last, err)
+}
+
+// passing are the classes of the server's errors that pass: it lacks something at the moment, others
+// hold what is needed, or it was interrupted, starts or stops (errcodes-appendix).
+var passing = []string{"53", "55", "57"}
+
+// isLasting reports whether an error would be the same at the next attempt.
+func isLasting(err error) bool {
+	if _, isOurs := errors.AsType[pgx.ScanArgError](err); isOurs {
+		return true
+	}
+	refused, isServers := errors.AsType[*pgconn.PgError](err)
+	return isServers && !slices.Contains(passing, fmt.Sprintf("%.2s", refused.Code))
 }
 
 // checkpoint makes the server write all that it has in memory. Only the context limits the

@@ -115,21 +115,19 @@ func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c co
 // awaitAnswer waits until the server answers, as a standby or not. It fails if the server answers,
 // but is no standby although it should be; if it still is one but should not be, it waits on.
 func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
-	var last error
 	err := e.until(ctx, func() (bool, error) {
 		var recovers bool
-		last = e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers)
-		if last == nil && standby && !recovers {
+		if err := e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers); err != nil {
+			return false, fmt.Errorf("%w: %s", err, l.output.last())
+		}
+		if standby && !recovers {
 			return false, errors.New("the server is not a standby, although it was started as one")
 		}
-		return last == nil && recovers == standby, nil
+		return recovers == standby, nil
 	})
 	if err != nil && l.ctx.Err() != nil {
 		<-l.exited
 		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
-	}
-	if err != nil && last != nil {
-		return fmt.Errorf("%w: %s", err, l.output.last())
 	}
 	l.output.noteAnswer()
 	return err
@@ -162,7 +160,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	defer cancel()
 	err = e.awaitAnswer(ctx, l, false)
 	if err == nil && !rule.WaitsForNobody() {
-		err = e.proveFlag(ctx, l)
+		err = e.patiently(ctx, func() error { return e.proveFlag(ctx, l) })
 	}
 	var timeline uint32
 	if err == nil {
@@ -254,7 +252,8 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
-	if err := e.ask(ctx, "SELECT pg_promote(false)", new(bool)); err != nil {
+	// If an answer is lost, the server may be promoted when it is asked again.
+	if err := e.ask(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(false) ELSE true END", new(bool)); err != nil {
 		return err
 	}
 	if err := e.awaitAnswer(ctx, l, false); err != nil {
