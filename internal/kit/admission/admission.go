@@ -117,8 +117,8 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	if k.Govern == nil {
 		return hooks
 	}
-	mutate := ctrladmission.WithDefaulter[T](scheme, defaulter[T]{k, ctrladmission.NewDecoder(scheme)})
-	mutate.Handler = boundedHandler{warning{mutate.Handler}, k.Kind.GroupKind(), object, true}
+	govern := governHandler[T]{k, ctrladmission.NewDecoder(scheme)}
+	mutate := &ctrladmission.Webhook{Handler: boundedHandler{govern, k.Kind.GroupKind(), object, true}}
 	return append(hooks, Hook{
 		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})
@@ -239,33 +239,4 @@ func (k Kind[T]) refusal(object T, violations []policy.Violation) error {
 	metrics.Denied(k.Kind.Kind, object.GetNamespace(), metrics.ByAdmission)
 	resource := schema.GroupResource{Group: k.Kind.Group, Resource: k.Resource}
 	return apierrors.NewForbidden(resource, object.GetName(), errors.New(policy.Sentence(violations)))
-}
-
-// defaulter writes the values that policies default and enforce.
-type defaulter[T client.Object] struct {
-	kind    Kind[T]
-	decoder ctrladmission.Decoder
-}
-
-// Default changes the object of the request in ctx.
-func (d defaulter[T]) Default(ctx context.Context, object T) error {
-	request, err := ctrladmission.RequestFromContext(ctx)
-	if err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	var before T
-	if len(request.OldObject.Raw) > 0 {
-		before = d.kind.New()
-		if err := d.decoder.DecodeRaw(request.OldObject, before); err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("reading the object before the update: %w", err))
-		}
-	}
-	var rules policy.Rules
-	if d.kind.Rules != nil {
-		if rules, err = d.kind.Rules(ctx, request.Namespace); err != nil {
-			return apierrors.NewInternalError(err)
-		}
-	}
-	warn(ctx, d.kind.Govern(object, before, rules.For(d.kind.Kind.Kind, object.GetName())))
-	return nil
 }

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,8 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
 // maxWarning is the maximum length of a warning in characters. API servers truncate longer ones.
@@ -127,19 +124,7 @@ func (h composeHandler) Handle(ctx context.Context, request ctrladmission.Reques
 	if err != nil {
 		return ctrladmission.Errored(http.StatusInternalServerError, err)
 	}
-	response := ctrladmission.Allowed("").WithWarnings(warnings...)
-	operations, err := jsonpatch.Between(request.Object.Raw, before, object)
-	if err != nil {
-		return ctrladmission.Errored(http.StatusInternalServerError, err)
-	}
-	if len(operations) == 0 {
-		return response
-	}
-	if response.Patch, err = json.Marshal(operations); err != nil {
-		return ctrladmission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the patch: %w", err))
-	}
-	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
-	return response
+	return patched(request.Object.Raw, before, object, warnings)
 }
 
 // read returns the object of a request, and the object that it replaces, which is nil at creation.

@@ -60,6 +60,9 @@ var mutateCases = map[string]struct {
 		"", object(good, `{"image":"a","port":0,"paused":false,"args":[],"securityContext":{"privileged":true}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
+	"a required field that is missing stays so, and the schema says that it is required": {
+		"", object(`{"tier":"iron","version":"1"}`, `{}`), []map[string]any{replace("/metadata/labels/tier", "gold")}, []string{goldReplaces},
+	},
 	"an invalid spec is left to validation": {"", object(good, `{"image":"bad","replicas":99}`), nil, nil},
 	"a spec that changes is governed": {
 		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(good, `{"image":"b","securityContext":{"privileged":true}}`),
