@@ -144,8 +144,9 @@ type CacheSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// Parameters of the server, by their names in valkey.conf, such as hz: "20". Those that need no
-	// restart take effect at once; for the others the pods are replaced one after the other. What
-	// other fields say, and what replication and safety rest on, can't be set. Default: the server's.
+	// restart take effect at once; for the others the pods are replaced one after the other. One that
+	// is removed keeps its value until the server starts again (restartedAt). What other fields say,
+	// and what replication and safety rest on, can't be set. Default: the server's.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	Parameters map[string]ParameterValue `json:"parameters,omitempty"`

@@ -80,6 +80,6 @@ func settings(c *databasev1.Cache, observed Observed, decided Decision) *corev1.
 	return d.Settings(contract.Settings{
 		Version: version, Durability: string(databasev1.DurabilityAsynchronous), FailoverAfter: c.Spec.Failover.After,
 		AcceptLoss: uint64(c.Spec.Failover.AcceptLoss), //nolint:gosec // Validate has refused negative terms
-		Ephemeral:  c.Spec.Persistence == nil, Parameters: parameters(c),
+		Ephemeral:  c.Spec.Persistence == nil, Parameters: parameters(c, memory(c, observed.Pods)),
 	}, decided)
 }

@@ -172,11 +172,43 @@ func TestMemory(t *testing.T) {
 	if len(c.Spec.Resources.Limits) > 0 {
 		t.Errorf("the spec was changed: %+v", c.Spec.Resources)
 	}
-	if all := parameters(c); all["maxmemory"] != "201326592" || all["maxmemory-policy"] != "allkeys-lru" || all["save"] != "" || all["appendonly"] != "no" {
+	if all := parameters(c, memory(c, nil)); all["maxmemory"] != "201326592" || all["maxmemory-policy"] != "allkeys-lru" || all["save"] != "" || all["appendonly"] != "no" {
 		t.Errorf("got %v", all)
 	}
-	if all := parameters(newCache(stores)); all["appendonly"] != "yes" || all["appendfsync"] != "everysec" || all["save"] == "" {
+	if all := parameters(newCache(stores), 1); all["appendonly"] != "yes" || all["appendfsync"] != "everysec" || all["save"] == "" {
 		t.Errorf("got %v", all)
+	}
+}
+
+// TestMoreMemory: the keys may take more only once no pod has the former limit. All instances would
+// be killed together. They may take less at once.
+func TestMoreMemory(t *testing.T) {
+	const former, more, less = "201326592", "402653184", "100663296" // 75 % of 256Mi, 512Mi and 128Mi
+	c := newCache(replicas(2))
+	observed := running(c, 2)
+	for i := range observed.Pods {
+		observed.Pods[i].Spec.Containers[0].Resources = resources(c)
+	}
+	told := func() string {
+		t.Helper()
+		settings, err := contract.ParseSettings(settings(c, observed, Decision{Replicas: 2}).Data[contract.SettingsKey])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return settings.Parameters["maxmemory"]
+	}
+	c.Spec.Memory = resource.MustParse("512Mi")
+	observed.Pods[0].Spec.Containers[0].Resources = resources(c)
+	if got := told(); got != former {
+		t.Errorf("maxmemory is %s beside a pod with the former limit", got)
+	}
+	observed.Pods[1].Spec.Containers[0].Resources = resources(c)
+	if got := told(); got != more {
+		t.Errorf("maxmemory is %s with the new limits", got)
+	}
+	c.Spec.Memory = resource.MustParse("128Mi")
+	if got := told(); got != less {
+		t.Errorf("maxmemory is %s with less memory", got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -181,11 +182,13 @@ func checkParameters(c *databasev1.Cache, at *field.Path) field.ErrorList {
 	return problems
 }
 
-// parameters are those of the server: what follows from the spec, and the user's.
-func parameters(c *databasev1.Cache) map[string]string {
+// parameters are those of the server: what follows from the spec, from the memory that each server
+// has (see memory), and the user's.
+func parameters(c *databasev1.Cache, memory int64) map[string]string {
 	spec := &c.Spec
+	const whole = 100
 	all := map[string]string{
-		"maxmemory":             strconv.FormatInt(maxMemory(spec), 10),
+		"maxmemory":             strconv.FormatInt(memory*int64(spec.MaxMemoryPercent)/whole, 10),
 		"maxmemory-policy":      string(spec.EvictionPolicy),
 		"min-replicas-to-write": strconv.Itoa(int(spec.MinReplicasToWrite)),
 		"appendonly":            "no", "save": "",
@@ -199,10 +202,21 @@ func parameters(c *databasev1.Cache) map[string]string {
 	return all
 }
 
-// maxMemory is what the keys may take, in bytes.
-func maxMemory(spec *databasev1.CacheSpec) int64 {
-	const whole = 100
-	return spec.Memory.Value() * int64(spec.MaxMemoryPercent) / whole
+// memory is what the server of each instance may take, in bytes: spec.memory, or less while a pod
+// still has the limit of an earlier spec. All instances have the same keys, so with more they would
+// be killed for it together, and without persistence everything would be lost.
+func memory(c *databasev1.Cache, pods []corev1.Pod) int64 {
+	least := c.Spec.Memory.Value()
+	for i := range pods {
+		for j := range pods[i].Spec.Containers {
+			container := &pods[i].Spec.Containers[j]
+			limit, isLimited := container.Resources.Limits[corev1.ResourceMemory]
+			if container.Name == ContainerName && isLimited {
+				least = min(least, limit.Value()-programMemory.Value())
+			}
+		}
+	}
+	return max(least, leastMemory.Value())
 }
 
 // restartingParameters returns a hash of the parameters that take effect with a start of the server
