@@ -366,7 +366,7 @@ func TestDamagedData(t *testing.T) {
 	check(t, err)
 	content[40]++
 	check(t, os.WriteFile(control, content, 0o600))
-	if _, err := a.try(Call{Do: "inspect"}); err == nil || !strings.Contains(err.Error(), "does not fit its checksum") {
+	if _, err := a.try(Call{Do: "inspect"}); err == nil || !strings.Contains(err.Error(), "does not match its checksum") {
 		t.Errorf("got %v", err)
 	}
 }
