@@ -235,9 +235,20 @@ func ParseStatistics(text string) Statistics {
 	replication, _ := ParseReplication(text)
 	for _, replica := range replication.Replicas {
 		if replica.Online {
-			lag := float64(max(replication.Offset-replica.Offset, 0))
-			s.Receivers = append(s.Receivers, ReceiverStatistics{Pod: replica.Member.Name, LagBytes: lag})
+			s.receives(replica.Member.Name, float64(max(replication.Offset-replica.Offset, 0)))
 		}
 	}
 	return s
+}
+
+// receives adds a connection of a replica. Of several of one pod, one is not gone yet, or holds what
+// its copy of the data lacks: the one that has most counts.
+func (s *Statistics) receives(pod string, lag float64) {
+	for i := range s.Receivers {
+		if s.Receivers[i].Pod == pod {
+			s.Receivers[i].LagBytes = min(s.Receivers[i].LagBytes, lag)
+			return
+		}
+	}
+	s.Receivers = append(s.Receivers, ReceiverStatistics{Pod: pod, LagBytes: lag})
 }

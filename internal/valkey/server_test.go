@@ -54,6 +54,16 @@ func TestParseStatistics(t *testing.T) {
 	}
 }
 
+// TestStatisticsOfOnePod: of two connections of one pod, of which one is not gone yet, only one is
+// reported: with two, no metric of the instance could be read.
+func TestStatisticsOfOnePod(t *testing.T) {
+	again := strings.Replace(leaders, "slave1:ip=127.0.0.1,port=5432,state=wait_bgsave,offset=0",
+		"slave1:ip=db-1/b2b3c4d5e6,port=5432,state=online,offset=1450", 1)
+	if s := ParseStatistics(again); !slices.Equal(s.Receivers, []ReceiverStatistics{{Pod: "db-1", LagBytes: 50}}) {
+		t.Errorf("got %+v", s.Receivers)
+	}
+}
+
 // TestRefuses: it is reported why a leader accepts no writes, and what could not be stored.
 func TestRefuses(t *testing.T) {
 	const asked = "role:master\r\nmaster_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nmin_slaves_good_slaves:1\r\n"

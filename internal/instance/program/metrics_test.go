@@ -238,11 +238,15 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestReceiving: a replica that has not reported recently counts as not receiving.
+// TestReceiving: a replica that has not reported recently counts as not receiving, and two
+// connections of one replica count as one.
 func TestReceiving(t *testing.T) {
 	now := time.Now()
+	of := func(pod, incarnation string, reported time.Time) engine.Receiver {
+		return engine.Receiver{Member: election.Member{Name: pod, Incarnation: incarnation}, FlushedAt: reported}
+	}
 	seen := engine.Observation{Receivers: []engine.Receiver{
-		{FlushedAt: now.Add(-time.Second)}, {FlushedAt: now.Add(-time.Minute)}, {},
+		of("db-1", "a", now.Add(-time.Second)), of("db-1", "b", now), of("db-2", "c", now.Add(-time.Minute)), {},
 	}}
 	if got := receiving(seen, now); got != 1 {
 		t.Errorf("got %d", got)

@@ -355,15 +355,16 @@ func neededReceivers(settings contract.Settings) int64 {
 // receiverTimeout is how long after its last report of a flush a replica still counts as receiving.
 const receiverTimeout = 5 * time.Second
 
-// receiving returns how many replicas receive.
+// receiving returns how many replicas receive. A former connection of one that is not gone yet does
+// not count.
 func receiving(seen engine.Observation, now time.Time) int {
-	count := 0
+	pods := map[string]bool{}
 	for _, receiver := range seen.Receivers {
 		if now.Sub(receiver.FlushedAt) < receiverTimeout {
-			count++
+			pods[receiver.Member.Name] = true
 		}
 	}
-	return count
+	return len(pods)
 }
 
 // assemble opens the volume and prepares the rest. It starts nothing.
