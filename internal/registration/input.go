@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
@@ -164,6 +166,11 @@ func (in Input) Children() children.Reader {
 	return children.Reader{Cached: in.Manager.GetClient(), Live: in.Manager.GetAPIReader(), Scheme: in.Manager.GetScheme()}
 }
 
+// Recorder returns the recorder of events of the controller of that name.
+func (in Input) Recorder(name string) events.EventRecorder {
+	return conditions.Recorder(in.Manager.GetEventRecorder("mainstay-" + name))
+}
+
 // Options returns the options of a controller.
 func (in Input) Options() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: in.Concurrency, RateLimiter: errclass.RateLimiter[reconcile.Request]()}
@@ -174,6 +181,6 @@ func (in Input) Options() controller.Options {
 func Complete[T reconciler.Object, O, D any](in Input, r *reconciler.Reconciler[T, O, D]) *reconciler.Reconciler[T, O, D] {
 	r.Client, r.Clock = in.Manager.GetClient(), in.Clock
 	r.Applier = apply.New(r.Client, in.Children())
-	r.Recorder = in.Manager.GetEventRecorder("mainstay-" + r.Name)
+	r.Recorder = in.Recorder(r.Name)
 	return r
 }

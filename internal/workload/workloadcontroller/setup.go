@@ -28,7 +28,7 @@ func Setup(ctx context.Context, in registration.Input) error {
 	if err := watch.Prefetch(ctx, manager.GetCache(), observe.Workloads()...); err != nil {
 		return err
 	}
-	recorder := manager.GetEventRecorder("mainstay-" + controllerName)
+	recorder := in.Recorder(controllerName)
 	reader.Problem = func(_ context.Context, about client.Object, err error) {
 		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", errclass.Sentence(err))
 	}
