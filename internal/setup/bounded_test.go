@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 )
 
 // sent sends a body from an address, with its length unless chunked is set.
@@ -285,8 +286,14 @@ func TestConversionIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":` +
 				`"apps.mainstay.dev/v1","objects":[` + test.objects + `]}}`
-			if got := post(t, handler, body).Body.String(); !strings.Contains(got, test.want) {
+			failed := func() float64 { return metricstest.Counted(t, "mainstay_webhook_failures_total", "/convert") }
+			before := failed()
+			got := post(t, handler, body).Body.String()
+			if !strings.Contains(got, test.want) {
 				t.Errorf("got %.300s, want %s", got, test.want)
+			}
+			if isFailure, counted := !strings.Contains(got, `"status":"Success"`), failed()-before; isFailure != (counted == 1) || counted > 1 {
+				t.Errorf("counted as %v failures: %.300s", counted, got)
 			}
 		})
 	}

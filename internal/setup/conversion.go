@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
 // Converter converts objects of all kinds that have several versions, even of kinds that are off,
@@ -71,6 +73,7 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 	var made apiextensionsv1.ConversionReview
 	if json.Unmarshal(converted.body.Bytes(), &made) != nil || made.Response == nil ||
 		len(made.Response.ConvertedObjects) != len(review.Request.Objects) {
+		metrics.WebhookFailed(webhooks.ConvertPath)
 		_, _ = response.Write(converted.body.Bytes())
 		return
 	}
@@ -87,6 +90,7 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 
 // answer answers a review with an error.
 func answer(response io.Writer, review apiextensionsv1.ConversionReview, err error) {
+	metrics.WebhookFailed(webhooks.ConvertPath)
 	review.Response = &apiextensionsv1.ConversionResponse{
 		UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusFailure, Message: err.Error()},
 	}

@@ -112,15 +112,17 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	}}
 	object := reflect.TypeOf(k.New())
 	validate := ctrladmission.WithValidator[T](scheme, validator[T]{k})
-	validate.Handler = boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object}
-	hooks := []Hook{{Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(), Handler: validate}}
+	path := "/validate/" + k.name()
+	validate.Handler = counted{path, boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object}}
+	hooks := []Hook{{Name: k.name(), Path: path, Rules: rules, Conditions: k.conditions(), Handler: validate}}
 	if k.Govern == nil {
 		return hooks
 	}
+	path = "/mutate/" + k.name()
 	govern := governHandler[T]{k, ctrladmission.NewDecoder(scheme)}
-	mutate := &ctrladmission.Webhook{Handler: boundedHandler{govern, k.Kind.GroupKind(), object, true}}
+	mutate := &ctrladmission.Webhook{Handler: counted{path, boundedHandler{govern, k.Kind.GroupKind(), object, true}}}
 	return append(hooks, Hook{
-		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
+		Name: k.name(), Path: path, Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})
 }
 

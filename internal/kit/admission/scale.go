@@ -39,8 +39,9 @@ type Scale struct {
 // Hook returns the webhook of the subresource.
 func (s Scale) Hook(scheme *runtime.Scheme) Hook {
 	name := "scale." + s.Resource.String()
+	path := "/validate/" + name
 	return Hook{
-		Name: name, Path: "/validate/" + name,
+		Name: name, Path: path,
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
 			Rule: admissionregistrationv1.Rule{
@@ -48,7 +49,7 @@ func (s Scale) Hook(scheme *runtime.Scheme) Hook {
 				Scope: new(admissionregistrationv1.NamespacedScope),
 			},
 		}},
-		Handler: &ctrladmission.Webhook{Handler: scaleHandler{s, ctrladmission.NewDecoder(scheme)}},
+		Handler: &ctrladmission.Webhook{Handler: counted{path, scaleHandler{s, ctrladmission.NewDecoder(scheme)}}},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -109,14 +110,19 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestRulesThatCantBeRead: while the rules are unknown, every request is refused.
+// TestRulesThatCantBeRead: while the rules are unknown, every request is refused, and counted as a
+// failure.
 func TestRulesThatCantBeRead(t *testing.T) {
 	want := answer{Code: 500, Reason: "InternalError", Message: "Internal error occurred: nobody knows"}
 	for _, hook := range webApp(asked(t, strict, errUnknown)).Hooks(newScheme(t)) {
+		counted := metricstest.Counted(t, "mainstay_webhook_failures_total", hook.Path)
 		for _, before := range []string{"", object(good, `{"image":"a"}`)} {
 			if diff := cmp.Diff(want, answerOf(send(hook, before, object(good, `{"image":"b"}`)))); diff != "" {
 				t.Errorf("%s: %s", hook.Path, diff)
 			}
+		}
+		if got := metricstest.Counted(t, "mainstay_webhook_failures_total", hook.Path) - counted; got != 2 {
+			t.Errorf("%s: 2 failures are counted as %v", hook.Path, got)
 		}
 	}
 }

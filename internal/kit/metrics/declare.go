@@ -58,6 +58,13 @@ var contests = counter(Metric{
 	Labels: []Label{passKindLabel, namespaceLabel},
 })
 
+var webhookFailures = counter(Metric{
+	Name:   "mainstay_webhook_failures_total",
+	Help:   "Requests to our webhooks that could not be decided, and conversions that failed.",
+	Normal: "None. The API server shows the cause to whoever sent the request.",
+	Labels: []Label{{"webhook", "path of the webhook; `/convert` for conversions"}},
+})
+
 var restarts = counter(Metric{
 	Name:   "mainstay_config_restarts_total",
 	Help:   "Workloads that were restarted because their configuration changed.",

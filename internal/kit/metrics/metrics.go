@@ -133,6 +133,9 @@ func Contested(kind, namespace string) {
 	namespaces.with(namespace, func(label string) { contests.WithLabelValues(kind, label).Inc() })
 }
 
+// WebhookFailed records that a request to the webhook of a path could not be decided, or converted.
+func WebhookFailed(path string) { webhookFailures.WithLabelValues(path).Inc() }
+
 // Restarted records that a workload was restarted because its configuration changed.
 func Restarted(namespace string) {
 	namespaces.with(namespace, func(label string) { restarts.WithLabelValues(label).Inc() })

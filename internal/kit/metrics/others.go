@@ -13,7 +13,7 @@ func Others() []Metric {
 		{Name: "workqueue_queue_duration_seconds", Type: "histogram", Labels: queue, Help: "Time of an object in the queue.",
 			Normal: "Milliseconds."},
 		{Name: "controller_runtime_active_workers", Type: "gauge", Labels: []Label{{"controller", "the controller's name"}}, Help: "Running reconciles.", Normal: "Below `--concurrency`."},
-		{Name: "controller_runtime_webhook_requests_total", Type: "counter", Labels: []Label{webhook, {"code", "HTTP status"}}, Help: "Requests of the API server to our webhooks. Refusals have the code 200 too.", Normal: "All `200`."},
+		{Name: "controller_runtime_webhook_requests_total", Type: "counter", Labels: []Label{webhook, {"code", "HTTP status"}}, Help: "Requests of the API server to our webhooks. Refusals and failures have the code 200 too: see mainstay_webhook_failures_total.", Normal: "All `200`; 429 if a replica has too many at once."},
 		{Name: "controller_runtime_webhook_latency_seconds", Type: "histogram", Labels: []Label{webhook}, Help: "Response time of a webhook.",
 			Normal: "Milliseconds."},
 		{Name: "process_resident_memory_bytes", Type: "gauge", Help: "Memory of the process.", Normal: "Well below the limit of 512 MiB."},

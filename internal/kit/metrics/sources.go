@@ -56,7 +56,7 @@ func Expose(sources Sources) {
 		return
 	}
 	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, contests, restarts, configRollout,
-		calls, collector{})
+		webhookFailures, calls, collector{})
 }
 
 var current atomic.Pointer[Sources]

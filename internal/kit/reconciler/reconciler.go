@@ -167,20 +167,30 @@ type Reconciler[T Object, O, D any] struct {
 // level-triggered. Deletion is left to owner references, and to the finalizer if there is one.
 func (r *Reconciler[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx, span := trace.Start(ctx, "Reconcile")
-	if err := r.awaitWrite(ctx, request.NamespacedName); err != nil {
-		span.End(err)
+	stored, isOurs, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
+		unread := r.begin(ctx, r.absent(request.NamespacedName), span)
+		unread.returned(err)
+		unread.end(ctx)
 		return ctrl.Result{}, err
 	}
-	stored, isOurs, err := r.get(ctx, request.NamespacedName)
-	if err != nil || !isOurs {
-		span.End(err)
-		return ctrl.Result{}, err
+	if !isOurs {
+		span.End(nil)
+		return ctrl.Result{}, nil
 	}
 	done := r.begin(ctx, stored, span)
 	defer done.end(ctx)
 	result, err := r.reconcile(ctx, stored, done)
 	done.returned(err)
 	return result, r.recordFailure(ctx, stored, err)
+}
+
+// read waits until the cache shows the last write of an object's status, and reads the object.
+func (r *Reconciler[T, O, D]) read(ctx context.Context, key client.ObjectKey) (stored T, isOurs bool, err error) {
+	if err := r.awaitWrite(ctx, key); err != nil {
+		return stored, false, err
+	}
+	return r.get(ctx, key)
 }
 
 // get reads an object, and reports whether there is anything to do for it.

@@ -18,12 +18,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
@@ -133,8 +132,8 @@ func TestReconcileRecords(t *testing.T) {
 
 // TestReconcileRecordsPanic: a panic counts as an error. Recovering it is up to the caller.
 func TestReconcileRecordsPanic(t *testing.T) {
-	metrics.Expose(metrics.Sources{})
-	before := panics(t)
+	panics := func() float64 { return metricstest.Counted(t, "mainstay_errors_total", "panic") }
+	before := panics()
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -143,31 +142,9 @@ func TestReconcileRecordsPanic(t *testing.T) {
 		}()
 		_, _ = reconcile(t, simple{panics: true}, 1)
 	}()
-	if got := panics(t) - before; got != 1 {
+	if got := panics() - before; got != 1 {
 		t.Errorf("%v panics are counted", got)
 	}
-}
-
-// panics returns the number of counted panics.
-func panics(t *testing.T) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "mainstay_errors_total" {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				if label.GetValue() == "panic" {
-					return metric.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return 0
 }
 
 // TestAnObjectThatIsGoneGetsNoEvent checks that a failure is recorded for an object that exists,

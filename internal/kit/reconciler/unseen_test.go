@@ -19,6 +19,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -75,8 +76,13 @@ func TestAStatusThatTheCacheDoesNotShow(t *testing.T) {
 			if err := reconcileTo("Degraded"); err == nil {
 				t.Error("the cache does not show the status, and nothing says so")
 			}
+			counted := func() float64 { return metricstest.Counted(t, "mainstay_errors_total", "PlatformPolicy") }
+			before := counted()
 			if err := reconcileTo("Active"); err == nil {
 				t.Error("the status is right in a cache that lags, and nothing says that it does")
+			}
+			if got := counted() - before; got != 1 {
+				t.Errorf("a cache that lags counts as %v errors", got)
 			}
 			lags.Store(false)
 			_ = reconcileTo("Active")

@@ -70,9 +70,7 @@ type reconciler struct {
 // Reconcile reconciles the namespace that is the request's name. A failure is retried when
 // something else is due, without the queue's backoff; it still counts as a failure in the metrics.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	start := r.clock.Now()
-	done := r.reconcile(ctx, request.Name)
-	metrics.Reconciled(metrics.Pass{Kind: metrics.KindWorkload, Namespace: request.Name, Result: done.result(), Took: r.clock.Since(start)})
+	done := r.measured(ctx, request.Name)
 	if errclass.IsShutdown(done.err) || errclass.Of(done.err) == errclass.Gone {
 		return ctrl.Result{}, nil
 	}
@@ -85,6 +83,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).Error(done.err, "Reconcile incomplete, retrying")
 		return ctrl.Result{RequeueAfter: min(retrySoon, done.requeueAfter())}, nil
 	}
+}
+
+// measured reconciles a namespace, and counts that, as a panic unless it returns.
+func (r *reconciler) measured(ctx context.Context, namespace string) result {
+	start, how := r.clock.Now(), metrics.Panicked
+	defer func() {
+		metrics.Reconciled(metrics.Pass{Kind: metrics.KindWorkload, Namespace: namespace, Result: how, Took: r.clock.Since(start)})
+	}()
+	done := r.reconcile(ctx, namespace)
+	how = done.result()
+	return done
 }
 
 // result is the result of reconciling a namespace.

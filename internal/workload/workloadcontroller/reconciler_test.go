@@ -14,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -113,6 +115,24 @@ func reconcilerOf(t *testing.T, now time.Time, objects ...client.Object) (*recon
 		reader:   observe.Reader{Cached: c, Live: c, Sources: sources},
 		recorder: events.NewFakeRecorder(10), clock: clocktesting.NewFakePassiveClock(now), rolling: newRolling(), missing: newMissing(),
 	}, c
+}
+
+// TestPanicsAreCounted: a panic counts as an error. Recovering it is up to the caller.
+func TestPanicsAreCounted(t *testing.T) {
+	panics := func() float64 { return metricstest.Counted(t, "mainstay_errors_total", metrics.KindWorkload, "panic") }
+	before := panics()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		broken := &reconciler{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+		_, _ = broken.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+	}()
+	if got := panics() - before; got != 1 {
+		t.Errorf("%v panics are counted", got)
+	}
 }
 
 // TestUnobservedTemplate: a Deployment begins to use a source. Until its controller has observed

@@ -135,7 +135,7 @@ var rows = []row{
 	}},
 	{"Databases", []panel{
 		{"Elections", "Terms, per hour: each claim of leadership raises the term.", "", false, []query{
-			{`max by (namespace, postgresql) (delta(mainstay_instance_term{namespace=~"$namespace", postgresql!=""}[1h]))`, "{{namespace}}/{{postgresql}}"}}},
+			{elections("postgresql"), "{{namespace}}/{{postgresql}}"}}},
 		{"Lag", "What each replica has not replayed.", "bytes", false, []query{
 			{`max by (namespace, member) (mainstay_postgresql_replication_lag_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{member}}"}}},
 		{"Volumes", "Used part.", "percentunit", false, []query{
@@ -147,7 +147,7 @@ var rows = []row{
 	}},
 	{"Caches", []panel{
 		{"Elections", "Terms, per hour: each claim of leadership raises the term.", "", false, []query{
-			{`max by (namespace, cache) (delta(mainstay_instance_term{namespace=~"$namespace", cache!=""}[1h]))`, "{{namespace}}/{{cache}}"}}},
+			{elections("cache"), "{{namespace}}/{{cache}}"}}},
 		{"Memory", "Used part of maxmemory. From 100 % on, keys give way, or writes fail with noeviction.", "percentunit", false, []query{
 			{`max by (namespace, pod) (mainstay_cache_memory_used_bytes{namespace=~"$namespace"} / mainstay_cache_memory_max_bytes{namespace=~"$namespace"})`, "{{namespace}}/{{pod}}"}}},
 		{"Lookups per second", "Of keys that are there, and of others.", "", false, []query{
@@ -210,4 +210,11 @@ func (p panel) build(id, width uint32) cog.Builder[dashboard.Panel] {
 	}
 	return timeseries.NewPanelBuilder().Id(id).Title(p.title).Description(p.description).Unit(p.unit).Min(0).Datasource(source).
 		Height(8).Span(width).Targets(targets)
+}
+
+// elections returns the query for how often the databases of a kind have elected within an hour, as
+// the alerts count it: an instance without a term says 0.
+func elections(kind string) string {
+	by, term := "max by (namespace, "+kind+")", `mainstay_instance_term{namespace=~"$namespace", `+kind+`!=""}`
+	return fmt.Sprintf("%s (%s) - min by (namespace, %s) (min_over_time((%s > 0)[1h:1m]))", by, term, kind, term)
 }
