@@ -136,17 +136,16 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 // start starts the server as a standby. If it is not known yet to which database system the data
 // belong, because they could not be used when the program began, they are inspected again first.
 func (i *Instance) start(ctx context.Context) {
-	system, isKnown := i.core.System, i.core.System != ""
+	found, isKnown := engine.Data{System: i.core.System}, i.core.System != ""
 	i.begin(ctx, &operation{name: "start as a standby"}, func(ctx context.Context) error {
 		if !isKnown {
-			data, err := i.Engine.Inspect()
-			if err != nil {
+			var err error
+			if found, err = i.Engine.Inspect(); err != nil {
 				return err
 			}
-			system = data.System
 		}
 		return i.Engine.Start(ctx)
-	}, func() { i.core.System = system })
+	}, func() { i.core.Found(found.System, found.Timeline) })
 }
 
 func (i *Instance) upstream(leader election.Member, term uint64) engine.Upstream {
@@ -302,6 +301,6 @@ func (i *Instance) inspect(contents volume.Contents) error {
 		return fmt.Errorf("the volume has the incarnation %.40q, but no data of a server: they were deleted; nothing was changed",
 			contents.Incarnation)
 	}
-	i.core.System = data.System
+	i.core.Found(data.System, data.Timeline)
 	return nil
 }

@@ -98,7 +98,7 @@ func (n *node) start() {
 		PodUID: n.uid, Local: n.disk.local, Saved: n.disk.local,
 	}
 	if n.disk.member.HasData() {
-		n.core.System = n.disk.system
+		n.core.Found(n.disk.system, n.disk.log.timeline)
 	}
 	for _, other := range n.w.nodes {
 		if other != n {

@@ -266,4 +266,15 @@ func TestElectionTime(t *testing.T) {
 	}
 	o.HeardPing(Ping{System: "s", Leader: a, Term: 4, History: "99", Version: o.Record.Version})
 	attempt(electionTime)
+
+// TestFoundTimeline: a program that finds data which an earlier one has made, and whose timeline that
+// could not store any more, claims the next timeline.
+func TestFoundTimeline(t *testing.T) {
+	o := following()
+	o.Peers, o.System, o.Local, o.Record.Record = nil, "", Local{}, Record{Initialise: b.Name}
+	o.Found("s", 1)
+	o.Server, o.Saved, o.Record.TriedAt = Server{State: Standby, Final: true, Position: "0"}, o.Local, o.Now
+	if claim, _ := Decide(o).(WriteRecord); claim.Record.System != "s" || claim.Record.Timeline != 2 {
+		t.Errorf("got %+v", claim)
+	}
 }

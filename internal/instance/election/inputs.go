@@ -366,6 +366,13 @@ func (o *Observed) Became(me Member, system string, timeline uint32) {
 	o.see(Seen{Timeline: timeline})
 }
 
+// Found notes to which database system the data on our volume belong, and the highest timeline that
+// they know of. An earlier program may have made them, and have ended before it could store that.
+func (o *Observed) Found(system string, timeline uint32) {
+	o.System = system
+	o.see(Seen{Timeline: timeline})
+}
+
 // Began notes that this process has initialised our data, as those of a new database.
 func (o *Observed) Began() { o.Begun = o.System }
 
