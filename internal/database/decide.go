@@ -80,7 +80,7 @@ func Decide(d *Database, observed State) Decision {
 	decided := Decision{Replicas: d.Replicas}
 	set := observed.StatefulSet(d)
 	if d.Hibernated && (set == nil || !d.Paused) {
-		return Decision{}
+		return Decision{Pods: begin(d, observed, decided).Pods} // Those that stop may still run.
 	}
 	if set == nil || set.Spec.Replicas == nil || *set.Spec.Replicas == 0 && !d.Paused {
 		return begin(d, observed, decided)

@@ -266,6 +266,12 @@ func TestHibernated(t *testing.T) {
 	if child[*corev1.PersistentVolumeClaim](Desired(c, observed, Decide(c, observed)), "data-sessions-1") == nil {
 		t.Error("a volume is not kept")
 	}
+	// Instances that still run must not take those that hibernate with them for removed ones.
+	observed.Children[Ref(c, "PersistentVolumeClaim", "data-sessions-4")] = plan.Found{Ownership: plan.Ours, Object: claim}
+	told, err := contract.ParseSettings(settings(c, observed, Decide(c, observed)).Data[contract.SettingsKey])
+	if err != nil || len(told.Pods) != 5 {
+		t.Errorf("it names %v, %v", told.Pods, err)
+	}
 }
 
 // TestNetwork: a port that clients are not to use is in no Service for them, and nothing lets them
