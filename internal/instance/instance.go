@@ -195,7 +195,7 @@ func New(options Options) (*Instance, error) {
 	}
 	i.core = &election.Observed{
 		Me: election.Member{Name: options.Name, Incarnation: contents.Incarnation}, PodUID: options.PodUID, Address: options.Address,
-		Local: contents.Local, Saved: contents.Local,
+		Local: contents.Local, Saved: contents.Local, HasRemains: contents.HasOld,
 	}
 	if err := i.inspect(contents); err != nil {
 		return nil, err

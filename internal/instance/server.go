@@ -291,7 +291,7 @@ func (i *Instance) inspect(contents volume.Contents) error {
 	}
 	if data.Lost {
 		i.Log.Info("the data were in the memory of a server that has ended: this instance has none")
-		i.core.Me.Incarnation = ""
+		i.core.Me.Incarnation, i.core.HasRemains = "", true
 		return nil
 	}
 	if data.Exists != (contents.Incarnation != "") {

@@ -189,6 +189,16 @@ func (c *checks) replaces(n *node, action election.Replace) {
 	}
 }
 
+// initialises checks that data are made only where there are none: those of a former database count
+// as acknowledged, whatever the durability is now.
+func (c *checks) initialises(n *node) {
+	for _, other := range c.w.nodes {
+		if other.disk.member.HasData() && !c.w.plan.ephemeral {
+			c.fail("I1", "%s initialises the data of a new database, and %s has data", n.name(), other.name())
+		}
+	}
+}
+
 // published checks I7.
 func (c *checks) published(n *node, term uint64) {
 	if term < c.w.slice.term {
@@ -214,8 +224,14 @@ func (c *checks) healed() {
 	}
 	lacks := func(rule election.Rule) bool { return !rule.CoveredBy(there) }
 	c.required = len(c.record.Rules) > 0 && !slices.ContainsFunc(c.record.Rules, lacks)
-	// Without a record that is believed, everybody must answer.
-	if c.w.plan.tampers && (c.w.plan.wipes || c.w.plan.forEver != nil || len(there) < len(c.w.nodes)) {
+	// Empty volumes are none that anybody could lose, but everybody must answer.
+	if c.w.plan.adopts && len(c.record.Rules) == 0 && !slices.Contains(c.w.plan.remains, true) {
+		isAway := func(n *node) bool { return n.hangsForEver || n == c.w.plan.forEver }
+		c.required = !slices.ContainsFunc(c.w.nodes, isAway)
+	}
+	// Without a record that is believed, everybody must answer. Data that were just made, and that no
+	// leader has had yet, are of no use without the record that permitted them.
+	if c.w.plan.tampers && (c.w.plan.adopts || c.w.plan.wipes || c.w.plan.forEver != nil || len(there) < len(c.w.nodes)) {
 		c.required = false
 	}
 }

@@ -8,7 +8,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
-const system = "7000000000000000001"
+// system is the database system of all data but those of a former database.
+const (
+	system = "7000000000000000001"
+	former = "6000000000000000001"
+)
 
 // disk is what outlives everything but the loss of the volume.
 type disk struct {
@@ -226,6 +230,7 @@ func (n *node) act(action election.Action) bool {
 	case election.Replace:
 		n.replace(action)
 	case election.Initialise:
+		w.check.initialises(n)
 		server.begin(100*time.Millisecond, time.Second, func() {
 			n.disk.makeData(n, wal{timeline: 1, end: 1})
 			if n.w.plan.ephemeral {

@@ -15,6 +15,10 @@ type schedule struct {
 	failAfter  time.Duration
 	// fresh begins with empty volumes, instead of a database that has been led before.
 	fresh bool
+	// adopts begins with volumes that a former database has left, and a record that permits nobody to
+	// initialise. remains says of which instances these have data; the others' are empty.
+	adopts  bool
+	remains []bool
 	// slowAPI, lostAnswers: requests to the API server take long, or their answers are lost.
 	slowAPI, lostAnswers bool
 	// slowNetwork, loses: messages between instances take long, or are lost.
@@ -62,6 +66,12 @@ func draw(random *rand.Rand) schedule {
 	plan.staysAway = !plan.staysHung && !plan.onlyAPI && plan.instances > 2 && plan.durability == election.Required && random.IntN(4) == 0
 	plan.decides = !plan.staysAway && !plan.onlyAPI && random.IntN(4) == 0
 	plan.end = plan.heal + 2*plan.longest() + 45*time.Second
+	if plan.adopts = plan.fresh && random.IntN(2) == 0; plan.adopts {
+		plan.remains = make([]bool, plan.instances)
+		for range []int{0, 0, 1, plan.instances}[random.IntN(4)] {
+			plan.remains[random.IntN(plan.instances)] = true
+		}
+	}
 	return plan
 }
 
@@ -82,6 +92,9 @@ func (s *schedule) longest() time.Duration {
 // apply plans the faults.
 func (s *schedule) apply(w *world) {
 	from := 5 * time.Second
+	if s.adopts {
+		from = 0 // What decides whether new data are made happens at the start.
+	}
 	if s.onlyAPI && s.instances > 2 {
 		// With a member that is away, the leader renews.
 		w.after(4*time.Second, func() {
@@ -244,6 +257,9 @@ func (w *world) apiFault(n *node) {
 
 // wipe takes the volume away.
 func (w *world) wipe(n *node) {
+	if w.plan.adopts && w.check.record.Term == 0 && n.disk.member.HasData() {
+		return // Nobody could know that there were any.
+	}
 	w.plan.wipes = true
 	n.crash()
 	w.log("the volume of %s is wiped", n.name())
@@ -262,6 +278,10 @@ func (w *world) tamper() {
 		w.log("the Lease is deleted")
 		lease.exists = false
 		lease.version++
+		if w.plan.adopts && w.chance(2) {
+			w.log("the manager creates it again")
+			lease.exists, lease.damaged, lease.record = true, false, election.Record{}
+		}
 	case which == 1:
 		w.log("the record is damaged")
 		lease.damaged = true

@@ -111,6 +111,9 @@ var bugs = []bug{
 		{electionDir + "lead.go", "unseen := o.Server.ReceiversAt - max(", "unseen := o.Now - max("},
 		{electionDir + "rule.go", "o.serverAnswers() && o.missing(", "o.missing("},
 	}},
+	{23, "new data are made although an instance has not answered", "I1", []change{
+		{electionDir + "anew.go", "(all || isForced) &&", "(all || isForced || true) &&"},
+	}},
 }
 
 // TestSeededBugs: every bug is found, by its invariant. A bug that is not found means that the

@@ -133,15 +133,34 @@ func (w *world) build() {
 		w.cut[i] = make([]bool, n)
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
-	if w.plan.fresh {
+	latest := time.Second
+	switch {
+	case w.plan.adopts:
+		w.adopt()
+		latest = w.plan.heal / 2
+	case w.plan.fresh:
 		w.lease.write(election.Record{Initialise: w.nodes[0].name()})
-	} else {
+	default:
 		w.establish()
 	}
 	for _, node := range w.nodes {
-		w.after(w.between(0, time.Second), node.start)
+		w.after(w.between(0, latest), node.start)
 	}
 	w.after(time.Second, w.clients)
+}
+
+// adopt gives some instances the data of a former database, whose record is gone. Nothing that was
+// acknowledged there may be lost.
+func (w *world) adopt() {
+	for i, node := range w.nodes {
+		if w.plan.remains[i] {
+			node.disk.makeData(node, wal{timeline: 1, end: 10})
+			node.disk.system, node.disk.fresh = former, false
+			node.disk.local.Seen = election.Seen{Term: 3, Seq: 5, Timeline: 1}
+			w.check.acked[1] = 10
+		}
+	}
+	w.lease.write(election.Record{})
 }
 
 // establish gives every instance the same data, and the first the Lease.

@@ -266,6 +266,7 @@ func TestElectionTime(t *testing.T) {
 	}
 	o.HeardPing(Ping{System: "s", Leader: a, Term: 4, History: "99", Version: o.Record.Version})
 	attempt(electionTime)
+}
 
 // TestFoundTimeline: a program that finds data which an earlier one has made, and whose timeline that
 // could not store any more, claims the next timeline.

@@ -114,19 +114,6 @@ func (o *Observed) know(record Record) {
 	}
 }
 
-// answeredAll returns the answers to the last Ask from all other instances: those that should
-// exist, and those that the record names. It returns false if one is missing.
-func (o *Observed) answeredAll(record Record) (replies []AskReply, all bool) {
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(o.named(record), o.Others...)))) {
-		peer := o.peer(name)
-		if peer == nil || o.Asked == 0 || peer.AskReply.Term != o.Asked {
-			return nil, false
-		}
-		replies = append(replies, peer.AskReply)
-	}
-	return replies, true
-}
-
 // withoutLost returns the record on which a claim is based, without rules that can't be covered any
 // more because a member that they name has lost its data. It replaces them, if all instances have
 // answered, by a rule which says that every member with data must promise: they have all the data
@@ -156,38 +143,4 @@ func (o *Observed) withoutLost(record Record) Record {
 // new ones.
 func (o *Observed) beginsAnew() bool {
 	return o.Config.Ephemeral && o.Record.Record.Initialise == o.Me.Name
-}
-
-// beginAnew decides for an instance without data to which no leader sends pings. It releases a
-// record that an earlier process of its pod still holds. When no instance has data, the one with
-// the lowest name writes to the record that it begins anew, with empty data.
-func (o *Observed) beginAnew() Action {
-	view := &o.Record
-	record := view.Record
-	isForAnother := record.System == "" && slices.Contains(o.Others, record.Initialise)
-	if !o.Config.Ephemeral || !o.believed() || isForAnother || o.Succeeded {
-		return nil
-	}
-	if record.Holder.Member.Name == o.Me.Name && record.Holder.PodUID == o.PodUID {
-		return o.release(record, "an earlier process of this pod led, and its data ended with it")
-	}
-	if slices.ContainsFunc(o.Others, func(name string) bool { return name < o.Me.Name }) {
-		return nil // The instance of that name does so.
-	}
-	if o.mayBeHeld() {
-		return o.wait("a former leader to end by itself, if it still runs", o.Record.Since+o.Config.After)
-	}
-	isForced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term
-	_, all := o.answeredAll(record)
-	hasData := slices.ContainsFunc(o.Peers, func(peer Peer) bool { return peer.AskReply.Term == o.Asked && peer.AskReply.Member.HasData() })
-	if (all || isForced) && !hasData && o.Asked > 0 && o.AskedAt >= view.Since && o.Now-o.AskedAt < readEvery {
-		record.System, record.Holder, record.Open, record.Rules, record.Handover = "", Holder{}, false, nil, nil
-		record.Initialise = o.Me.Name
-		record.Seq++
-		return o.write(record, "no instance has data: beginning with empty ones")
-	}
-	if o.AskedAt != 0 && o.Now-o.AskedAt < readEvery {
-		return o.wait("the other instances to say whether they have data", o.AskedAt+readEvery)
-	}
-	return SendAsk{Ask: o.ask(1 + max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term))}
 }

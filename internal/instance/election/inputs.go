@@ -233,11 +233,7 @@ func (o *Observed) Addresses() map[string]string {
 // values seen. A member whose volume fails would promise nothing: each claim that waits for it in
 // vain uses up a term and a timeline.
 func (o *Observed) HeardAsk(ask Ask) (AskReply, bool) {
-	if !o.Me.HasData() && o.Config.Ephemeral {
-		// With our answer, the others no longer wait for our data: it needs the conditions of a promise.
-		if o.leaderAlive(ask.Vacant) {
-			return AskReply{}, false
-		}
+	if !o.Me.HasData() && o.saysEmpty(ask) {
 		return AskReply{Term: ask.Term, Member: o.Me, Promised: o.Saved.Promised, Seen: o.Saved.Seen}, true
 	}
 	if !o.Me.HasData() || ask.System != o.System {
@@ -357,12 +353,13 @@ func (o *Observed) PublishedAddress(term uint64) {
 }
 
 // Became notes that our data were replaced, or lost: we are another member now, of that database
-// system. timeline is the highest that the new data know of.
+// system, and answers to what the former one has asked no longer count. timeline is the highest that
+// the new data know of.
 func (o *Observed) Became(me Member, system string, timeline uint32) {
 	if o.Me.HasData() && o.Config.Ephemeral {
 		o.Former = append(o.Former, o.Me)
 	}
-	o.Me, o.System = me, system
+	o.Me, o.System, o.Asked, o.AskedAt = me, system, 0, 0
 	o.see(Seen{Timeline: timeline})
 }
 

@@ -74,6 +74,9 @@ type Config struct {
 	// Ephemeral is true if the data of an instance end with its server. Then no election waits for a
 	// member that has lost its data, and if no instance has data, one of them begins with empty data.
 	Ephemeral bool
+	// Stale is true if the settings are those of an earlier program, because the API server did not
+	// answer: there may be other instances by now.
+	Stale     bool
 	Positions Positions
 }
 
@@ -266,6 +269,9 @@ type Observed struct {
 	// System is the ID of the database system on the volume; "" without data, or if it could not be
 	// read.
 	System string
+	// HasRemains is true if this instance has no data that can be used, but its volume had something
+	// of former data when the program began: others may not go on as if it had none.
+	HasRemains bool
 	// Begun is the System that this process has initialised; "" if it has not.
 	Begun string
 	// FirstTerm is the term of the first record that was read. Former are earlier members of our name,

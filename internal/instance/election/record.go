@@ -43,8 +43,8 @@ type Record struct {
 	// Handover is set by a leader that stopped cleanly for a successor.
 	Handover *Handover `json:"handover,omitempty"`
 	// Initialise is the name of the instance that may make new data. The manager writes it, to a new
-	// Lease and only if all volumes are new; instances with ephemeral data write it to begin anew. It
-	// has no effect unless System is "".
+	// Lease and only if all volumes are new; instances write it when none of them has data (beginAnew).
+	// It has no effect unless System is "".
 	Initialise string `json:"initialise,omitempty"`
 }
 
@@ -102,9 +102,10 @@ func (r Record) Quorum() (acks, of int) {
 }
 
 // olderThan reports whether the record has a lower term, or in the same term a lower Seq, than was
-// seen before.
+// seen before. Before the first term, nothing depends on the Seq: a new database of the name begins
+// with 0, on volumes that may have seen a higher one and never had data.
 func (r Record) olderThan(seen Seen) bool {
-	return r.Term < seen.Term || r.Term == seen.Term && r.Seq < seen.Seq
+	return r.Term < seen.Term || r.Term == seen.Term && r.Term > 0 && r.Seq < seen.Seq
 }
 
 // Encode returns the text of the annotation: a checksum, a space, and JSON. It fails for a record

@@ -58,7 +58,7 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 		return err
 	}
 	defer parts.close()
-	settings, err := awaitSettings(asked, access.Settings, parts.volume, logger)
+	settings, isStale, err := awaitSettings(asked, access.Settings, parts.volume, logger)
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,12 @@ func runOn(asked context.Context, o options, access *cluster.Cluster, logger log
 			return err
 		}
 	}
+	config := configOf(settings, o.pod)
+	config.Election.Stale = isStale
 	i, err := instance.New(instance.Options{
 		Name: o.pod, PodUID: o.podUID, Volume: parts.volume, Engine: counted{parts.engine.Engine, &parts.events},
 		Cluster: access, Peers: parts.client, Address: o.advertise, Host: func(pod string) string { return parts.hosts(o, pod)[0] },
-		Config: configOf(settings, o.pod), Log: logger,
+		Config: config, Log: logger,
 	})
 	if err != nil {
 		return err
@@ -243,23 +245,23 @@ type kept interface {
 }
 
 // awaitSettings reads the settings, and retries until it has some, because they name the other
-// instances. If they can't be read, it returns those that were read last and are on the volume: so
-// a database starts without the API server.
+// instances. If they can't be read, it returns those that were read last and are on the volume, and
+// that they are stale: so a database starts without the API server.
 func awaitSettings(
 	ctx context.Context, read func(context.Context) (map[string]string, error), volume kept, logger logr.Logger,
-) (contract.Settings, error) {
+) (contract.Settings, bool, error) {
 	const pause = time.Second
 	said := ""
 	for {
 		settings, text, err := readSettings(ctx, read)
 		if err == nil {
 			save(volume, text, logger)
-			return settings, nil
+			return settings, false, nil
 		}
 		if last, keptErr := volume.Settings(); keptErr == nil {
 			if settings, keptErr = contract.ParseSettings(last); keptErr == nil {
 				logger.Info("using the settings that were read last", "error", err.Error())
-				return settings, nil
+				return settings, true, nil
 			}
 		}
 		if text := err.Error(); text != said {
@@ -268,7 +270,7 @@ func awaitSettings(
 		}
 		select {
 		case <-ctx.Done():
-			return contract.Settings{}, ctx.Err()
+			return contract.Settings{}, false, ctx.Err()
 		case <-time.After(pause):
 		}
 	}

@@ -36,16 +36,18 @@ func TestAwaitSettings(t *testing.T) {
 			}
 			return map[string]string{contract.SettingsKey: `{"pods":["db-0"]}`}, nil
 		}
-		settings, err := awaitSettings(t.Context(), read, keeps, logr.Discard())
-		if err != nil || !slices.Equal(settings.Pods, []string{"db-0"}) || reads != 10 || keeps.text != `{"pods":["db-0"]}` {
+		settings, isStale, err := awaitSettings(t.Context(), read, keeps, logr.Discard())
+		if err != nil || isStale || !slices.Equal(settings.Pods, []string{"db-0"}) || reads != 10 || keeps.text != `{"pods":["db-0"]}` {
 			t.Errorf("the first start: %+v after %d reads, %v; kept %q", settings, reads, err, keeps.text)
 		}
 		keeps.text, reads = `{"pods":["db-0","db-1"]}`, 0
-		if settings, err = awaitSettings(t.Context(), read, keeps, logr.Discard()); err != nil || len(settings.Pods) != 2 || reads != 1 {
+		settings, isStale, err = awaitSettings(t.Context(), read, keeps, logr.Discard())
+		if err != nil || !isStale || len(settings.Pods) != 2 || reads != 1 {
 			t.Errorf("without the API server: %+v after %d reads, %v", settings, reads, err)
 		}
 		away = false
-		if settings, err = awaitSettings(t.Context(), read, keeps, logr.Discard()); err != nil || len(settings.Pods) != 1 {
+		settings, isStale, err = awaitSettings(t.Context(), read, keeps, logr.Discard())
+		if err != nil || isStale || len(settings.Pods) != 1 {
 			t.Errorf("with the API server: %+v, %v", settings, err)
 		}
 	})
