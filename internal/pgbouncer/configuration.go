@@ -74,19 +74,26 @@ const (
 	tcpUserTimeout = "10000"
 )
 
-// ConnectTimeout is how long making a connection to the server may take. If it takes longer,
-// clients that log in are refused. A busy primary may need some seconds for the TLS handshake.
-// While a primary does not answer, PgBouncer tries again and again, until statements are held back,
-// two to four seconds after the last answer. The last attempt ends up to ConnectTimeout later,
-// which is about when the next primary leads if spec.failover.after is 11s, the default, or more.
-// With less, and in the mode Session, in which no statements are held back, an attempt may outlast
-// the failover by up to ConnectTimeout. It is also the limit for the session in which the pooler
-// itself listens.
-const ConnectTimeout = 8 * time.Second
+// Times that a login at the server may take. A busy primary needs some seconds for the TLS
+// handshake, and a login takes five of its answers. Clients that come after one has failed are
+// refused, if there is no other connection.
+const (
+	// ConnectTimeout is the limit in the mode Session, and of each attempt of the session in which the
+	// pooler itself listens. In Session no statements are held back, so an attempt to reach a primary
+	// that is gone may outlast the failover by as long.
+	ConnectTimeout = 8 * time.Second
+	// slowConnectTimeout is the limit in the mode Transaction. Attempts to reach a primary that is gone
+	// do not last that long: PAUSE ends them (per_loop_pause in PgBouncer's janitor.c, 1.21 to 1.24).
+	slowConnectTimeout = 30 * time.Second
+)
 
 // Configuration returns the content of ConfigurationFile.
 func Configuration(s Settings) string {
 	file := func(name string) string { return filepath.Join(s.Certificates, name) }
+	connectTimeout := slowConnectTimeout
+	if s.Mode == Session {
+		connectTimeout = ConnectTimeout
+	}
 	lines := []string{
 		"[databases]", fmt.Sprintf("* = host=%s port=%d", s.Host, s.Port), "",
 		"[pgbouncer]",
@@ -109,7 +116,7 @@ func Configuration(s Settings) string {
 		"client_tls_protocols = secure",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = " + file("ca.crt"),
 		"server_tls_cert_file = " + file("tls.crt"), "server_tls_key_file = " + file("tls.key"), "server_tls_protocols = secure",
-		"server_login_retry = " + loginRetry, fmt.Sprintf("server_connect_timeout = %.0f", ConnectTimeout.Seconds()),
+		"server_login_retry = " + loginRetry, fmt.Sprintf("server_connect_timeout = %.0f", connectTimeout.Seconds()),
 		"query_wait_timeout = " + queryWaitTimeout, "client_login_timeout = " + queryWaitTimeout,
 		"tcp_keepalive = 1", "tcp_keepidle = 5", "tcp_keepintvl = 2", "tcp_keepcnt = 3", "tcp_user_timeout = " + tcpUserTimeout,
 		"log_connections = 0", "log_disconnections = 0", "log_stats = 0",

@@ -18,11 +18,14 @@ func TestConfiguration(t *testing.T) {
 		"auth_query = SELECT name, verifier FROM mainstay.pooler_lookup($1)", "client_tls_sslmode = require",
 		"server_tls_sslmode = verify-full", "server_tls_ca_file = /certificates/ca.crt", "unix_socket_mode = 0700",
 		"max_db_connections = 43", "ignore_startup_parameters = extra_float_digits",
-		"server_connect_timeout = 8",
+		"server_connect_timeout = 30",
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("there is no line %q in\n%s", line, text)
 		}
+	}
+	if text := Configuration(Settings{Mode: Session}); !strings.Contains(text, "\nserver_connect_timeout = 8\n") {
+		t.Errorf("in the mode session, an attempt may outlast a failover:\n%s", text)
 	}
 	if text := Configuration(Settings{Ignored: []string{"search_path", "jit"}}); !strings.Contains(text,
 		"\nignore_startup_parameters = extra_float_digits, search_path, jit\n") {
