@@ -66,6 +66,8 @@ type Database struct {
 	// past are the annotations of the Lease as they were, the newest last.
 	past     []string
 	cleanups []func()
+	// lag is how long after the primary each of its answers leaves the write Service, in nanoseconds.
+	lag atomic.Int64
 }
 
 // Pod is one instance with its volume.

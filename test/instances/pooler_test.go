@@ -79,7 +79,18 @@ func (d *Database) forward(client net.Conn) {
 		return
 	}
 	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-	_, _ = io.Copy(client, server)
+	_, _ = io.Copy(&lagging{Writer: client, lag: &d.lag}, server)
+}
+
+// lagging passes each chunk on after a while.
+type lagging struct {
+	io.Writer
+	lag *atomic.Int64
+}
+
+func (l *lagging) Write(chunk []byte) (int, error) {
+	time.Sleep(time.Duration(l.lag.Load()))
+	return l.Writer.Write(chunk)
 }
 
 // declare lets the primary make what provisions say.
