@@ -98,6 +98,7 @@ func TestListener(t *testing.T) {
 	const slowFirst = "5s PAUSE, 6s RESUME, 6s PAUSE, 6s RECONNECT, 6s RESUME, 11s PAUSE, 11s RESUME"
 	const long = 40 * time.Second
 	gone, hung, late := []string{"gone"}, []string{"hung"}, []string{"late"}
+	slowGoneHung, lateHandover := []string{"late", "gone", "hung"}, []string{"late announcement"}
 	for name, test := range map[string]listenerCase{
 		"nothing happens":                {want: ""},
 		"it refuses us for long":         {answers: gone, away: long, refusal: "53300", logs: 3, want: "0s PAUSE, 15s RESUME, 40s RECONNECT"},
@@ -121,8 +122,8 @@ func TestListener(t *testing.T) {
 		"the console is late":            {answers: []string{"gone", "gone"}, fails: 1, want: again},
 		"logins take less than answers":  {slow: 6 * time.Second, login: time.Second, isSame: true, want: "6s PAUSE, 7s RESUME"},
 		"only the session is gone":       {answers: gone, away: time.Second, isSame: true, want: "0s PAUSE, 1s RESUME"},
-		"it announces late":              {answers: []string{"late announcement"}, away: 8 * time.Second, isDead: true, want: "5s PAUSE, 14s RESUME"},
-		"the next one is not slow":       {answers: []string{"late", "gone", "hung"}, away: 6 * time.Second, isDead: true, want: slowFirst},
+		"it announces late":              {answers: lateHandover, away: 8 * time.Second, isDead: true, want: "5s PAUSE, 14s RESUME"},
+		"the next one is not slow":       {answers: slowGoneHung, away: 6 * time.Second, isDead: true, want: slowFirst},
 		"it is gone before it says more": {answers: gone, want: "0s PAUSE, 0s RECONNECT, 0s RESUME"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,8 @@ import (
 // one that ends them.
 func TestDial(t *testing.T) {
 	const request = 8 // The length of a request for TLS.
-	authority, issued, err := pki.Issue(time.Now(), time.Hour, pki.Request{CommonName: "test", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	authority, issued, err := pki.Issue(time.Now(), time.Hour, pki.Request{CommonName: "test", Usages: usages})
 	if err != nil {
 		t.Fatal(err)
 	}
