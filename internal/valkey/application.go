@@ -9,7 +9,8 @@ import (
 )
 
 // Application is the user with which an application connects. Previous is a former password that is
-// still accepted while clients change to the new one; "" means none.
+// still accepted while clients change to the new one; "" means none. It may be shorter than a
+// password: Mainstay notes in it what was written into the Secret in place of the password.
 type Application struct{ User, Password, Previous string }
 
 const onlyASCII = "must have letters, digits and signs of ASCII only, and no line break at its end"
@@ -17,8 +18,16 @@ const onlyASCII = "must have letters, digits and signs of ASCII only, and no lin
 // Limits of the names and passwords of applications, in bytes.
 const (
 	maxUser          = 63
-	maxPasswordBytes = 256
+	ShortestPassword = 8
+	LongestPassword  = 256
 )
+
+// IsPassword reports whether a text may be the password of an application: from ShortestPassword to
+// LongestPassword printable characters of ASCII, without spaces.
+func IsPassword(text string) bool {
+	return len(text) >= ShortestPassword && len(text) <= LongestPassword &&
+		!strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
 
 // Check returns an error that says which part can't be used, and why. It does not contain a
 // password.
@@ -32,19 +41,13 @@ func (a Application) Check() error {
 		return fmt.Errorf("username: Invalid value: %.80q: is the server's or Mainstay's own: choose another name", a.User)
 	case a.Password == "":
 		return errors.New("password: Required value")
-	}
-	if err := checkPassword("password", a.Password); err != nil {
-		return err
-	}
-	return checkPassword("password.previous", a.Previous)
-}
-
-func checkPassword(field, password string) error {
-	switch {
-	case len(password) > maxPasswordBytes:
-		return fmt.Errorf("%s: Too long: may not be more than %d bytes", field, maxPasswordBytes)
-	case strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' }):
-		return fmt.Errorf("%s: %s", field, onlyASCII)
+	case !IsPassword(a.Password):
+		return fmt.Errorf("password: must have from %d to %d printable ASCII characters without spaces and line breaks",
+			ShortestPassword, LongestPassword)
+	case len(a.Previous) > LongestPassword:
+		return fmt.Errorf("password.previous: Too long: may not be more than %d bytes", LongestPassword)
+	case strings.ContainsFunc(a.Previous, func(r rune) bool { return r < ' ' || r > '~' }):
+		return fmt.Errorf("password.previous: %s", onlyASCII)
 	}
 	return nil
 }

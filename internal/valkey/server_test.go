@@ -186,13 +186,16 @@ func TestApplication(t *testing.T) {
 		a    Application
 		want string
 	}{
-		{Application{"app", "secret", ""}, ""}, {Application{"app", "secret", "secret-before"}, ""},
-		{Application{"", "secret", ""}, `username: Invalid value: "": must have 1 to 63 bytes`},
-		{Application{"default", "secret", ""}, "username: Invalid value"}, {Application{"mainstay", "secret", ""}, "Mainstay's own"},
-		{Application{"mainstay-monitor", "secret", ""}, "Mainstay's own"}, {Application{"a b", "secret", ""}, "username: Invalid value"},
-		{Application{"app", "", ""}, "password: Required value"}, {Application{"app", "secret\n", ""}, "password: must have letters"},
-		{Application{"app", strings.Repeat("secret", 50), ""}, "password: Too long"},
-		{Application{"app", "secret", "secret\x00"}, "password.previous: must have letters"},
+		{Application{"app", "8-secret", ""}, ""}, {Application{"app", "8-secret", "secret-before"}, ""},
+		{Application{"app", strings.Repeat("-secret-", 32), ""}, ""}, {Application{"app", "8-secret", "secret"}, ""},
+		{Application{"", "8-secret", ""}, `username: Invalid value: "": must have 1 to 63 bytes`},
+		{Application{"default", "8-secret", ""}, "username: Invalid value"}, {Application{"mainstay", "8-secret", ""}, "Mainstay's own"},
+		{Application{"mainstay-monitor", "8-secret", ""}, "Mainstay's own"}, {Application{"a b", "8-secret", ""}, "username: Invalid value"},
+		{Application{"app", "", ""}, "password: Required value"}, {Application{"app", "8-secret\n", ""}, "password: must have from 8 to 256"},
+		{Application{"app", "-secret", ""}, "password: must have from 8 to 256"}, {Application{"app", "a secret", ""}, "password: must have"},
+		{Application{"app", strings.Repeat("-secret-", 32) + "x", ""}, "password: must have from 8 to 256"},
+		{Application{"app", "8-secret", "secret\x00"}, "password.previous: must have letters"},
+		{Application{"app", "8-secret", strings.Repeat("secret", 50)}, "password.previous: Too long"},
 	} {
 		err := test.a.Check()
 		if said := fmt.Sprint(err); err == nil != (test.want == "") || err != nil && (!strings.Contains(said, test.want) || strings.Contains(said, "secret")) {

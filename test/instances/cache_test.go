@@ -431,13 +431,14 @@ func TestCachePasswords(t *testing.T) {
 		defer client.Close()
 		return client.Do(t.Context(), client.B().Ping().Build()).Error() == nil
 	}
+	const another = "another-of-this-test"
 	for _, step := range []struct {
 		files       map[string]string
 		may, mayNot []string
 	}{
-		{map[string]string{"password": "new", "password.previous": password}, []string{password, "new"}, []string{"other"}},
-		{map[string]string{"password": "new", "password.previous": ""}, []string{"new"}, []string{password}},
-		{map[string]string{"password": password}, []string{password}, []string{"new", ""}},
+		{map[string]string{"password": another, "password.previous": password}, []string{password, another}, []string{"other"}},
+		{map[string]string{"password": another, "password.previous": ""}, []string{another}, []string{password}},
+		{map[string]string{"password": password}, []string{password}, []string{another, ""}},
 	} {
 		d.mount(step.files)
 		for _, pod := range d.Pods {

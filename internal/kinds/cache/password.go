@@ -4,19 +4,13 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
-)
-
-// Limits of a password, in bytes.
-const (
-	shortestPassword = 8
-	longestPassword  = 256
+	"github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
 // stored is the content of the Secret with which applications connect, as it is; nil if there is
@@ -49,10 +43,9 @@ func password(c *databasev1.Cache, observed Observed) (text, problem string) {
 		return observed.Password, ""
 	}
 	text = string(content[PasswordKey])
-	hasOthers := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
-	if len(text) < shortestPassword || len(text) > longestPassword || hasOthers {
+	if !valkey.IsPassword(text) {
 		return "", fmt.Sprintf("the key %s of the Secret %s/%s must have from %d to %d printable ASCII characters without spaces and line breaks",
-			PasswordKey, c.Namespace, name, shortestPassword, longestPassword)
+			PasswordKey, c.Namespace, name, valkey.ShortestPassword, valkey.LongestPassword)
 	}
 	return text, ""
 }
