@@ -4,11 +4,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -108,6 +111,53 @@ func TestCacheConnections(t *testing.T) {
 		rules := d.Record(t.Context()).Rules
 		return len(rules) == 1 && len(rules[0].Set) == 1 && rules[0].Set[0] != before[0]
 	})
+}
+
+// TestCacheFullAndSlow: a primary that has as many clients as it accepts, while more try to
+// connect, and that does nothing for a while, leads on: its program needs no new connection for
+// that.
+func TestCacheFullAndSlow(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, with(inMemory, "maxclients", "10"), 2)
+	leader, before := d.Published(t.Context()), d.Record(t.Context())
+	client, err := leader.session()
+	d.must(err)
+	defer client.Close()
+	stop := leader.crowd(100)
+	defer stop()
+	d.Await("full server", func() bool {
+		text, err := client.Do(t.Context(), client.B().Info().Section("stats").Build()).ToString()
+		return err == nil && !strings.Contains(text, "rejected_connections:0\r")
+	})
+	server, begun := leader.serverProcess(), time.Now()
+	d.must(syscall.Kill(server, syscall.SIGSTOP))
+	d.Await("stall", func() bool { return time.Since(begun) > 8*time.Second })
+	d.must(syscall.Kill(server, syscall.SIGCONT))
+	d.Await("a time after which another would lead", func() bool { return time.Since(begun) > 14*time.Second })
+	if now := d.Record(t.Context()); (now.Term != before.Term || now.Released()) && !d.stoodStill(begun) {
+		t.Errorf("the primary was replaced: the record was %+v and is %+v", before, now)
+	}
+}
+
+// crowd keeps trying to hold that many connections to the server of a pod, until stop is called.
+func (p *Pod) crowd(count int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range count {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(p.Address, strconv.Itoa(serverPort)))
+				if err != nil {
+					continue
+				}
+				unwatch := context.AfterFunc(ctx, func() { _ = connection.Close() })
+				_, _ = io.Copy(io.Discard, connection) // Until the server closes it.
+				unwatch()
+				_ = connection.Close()
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
 }
 
 // fillFor is how long a writer fills a cache whose memory is limited, and longer on a machine that

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"maps"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +86,40 @@ func TestCacheSlowServer(t *testing.T) {
 	}
 	if now := d.Record(t.Context()); (now.Seq != before.Seq || now.Term != before.Term) && !d.stoodStill(begun) {
 		t.Errorf("the record was %+v and is %+v", before, now)
+	}
+}
+
+// TestCacheHungReplica: the replica of a primary that is lost has the only copy of the data. If its
+// server answers nothing while it is to stop receiving, it is not killed: it leads as soon as it
+// answers.
+func TestCacheHungReplica(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, inMemory, 2)
+	leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
+	_, err := leader.ask("SET", "kept", "yes")
+	d.must(err)
+	replica := d.others(leader)[0]
+	d.Await("the write on the replica", func() bool { value, _ := replica.ask("GET", "kept"); return value == "yes" })
+	server := replica.serverProcess()
+	d.must(syscall.Kill(server, syscall.SIGSTOP))
+	leader.Kill()
+	stops := func() bool { return strings.Contains(replica.log(), "the server: stop receiving") }
+	if stops() {
+		t.Fatal("the replica stopped receiving before the primary was lost")
+	}
+	d.Await("the replica's attempt to lead", stops)
+	begun := time.Now()
+	d.Await("stall", func() bool { return time.Since(begun) > 7*time.Second })
+	_ = syscall.Kill(server, syscall.SIGCONT) // Below it is found out whether it was killed.
+	leader.Start()
+	d.Await("whole Cache", func() bool { return d.Record(t.Context()).Term > term && d.IsWhole(t.Context()) })
+	if now := replica.serverProcess(); now != server {
+		t.Errorf("the server was started again: its process is %d, and was %d", now, server)
+	}
+	for _, pod := range d.Pods {
+		if value, err := pod.ask("GET", "kept"); value != "yes" {
+			t.Errorf("%s has %q, %v", pod.Name, value, err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ func (e *Engine) Provide(ctx context.Context, a model.Application) error {
 	before, l := e.application, e.life
 	e.application = a
 	e.mu.Unlock()
-	if l == nil || l.client.Load() == nil {
+	if l == nil || l.session.Load() == nil {
 		return nil // A server gets the user when it is started.
 	}
 	ctx, cancel := l.within(ctx)

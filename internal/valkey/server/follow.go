@@ -25,11 +25,13 @@ func (e *Engine) Follow(_ context.Context, from engine.Upstream) error {
 	return nil
 }
 
-// unfollowTimeout is how long a server may take to notice that its source is gone.
-const unfollowTimeout = 5 * time.Second
+// unfollowTimeout is how long a server may take to notice that its source is gone. An election may
+// wait for it; but a server that works at a slow command of a client will answer, and may have the
+// only copy of the data.
+const unfollowTimeout = 5 * time.Minute
 
 // Unfollow implements [engine.Engine]. The server drops what it has received and not applied yet,
-// and will ask for it again.
+// and will ask for it again. From the beginning on, the relay passes on nothing more.
 func (e *Engine) Unfollow(ctx context.Context) error {
 	l, err := e.current()
 	if err != nil {
@@ -44,18 +46,14 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 		if l.relay.receives() > 0 {
 			return false, nil
 		}
-		text, err := e.insist(ctx, l, "INFO", "replication")
-		if err != nil {
-			return false, err
-		}
-		replication, err := parseReplication(text)
+		replication, err := e.replicates(ctx, l)
 		return err == nil && !replication.Connected, err
 	})
 	if err == nil {
 		e.note(l, func(o *engine.Observation) {
 			o.Server.Source, o.Server.LacksLog, o.Connected = election.Source{}, false, false
 		})
-		err = e.measure(ctx, l)
+		err = e.measureSoon(ctx, l)
 	}
 	if err != nil {
 		return fmt.Errorf("removing the source: %w", err)

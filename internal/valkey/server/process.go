@@ -199,15 +199,15 @@ func (e *Engine) attend(l *life, command *exec.Cmd, said <-chan struct{}) {
 
 // login opens the administrator's session, unless it is open already.
 func (e *Engine) login(l *life) error {
-	if l.client.Load() != nil {
+	if l.session.Load() != nil {
 		return nil
 	}
-	client, err := e.connect(model.Administrator, l.administrator)
+	session, err := e.connect(model.Administrator, l.administrator)
 	if err != nil {
 		return err
 	}
-	l.client.Store(&client)
-	context.AfterFunc(l.ctx, client.Close)
+	l.session.Store(session)
+	context.AfterFunc(l.ctx, session.Close)
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (e *Engine) awaitAnswer(ctx context.Context, l *life, state model.State) er
 // afterLoading makes the server persist its data by itself, if it should. Otherwise it removes the
 // files that were loaded, which are out of date from then on.
 func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) error {
-	replication, err := l.replicates(ctx)
+	replication, err := e.replicates(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -251,11 +251,11 @@ func (e *Engine) afterLoading(ctx context.Context, l *life, state model.State) e
 	}
 	if l.persists {
 		if !isStored(e.Data) {
-			_, err = l.do(ctx, "CONFIG", "SET", "appendonly", "yes")
+			_, err = e.insist(ctx, l, "CONFIG", "SET", "appendonly", "yes")
 		}
 		return err
 	}
-	if _, err := l.do(ctx, "CONFIG", "SET", "appendonly", "no"); err != nil {
+	if _, err := e.insist(ctx, l, "CONFIG", "SET", "appendonly", "no"); err != nil {
 		return err
 	}
 	err = e.changeState(l, func(state *model.State) error {

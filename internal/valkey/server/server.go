@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
 	"k8s.io/utils/clock"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
@@ -106,8 +105,8 @@ type life struct {
 	// administrator, replication and monitor are the passwords of Mainstay's own users, new for each
 	// run.
 	administrator, replication, monitor string
-	// client is the administrator's session; nil until the server answers.
-	client atomic.Pointer[valkey.Client]
+	// session is the administrator's; nil until the server answers.
+	session atomic.Pointer[session]
 	// persists is true if the server should store its data by itself, and stored becomes true once it
 	// does. From then on the end of the data is noted in a file, and noted is what was noted last.
 	// stored and noted are guarded by Engine.mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -18,7 +19,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if l := e.unpark(); l != nil {
 		e.endStreams(l)
 		e.disconnectClients(ctx, l)
-		return e.measure(ctx, l)
+		return e.measureSoon(ctx, l)
 	}
 	kills, state, err := e.clean(ctx)
 	if err != nil {
@@ -49,11 +50,11 @@ func (e *Engine) unpark() *life {
 // begin creates the application's user in a new server, and begins to measure the server. After an
 // error the server is killed.
 func (e *Engine) begin(ctx context.Context, l *life) error {
-	if err := e.provideAgain(ctx, l); err != nil {
+	if err := e.patiently(ctx, l, func(ctx context.Context) error { return e.provideAgain(ctx, l) }); err != nil {
 		e.Kill()
 		return fmt.Errorf("giving the application its user: %w", err)
 	}
-	if err := e.measure(ctx, l); err != nil {
+	if err := e.measureSoon(ctx, l); err != nil {
 		e.Kill()
 		return err
 	}
@@ -152,6 +153,8 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 }
 
 // promote pauses writes, makes the server a leader, stores its new history, and lets writes go on.
+// It repeats commands whose answers are lost: one that the server has carried out already changes
+// nothing more, because a leader to which REPLICAOF NO ONE is sent keeps its replication ID.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	if err := e.pauseWrites(ctx, l); err != nil {
 		return err
@@ -178,7 +181,7 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 		return err
 	}
 	position, _ := lines.Locate(replication.ID, replication.Offset)
-	if _, err := l.do(ctx, "CLIENT", "UNPAUSE"); err != nil {
+	if _, err := e.insist(ctx, l, "CLIENT", "UNPAUSE"); err != nil {
 		return err
 	}
 	e.note(l, func(o *engine.Observation) {
@@ -194,35 +197,50 @@ func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 // nothing: it begins when the first replica connects, and then gets another replication ID. So this
 // program connects as a replica for a moment.
 func (e *Engine) keepWrites(ctx context.Context, l *life) (model.Replication, error) {
-	replication, err := l.replicates(ctx)
+	replication, err := e.replicates(ctx, l)
 	if err != nil || replication.Backlog {
 		return replication, err
 	}
 	// So that the server does not begin a snapshot for this connection.
-	if _, err := l.do(ctx, "CONFIG", "SET", "repl-diskless-sync-delay", "60"); err != nil {
+	if _, err := e.insist(ctx, l, "CONFIG", "SET", "repl-diskless-sync-delay", "60"); err != nil {
 		return replication, err
 	}
-	first, err := e.replicaConnection(ctx, l, election.Member{})
+	var first net.Conn
+	err = e.patiently(ctx, l, func(ctx context.Context) (err error) {
+		first, err = e.firstReplica(ctx, l)
+		return err
+	})
 	if err != nil {
 		return replication, err
 	}
 	defer func() { _ = first.Close() }()
-	if err := tell(first, "REPLCONF", "capa", "eof", "capa", "psync2"); err != nil {
-		return replication, err
-	}
-	// The answer would be a snapshot, which is not read.
-	if _, err := first.Write(model.Command("PSYNC", "?", "-1")); err != nil {
-		return replication, fmt.Errorf("connecting as a replica: %w", err)
-	}
 	err = e.until(ctx, func() (bool, error) {
-		replication, err = l.replicates(ctx)
+		replication, err = e.replicates(ctx, l)
 		return replication.Backlog, err
 	})
 	if err == nil {
 		_ = first.Close()
-		_, err = l.do(ctx, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+		_, err = e.insist(ctx, l, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	}
 	return replication, err
+}
+
+// firstReplica connects to our server as a replica that asks for all data. The answer would be a
+// snapshot, which is not read.
+func (e *Engine) firstReplica(ctx context.Context, l *life) (net.Conn, error) {
+	connection, err := e.replicaConnection(ctx, l, election.Member{})
+	if err != nil {
+		return nil, err
+	}
+	err = tell(connection, "REPLCONF", "capa", "eof", "capa", "psync2")
+	if err == nil {
+		_, err = connection.Write(model.Command("PSYNC", "?", "-1"))
+	}
+	if err != nil {
+		_ = connection.Close()
+		return nil, fmt.Errorf("connecting as a replica: %w", err)
+	}
+	return connection, nil
 }
 
 // StopCleanly implements [engine.Engine]. Members go on receiving until the server is started again
@@ -249,7 +267,7 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	if _, err := e.insist(ctx, l, "REPLICAOF", "127.0.0.1", strconv.Itoa(l.relay.port)); err != nil {
 		return err
 	}
-	replication, err := l.replicates(ctx)
+	replication, err := e.replicates(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -271,7 +289,7 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	}
 	e.noteEnd(l, position)
 	e.disconnectClients(ctx, l)
-	_, err = l.do(ctx, "CLIENT", "UNPAUSE")
+	_, err = e.insist(ctx, l, "CLIENT", "UNPAUSE")
 	return err
 }
 

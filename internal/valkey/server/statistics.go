@@ -24,7 +24,9 @@ func (e *Engine) Statistics(ctx context.Context) (s model.Statistics, answers bo
 		return s, false, err
 	}
 	defer session.Close()
-	text, err := send(ctx, session, "INFO")
+	ctx, stop := context.WithTimeout(ctx, commandTimeout)
+	defer stop()
+	text, err := session.send(ctx, "INFO")
 	if err != nil {
 		return s, false, err
 	}

@@ -93,6 +93,11 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 	return nil
 }
 
+// measureSoon does so until it succeeds: see patiently.
+func (e *Engine) measureSoon(ctx context.Context, l *life) error {
+	return e.patiently(ctx, l, func(ctx context.Context) error { return e.measure(ctx, l) })
+}
+
 // measured is an answer of a server, and what follows from it.
 type measured struct {
 	text        string

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// fake is a server that answers commands with answer. While it stalls, it reads none.
+type fake struct {
+	answer func(command string) string
+	done   chan struct{}
+
+	mu    sync.Mutex
+	until time.Time
+	said  []string
+	dials int
+	last  net.Conn
+}
+
+// stall lets the server do nothing for a duration from now on.
+func (f *fake) stall(duration time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.until = time.Now().Add(duration)
+}
+
+// dial opens a connection to the server.
+func (f *fake) dial(context.Context, *net.Dialer) (net.Conn, error) {
+	here, there := net.Pipe()
+	f.mu.Lock()
+	f.dials, f.last = f.dials+1, there
+	f.mu.Unlock()
+	go f.serve(there)
+	return here, nil
+}
+
+func (f *fake) serve(connection net.Conn) {
+	for reader := bufio.NewReader(connection); ; {
+		command, err := valkey.ReadCommand(reader)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		rest := time.Until(f.until)
+		f.mu.Unlock()
+		select {
+		case <-time.After(rest):
+		case <-f.done:
+			return
+		}
+		text := strings.Join(command, " ")
+		f.mu.Lock()
+		f.said = append(f.said, text)
+		f.mu.Unlock()
+		answer := f.answer(text)
+		if answer == "" {
+			answer = "+OK\r\n"
+		}
+		if _, err := io.WriteString(connection, answer); err != nil {
+			return
+		}
+	}
+}
+
+// count returns how often the server has got a command with that beginning, and how often a session
+// was opened.
+func (f *fake) count(start string) (commands, dials int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, command := range f.said {
+		if strings.HasPrefix(command, start) {
+			commands++
+		}
+	}
+	return commands, f.dials
+}
+
+// bulk is a text as the server sends it.
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+// replicates is what a standby says that follows nobody, or a leader with a replica.
+func replicates(role string) string {
+	return bulk("role:" + role + "\r\nmaster_link_status:down\r\nmaster_replid:" + strings.Repeat("a", 40) +
+		"\r\nmaster_repl_offset:0\r\nslave_repl_offset:0\r\nrepl_backlog_active:1\r\n")
+}
+
+// run returns an engine with a life whose server is the fake. It has no supervisor: a test in which
+// the server is killed panics.
+func (f *fake) run(t *testing.T) (*Engine, *life) {
+	t.Helper()
+	e, _ := made(t)
+	e.Clock, f.done = clock.RealClock{}, make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	relay, err := newRelay(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &life{ctx: ctx, cancel: cancel, relay: relay, given: map[string]string{}, streams: map[int]context.CancelFunc{}}
+	session, err := openSession("mainstay", "secret", f.dial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.session.Store(session)
+	t.Cleanup(func() {
+		cancel()
+		relay.close()
+		close(f.done)
+		session.Close()
+		_ = f.last.Close()
+	})
+	e.life, e.observed.Server.State = l, election.Standby
+	return e, l
+}
+
+// TestSilence: a session outlives an answer that takes an hour, because there might be no room for
+// another one. Meanwhile the same command is sent once, however often it is repeated.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: func(string) string { return "" }}
+		_, l := f.run(t)
+		f.stall(time.Hour)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := l.do(ctx, "PING")
+			if cancel(); !errors.Is(err, context.DeadlineExceeded) || isLasting(err) {
+				t.Errorf("got %v", err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if _, err := l.do(t.Context(), "PING"); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		if commands, dials := f.count("PING"); commands != 2 || dials != 1 {
+			t.Errorf("got %d commands in %d sessions", commands, dials)
+		}
+	})
+}
+
+// TestInsist: a command is repeated until the server answers it, and not if the answer would be the
+// same. It ends with the server.
+func TestInsist(t *testing.T) {
+	for name, test := range map[string]struct {
+		first string
+		stall time.Duration
+		ends  bool
+		want  string
+	}{
+		"an answer":          {want: "yes"},
+		"a slow answer":      {stall: time.Minute, want: "yes"},
+		"a script":           {first: "-BUSY a script runs\r\n", want: "yes"},
+		"data to be loaded":  {first: "-LOADING the data\r\n", want: "yes"},
+		"another error":      {first: "-ERR unknown command\r\n", want: "unknown command"},
+		"a lost connection":  {first: "close", want: "yes"},
+		"the server's end":   {stall: time.Minute, ends: true, want: "context canceled"},
+		"a command too many": {first: "-ERR max number of clients reached\r\n", want: "yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, asked := &fake{}, 0
+				f.answer = func(command string) string {
+					if command != "GET x" {
+						return ""
+					}
+					if asked++; asked > 1 || test.first == "" {
+						return "+yes\r\n"
+					}
+					if test.first == "close" {
+						_ = f.last.Close()
+					}
+					return test.first
+				}
+				e, l := f.run(t)
+				f.stall(test.stall)
+				if test.ends {
+					time.AfterFunc(20*time.Second, l.cancel)
+				}
+				text, err := e.insist(t.Context(), l, "GET", "x")
+				got := text
+				if err != nil {
+					got = err.Error()
+				}
+				if !strings.Contains(got, test.want) {
+					t.Errorf("got %q", got)
+				}
+				kills, _ := f.count("SCRIPT KILL")
+				if (kills > 0) != strings.HasPrefix(test.first, "-BUSY") {
+					t.Errorf("scripts were ended %d times", kills)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowUnfollow: a standby that does not answer while it is to stop receiving may do so later.
+func TestSlowUnfollow(t *testing.T) {
+	for stall, want := range map[time.Duration]bool{time.Minute: true, 2 * unfollowTimeout: false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{answer: func(command string) string {
+				if strings.HasPrefix(command, "INFO") {
+					return replicates("slave")
+				}
+				return ""
+			}}
+			e, l := f.run(t)
+			e.note(l, func(o *engine.Observation) { o.Server.Source.Term = 4 })
+			f.stall(stall)
+			if err := e.Unfollow(t.Context()); (err == nil) != want {
+				t.Errorf("%s: got %v", stall, err)
+			}
+			if server := e.Observe().Server; want && (server.Source != election.Source{} || !server.Final) {
+				t.Errorf("%s: got %+v", stall, server)
+			}
+		})
+	}
+}
+
+// TestSlowStart: a server that takes long for its first commands is not killed for that.
+func TestSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.answer = func(command string) string {
+			if strings.HasPrefix(command, "INFO") {
+				f.stall(8 * time.Second)
+				return replicates("slave")
+			}
+			if strings.HasPrefix(command, "ACL") || strings.HasPrefix(command, "CONFIG") {
+				f.stall(8 * time.Second)
+			}
+			return ""
+		}
+		e, l := f.run(t)
+		f.stall(8 * time.Second)
+		e.application = valkey.Application{User: "app", Password: "password"}
+		state, err := readState(e.Data)
+		if err == nil {
+			err = e.afterLoading(t.Context(), l, state)
+		}
+		if err == nil {
+			err = e.begin(t.Context(), l)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		l.cancel()
+	})
+}
+
+// TestSlowPromotion: a server that takes long for one command of its promotion leads in the end,
+// and so does one that has carried out a command, but whose answer is lost.
+func TestSlowPromotion(t *testing.T) {
+	for _, slow := range []string{"CLIENT PAUSE", "REPLICAOF NO ONE", "INFO replication", "CLIENT UNPAUSE"} {
+		for _, isLost := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				f, role, done := &fake{}, "slave", false
+				f.answer = func(command string) string {
+					if command == "REPLICAOF NO ONE" {
+						role = "master"
+					}
+					if strings.HasPrefix(command, slow) && !done {
+						done = true
+						if isLost {
+							_ = f.last.Close()
+						} else {
+							time.Sleep(changeTime * 3 / 4)
+						}
+					}
+					if strings.HasPrefix(command, "INFO") {
+						return replicates(role)
+					}
+					return ""
+				}
+				e, l := f.run(t)
+				if err := e.lead(t.Context(), l, 4); err != nil {
+					t.Errorf("%s, lost %t: %v", slow, isLost, err)
+				}
+				if server := e.Observe().Server; server.State != election.Leading || server.Timeline != 4 || !done {
+					t.Errorf("%s, lost %t: got %+v", slow, isLost, server)
+				}
+				if _, dials := f.count(""); (dials > 1) != isLost {
+					t.Errorf("%s, lost %t: %d sessions", slow, isLost, dials)
+				}
+			})
+		}
+	}
+}
