@@ -78,7 +78,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 		switch {
 		case err == nil:
 			l.given[setting.Name] = setting.Value
-		case ctx.Err() != nil:
+		case !isLasting(err):
 			return fmt.Errorf("letting the server use new parameters: %w", err)
 		case strings.Contains(err.Error(), immutable):
 			pending = true

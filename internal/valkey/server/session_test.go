@@ -299,3 +299,38 @@ func TestSlowPromotion(t *testing.T) {
 		}
 	}
 }
+
+// TestReloadAgain: a parameter is refused only if the server says so. Without an answer about the
+// parameter, the reload fails, so that it is tried again.
+func TestReloadAgain(t *testing.T) {
+	for answer, want := range map[string]string{
+		"-BUSY a script runs\r\n": "fails", "close": "fails", "+OK\r\n": "", "-ERR must be a number\r\n": "hz: CONFIG: must be a number",
+		"-ERR can't set immutable config\r\n": "pending",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			f.answer = func(command string) string {
+				if !strings.HasPrefix(command, "CONFIG SET hz") {
+					return ""
+				}
+				if answer == "close" {
+					_ = f.last.Close()
+				}
+				return answer
+			}
+			e, _ := f.run(t)
+			e.SetParameters(map[string]string{"hz": "100"})
+			err := e.Reload(t.Context())
+			got := e.Observe().Problem
+			switch {
+			case err != nil && got == "":
+				got = "fails"
+			case e.Observe().PendingRestart:
+				got = "pending"
+			}
+			if !strings.Contains(got, want) || (got == "") != (want == "") {
+				t.Errorf("%q: got %q, %v", answer, got, err)
+			}
+		})
+	}
+}
