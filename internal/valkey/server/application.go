@@ -14,6 +14,8 @@ func (e *Engine) Provide(ctx context.Context, a model.Application) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
+	e.providing.Lock()
+	defer e.providing.Unlock()
 	e.mu.Lock()
 	before, l := e.application, e.life
 	e.application = a
@@ -28,11 +30,18 @@ func (e *Engine) Provide(ctx context.Context, a model.Application) error {
 			return fmt.Errorf("removing the user %.80q: %w", before.User, err)
 		}
 	}
-	return e.provideAgain(ctx, l)
+	return e.setUser(ctx, l)
 }
 
 // provideAgain creates or updates the user of the last Provide, if there was one.
 func (e *Engine) provideAgain(ctx context.Context, l *life) error {
+	e.providing.Lock()
+	defer e.providing.Unlock()
+	return e.setUser(ctx, l)
+}
+
+// setUser does so. The caller holds e.providing.
+func (e *Engine) setUser(ctx context.Context, l *life) error {
 	e.mu.Lock()
 	a := e.application
 	e.mu.Unlock()

@@ -56,6 +56,9 @@ type Engine struct {
 
 	// states guards changes of the state file.
 	states sync.Mutex
+	// providing is held while the application's user is read and sent to the server, so that an older
+	// one is never sent last.
+	providing sync.Mutex
 
 	mu   sync.Mutex
 	life *life

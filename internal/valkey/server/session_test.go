@@ -334,3 +334,44 @@ func TestReloadAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestLatestPassword: the server never gets an older password after a newer one, although starts of
+// the server give it the application's user at the same time.
+func TestLatestPassword(t *testing.T) {
+	f := &fake{answer: func(string) string { return "" }}
+	e, l := f.run(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var starts sync.WaitGroup
+	for range 4 {
+		starts.Go(func() {
+			for ctx.Err() == nil {
+				_ = e.provideAgain(ctx, l)
+			}
+		})
+	}
+	order := map[string]int{}
+	for i := range 2000 {
+		a := valkey.Application{User: "app", Password: fmt.Sprintf("password-%d", i)}
+		order[valkey.Hash(a.Password)] = i
+		if err := e.Provide(t.Context(), a); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	starts.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	newest := 0
+	for _, command := range f.said {
+		_, rest, _ := strings.Cut(command, "#")
+		if hash, _, isUser := strings.Cut(rest, " "); isUser {
+			if order[hash] < newest {
+				t.Fatalf("the server got password %d after password %d", order[hash], newest)
+			}
+			newest = order[hash]
+		}
+	}
+	if newest != len(order)-1 {
+		t.Errorf("the last password is %d", newest)
+	}
+}
