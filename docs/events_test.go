@@ -22,7 +22,7 @@ var silent = []string{"RolledOut", "Settled", "Active", "Kept", "Unreadable", "R
 // have its reasons.
 var recording = []string{
 	"install/apiservice/publisher.go", "install/webhooks/revert.go", "kit/apply/patch.go", "kit/reconciler/reconciler.go",
-	"kit/reconciler/reverts.go", "workload/workloadcontroller/missing.go", "workload/workloadcontroller/reconciler.go",
+	"kit/reconciler/reverts.go", "kit/recorder/recorder.go", "workload/workloadcontroller/missing.go", "workload/workloadcontroller/reconciler.go",
 	"workload/workloadcontroller/setup.go",
 }
 

@@ -91,7 +91,7 @@ var areas = []area{
 		files: []string{"postgresql*_test.go", "bindings_test.go"}, scenarios: []string{"postgresql"}, layers: []string{databasesLayer},
 	},
 	{
-		name: "cache", folders: []string{"internal/kinds/cache", "internal/database", "internal/database/databasecontroller", "api/database",
+		name: "cache", folders: []string{"internal/kinds/cache", "internal/valkey", "internal/database", "internal/database/databasecontroller", "api/database",
 			"internal/instance/contract", "internal/instance/election"},
 		files: []string{"cache_test.go"}, scenarios: []string{"cache"}, layers: []string{instancesLayer, databasesLayer},
 	},

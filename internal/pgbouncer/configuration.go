@@ -82,8 +82,9 @@ const (
 	// pooler itself listens. In Session no statements are held back, so an attempt to reach a primary
 	// that is gone may outlast the failover by as long.
 	ConnectTimeout = 8 * time.Second
-	// slowConnectTimeout is the limit in the mode Transaction. Attempts to reach a primary that is gone
-	// do not last that long: PAUSE ends them (per_loop_pause in PgBouncer's janitor.c, 1.21 to 1.24).
+	// slowConnectTimeout is the limit in the mode Transaction. Attempts to reach a primary that is
+	// gone do not last that long: PAUSE ends them (per_loop_pause in PgBouncer's janitor.c, 1.21 to
+	// 1.24).
 	slowConnectTimeout = 30 * time.Second
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/kit/recorder"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -168,7 +168,7 @@ func (in Input) Children() children.Reader {
 
 // Recorder returns the recorder of events of the controller of that name.
 func (in Input) Recorder(name string) events.EventRecorder {
-	return conditions.Recorder(in.Manager.GetEventRecorder("mainstay-" + name))
+	return recorder.Bounded(in.Manager.GetEventRecorder("mainstay-" + name))
 }
 
 // Options returns the options of a controller.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/install/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/recorder"
 )
 
 // APIServiceSettings configure the APIService of farm.mainstay.dev.
@@ -90,7 +90,7 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 	publisher := apiservice.New(apiservice.Options{
 		Client: live, Cache: watched, Certificates: keeper, Namespace: service.Namespace, Service: service.Name,
 		Owner: owner, Whose: apiservice.Of(role), External: certificate.External,
-		Recorder: conditions.Recorder(to.GetEventRecorder("mainstay-apiservice")), Clock: clock.RealClock{},
+		Recorder: recorder.Bounded(to.GetEventRecorder("mainstay-apiservice")), Clock: clock.RealClock{},
 	})
 	if err := to.Add(forLeader{together{keeper, publisher}}); err != nil {
 		return nil, fmt.Errorf("adding the publisher of the APIService: %w", err)

@@ -24,7 +24,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/recorder"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -101,7 +101,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		External: settings.Webhooks.Certificates.External,
 		Owner:    settings.Webhooks.Certificates.Owner,
 		Started:  func() error { return started(nil) },
-		Recorder: conditions.Recorder(wired.Manager.GetEventRecorder("mainstay-webhooks")),
+		Recorder: recorder.Bounded(wired.Manager.GetEventRecorder("mainstay-webhooks")),
 		Leads:    func() bool { return leads(wired.Manager) },
 	}), nil
 }

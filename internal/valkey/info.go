@@ -241,8 +241,8 @@ func ParseStatistics(text string) Statistics {
 	return s
 }
 
-// receives adds a connection of a replica. Of several of one pod, one is not gone yet, or holds what
-// its copy of the data lacks: the one that has most counts.
+// receives adds a connection of a replica. Of several of one pod, one is not gone yet, or holds
+// what its copy of the data lacks: the one that has most counts.
 func (s *Statistics) receives(pod string, lag float64) {
 	for i := range s.Receivers {
 		if s.Receivers[i].Pod == pod {

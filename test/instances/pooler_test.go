@@ -89,7 +89,7 @@ type lagging struct {
 }
 
 func (l *lagging) Write(chunk []byte) (int, error) {
-	time.Sleep(time.Duration(l.lag.Load()))
+	<-time.After(time.Duration(l.lag.Load())) // It stands for a slow network.
 	return l.Writer.Write(chunk)
 }
 

@@ -268,8 +268,8 @@ func TestElectionTime(t *testing.T) {
 	attempt(electionTime)
 }
 
-// TestFoundTimeline: a program that finds data which an earlier one has made, and whose timeline that
-// could not store any more, claims the next timeline.
+// TestFoundTimeline: a program that finds data which an earlier one has made, and whose timeline
+// that could not store any more, claims the next timeline.
 func TestFoundTimeline(t *testing.T) {
 	o := following()
 	o.Peers, o.System, o.Local, o.Record.Record = nil, "", Local{}, Record{Initialise: b.Name}

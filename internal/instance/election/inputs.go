@@ -353,8 +353,8 @@ func (o *Observed) PublishedAddress(term uint64) {
 }
 
 // Became notes that our data were replaced, or lost: we are another member now, of that database
-// system, and answers to what the former one has asked no longer count. timeline is the highest that
-// the new data know of.
+// system, and answers to what the former one has asked no longer count. timeline is the highest
+// that the new data know of.
 func (o *Observed) Became(me Member, system string, timeline uint32) {
 	if o.Me.HasData() && o.Config.Ephemeral {
 		o.Former = append(o.Former, o.Me)

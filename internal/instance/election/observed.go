@@ -29,8 +29,9 @@ const (
 	// lastTryTime is how long one more attempt to renew may take before the server is killed.
 	lastTryTime = time.Second
 	// electionTime is how long an election may take before other candidates stand. A candidate takes
-	// twice as long after each election that it could not win, until a leader is there, but never longer
-	// than longestElection: where the members get little CPU, 5 s may never be enough for their promises.
+	// twice as long after each election that it could not win, until a leader is there, but never
+	// longer than longestElection: where the members get little CPU, 5 s may never be enough for their
+	// promises.
 	electionTime    = 5 * time.Second
 	longestElection = 20 * time.Second
 	// leaveAfter is the silence after which a member is removed from the set of the rule.

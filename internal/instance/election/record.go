@@ -43,8 +43,8 @@ type Record struct {
 	// Handover is set by a leader that stopped cleanly for a successor.
 	Handover *Handover `json:"handover,omitempty"`
 	// Initialise is the name of the instance that may make new data. The manager writes it, to a new
-	// Lease and only if all volumes are new; instances write it when none of them has data (beginAnew).
-	// It has no effect unless System is "".
+	// Lease and only if all volumes are new; instances write it when none of them has data
+	// (beginAnew). It has no effect unless System is "".
 	Initialise string `json:"initialise,omitempty"`
 }
 

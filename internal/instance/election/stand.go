@@ -311,9 +311,9 @@ func (o *Observed) hearsAhead() bool {
 	return false
 }
 
-// Lacking returns why this candidate does not lead, or does not initialise the database: the members
-// without whose answers acknowledged writes could be lost. It returns "" if none is missing, or if
-// it has not sent an Ask recently.
+// Lacking returns why this candidate does not lead, or does not initialise the database: the
+// members without whose answers acknowledged writes could be lost. It returns "" if none is
+// missing, or if it has not sent an Ask recently.
 func (o *Observed) Lacking() string {
 	if !o.Me.HasData() && !o.Config.Ephemeral {
 		return o.lackingToBegin()

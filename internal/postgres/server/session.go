@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Timeouts of our own sessions. A server that takes longer counts as one that does not answer. Where
-// it gets little CPU, a new session takes seconds, and is useless if we give up before it is ready.
+// Timeouts of our own sessions. A server that takes longer counts as one that does not answer.
+// Where it gets little CPU, a new session takes seconds, and is useless if we give up before it is
+// ready.
 const (
 	connectTimeout   = 10 * time.Second
 	statementTimeout = 5 * time.Second
@@ -124,8 +125,8 @@ func (e *Engine) askOnce(ctx context.Context, query string, into ...any) error {
 }
 
 // patiently calls do until it succeeds or the context ends. It fails at once only if the server has
-// answered, with an error that it would give the next time, too. After a failed operation the server
-// is killed, and has to recover: too high a price for one slow answer.
+// answered, with an error that it would give the next time, too. After a failed operation the
+// server is killed, and has to recover: too high a price for one slow answer.
 func (e *Engine) patiently(ctx context.Context, do func() error) error {
 	var last error
 	err := e.until(ctx, func() (bool, error) {
@@ -140,8 +141,8 @@ func (e *Engine) patiently(ctx context.Context, do func() error) error {
 	return cmp.Or(last, err)
 }
 
-// passing are the classes of the server's errors that pass: it lacks something at the moment, others
-// hold what is needed, or it was interrupted, starts or stops (errcodes-appendix).
+// passing are the classes of the server's errors that pass: it lacks something at the moment,
+// others hold what is needed, or it was interrupted, starts or stops (errcodes-appendix).
 var passing = []string{"53", "55", "57"}
 
 // isLasting reports whether an error would be the same at the next attempt.

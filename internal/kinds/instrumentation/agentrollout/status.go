@@ -112,7 +112,9 @@ func (f *StatusInput) addStuck(s *counts) {
 // listOne returns the entry of a workload in status.workloads.
 func (f *StatusInput) listOne(index int, reported ReportedWorkload) Listed {
 	one := &f.Seen[index]
-	status := instrv1.WorkloadStatus{Name: one.String(), State: reported.State, Reason: reported.Reason, Message: conditions.Truncate(reported.Message)}
+	status := instrv1.WorkloadStatus{
+		Name: one.String(), State: reported.State, Reason: reported.Reason, Message: conditions.Truncate(reported.Message),
+	}
 	if f.Identity.Kind == injection.KindCluster {
 		status.Namespace = one.Namespace
 	}

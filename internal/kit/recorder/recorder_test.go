@@ -1,4 +1,4 @@
-package conditions
+package recorder
 
 import (
 	"strings"
@@ -8,11 +8,11 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// TestRecorder: the note of an event is cut, because API servers refuse longer ones.
-func TestRecorder(t *testing.T) {
+// TestBounded: the note of an event is cut, because API servers refuse longer ones.
+func TestBounded(t *testing.T) {
 	const most = 1024 // of an event of events.k8s.io
 	inner := events.NewFakeRecorder(2)
-	recorder := Recorder(inner)
+	recorder := Bounded(inner)
 	recorder.Eventf(nil, nil, corev1.EventTypeWarning, "RestartRefused", "Restart", "%s changed by %d%%", strings.Repeat("ä", most), 100)
 	recorder.Eventf(nil, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "%d%% of it", 100)
 	note, isWarning := strings.CutPrefix(<-inner.Events, "Warning RestartRefused ")
