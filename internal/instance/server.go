@@ -222,8 +222,8 @@ func (i *Instance) endOldClone() {
 // reloadTime is how long the server may take to load new certificates or parameters, and
 // reloadRetryAfter is after how long a failed attempt is repeated.
 const (
-	reloadTime       = 3 * time.Second
-	reloadRetryAfter = 10 * time.Second
+	reloadTime       = 10 * time.Second
+	reloadRetryAfter = 30 * time.Second
 )
 
 // CertificatesChanged tells the instance that its certificates have changed.

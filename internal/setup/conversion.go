@@ -64,7 +64,7 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 		return
 	}
 	if err := b.check(review.Request, len(body)); err != nil {
-		answer(response, review, err)
+		refuse(response, review, err)
 		return
 	}
 	request.Body = io.NopCloser(bytes.NewReader(body))
@@ -80,7 +80,8 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 	hasUnknown, err := b.keepUnknown(review.Request.Objects, made.Response.ConvertedObjects)
 	switch {
 	case err != nil:
-		answer(response, review, err)
+		metrics.WebhookFailed(webhooks.ConvertPath)
+		refuse(response, review, err)
 	case hasUnknown:
 		_ = json.NewEncoder(response).Encode(made)
 	default:
@@ -88,9 +89,8 @@ func (b boundedConversion) ServeHTTP(response http.ResponseWriter, request *http
 	}
 }
 
-// answer answers a review with an error.
-func answer(response io.Writer, review apiextensionsv1.ConversionReview, err error) {
-	metrics.WebhookFailed(webhooks.ConvertPath)
+// refuse answers a review with an error.
+func refuse(response io.Writer, review apiextensionsv1.ConversionReview, err error) {
 	review.Response = &apiextensionsv1.ConversionResponse{
 		UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusFailure, Message: err.Error()},
 	}

@@ -134,7 +134,7 @@ func TestPasswordsAreInSecretsOnly(t *testing.T) {
 	words := []string{firstPassword, editedPassword, seedText, openText, r.secret.Load().Password}
 	logsIn("app", firstPassword)
 	logsIn("orders", r.secret.Load().Password)
-	session, err := p.connect(t.Context(), "app", firstPassword)
+	session, err := p.connect(t.Context(), firstPassword)
 	d.must(err)
 	_, err = session.Exec(t.Context(), "SELECT count(*) FROM seeds")
 	d.must(errors.Join(err, session.Close(t.Context())))

@@ -141,9 +141,9 @@ func newPooler(d *Database, arguments ...string) *pooler {
 	return p
 }
 
-// connect connects through the pooler to the application's database.
-func (p *pooler) connect(ctx context.Context, user, password string) (*pgx.Conn, error) {
-	return p.connectTo(ctx, "shop", user, password)
+// connect connects the application through the pooler to its database.
+func (p *pooler) connect(ctx context.Context, password string) (*pgx.Conn, error) {
+	return p.connectTo(ctx, "shop", "app", password)
 }
 
 func (p *pooler) connectTo(ctx context.Context, database, user, password string) (*pgx.Conn, error) {
@@ -210,7 +210,7 @@ func (l *load) client(ctx context.Context, p *pooler) {
 	last := time.Now()
 	for ; ctx.Err() == nil; time.Sleep(pause) {
 		if session == nil {
-			if session, err = p.connect(ctx, "app", "secret"); err != nil {
+			if session, err = p.connect(ctx, "secret"); err != nil {
 				session = nil
 			}
 		}
@@ -271,7 +271,7 @@ func TestPooler(t *testing.T) {
 	d.serve()
 	p := newPooler(d, "--ignore="+ignored)
 	d.Await("a statement through the pooler", func() bool {
-		session, err := p.connect(t.Context(), "app", "secret")
+		session, err := p.connect(t.Context(), "secret")
 		if err != nil {
 			return false
 		}

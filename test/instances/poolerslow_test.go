@@ -28,7 +28,7 @@ func TestPoolerSlowPrimary(t *testing.T) {
 	var session *pgx.Conn
 	execute := func() (err error) {
 		if session == nil {
-			if session, err = p.connect(t.Context(), "app", "secret"); err != nil {
+			if session, err = p.connect(t.Context(), "secret"); err != nil {
 				session = nil
 				return err
 			}

@@ -3,6 +3,7 @@ package election
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // An instance without data makes new ones by itself in two cases. If data are ephemeral, when all
@@ -40,12 +41,25 @@ func (o *Observed) beginAnew() Action {
 		record.Seq++
 		return o.write(record, "no instance has data: beginning with empty ones")
 	}
-	if o.AskedAt != 0 && o.Now-o.AskedAt < readEvery {
-		return o.wait("the other instances to say whether they have data", o.AskedAt+readEvery)
+	if o.AskedAt != 0 && o.Now-o.AskedAt < o.beginEvery() {
+		return o.wait("the other instances to say whether they have data", o.AskedAt+o.beginEvery())
 	}
-	// Each question has a term of its own, so that no answer to an earlier one counts. Nothing is
-	// promised for it.
-	return SendAsk{Ask: o.ask(1 + max(o.Asked, record.Term, o.Local.Seen.Term, o.Local.Promised.Term))}
+	term := max(record.Term, o.Local.Seen.Term, o.Local.Promised.Term)
+	if !o.Config.Ephemeral {
+		// Each question has a term of its own, so that no answer to an earlier one counts. Nothing is
+		// promised for it.
+		term = max(term, o.Asked)
+	}
+	return SendAsk{Ask: o.ask(1 + term)}
+}
+
+// beginEvery returns how often the others are asked whether they have data, and how long their
+// answers count. If data are stored, an answer that arrives later does not count at all.
+func (o *Observed) beginEvery() time.Duration {
+	if o.Config.Ephemeral {
+		return readEvery
+	}
+	return 3 * readEvery
 }
 
 // mayBegin reports whether the record, and what else this instance knows, allow it to begin with
@@ -68,7 +82,7 @@ func (o *Observed) neverLed(record Record) bool {
 // seen, that they have no data. A loss that the user accepts is that of instances that do not
 // answer.
 func (o *Observed) noneHasData(record Record) bool {
-	if o.Asked == 0 || o.AskedAt < o.Record.Since || o.Now-o.AskedAt >= readEvery {
+	if o.Asked == 0 || o.AskedAt < o.Record.Since || o.Now-o.AskedAt >= o.beginEvery() {
 		return false
 	}
 	isForced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term
@@ -127,7 +141,7 @@ func (o *Observed) saysEmpty(ask Ask) bool {
 // names the instances that have answered none: the reason must not change each second.
 func (o *Observed) lackingToBegin() string {
 	record := o.Record.Record
-	if o.AskedAt == 0 || o.Now-o.AskedAt > 2*readEvery || !o.believed() || !o.mayBegin(record) {
+	if o.AskedAt == 0 || o.Now-o.AskedAt > 2*o.beginEvery() || !o.believed() || !o.mayBegin(record) {
 		return ""
 	}
 	var silent, having []string

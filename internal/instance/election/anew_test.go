@@ -43,8 +43,8 @@ func TestBeginsOnEmptyVolumes(t *testing.T) {
 		}, "Wait"},
 		{"more instances than are known", all(), func(o *Observed) { o.Config.Instances = 4 }, "Wait"},
 		{"the record is newer than the answers", all(), func(o *Observed) { o.Record.Since, o.Now = o.Now+1, o.Now+1 }, "Wait"},
-		{"the answers are a second old", all(), func(o *Observed) {
-			o.Now += readEvery
+		{"the answers are too old", all(), func(o *Observed) {
+			o.Now += o.beginEvery()
 			o.Record.TriedAt = o.Now
 		}, "SendAsk"},
 		{"the record may have changed", all(), func(o *Observed) { o.Record.Stale, o.Record.TriedAt = true, o.Now-readEvery }, "ReadRecord"},
@@ -107,7 +107,7 @@ func TestFormerAnswers(t *testing.T) {
 	o := adopted(a.Name)
 	first, _ := Decide(o).(SendAsk)
 	o.Asking(first.Ask.Term, 0)
-	o.Now += readEvery
+	o.Now += o.beginEvery()
 	o.Record.TriedAt = o.Now
 	second, _ := Decide(o).(SendAsk)
 	o.Asking(second.Ask.Term, 0)
@@ -177,6 +177,11 @@ func TestLackingToBegin(t *testing.T) {
 		if got := o.Lacking(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+	knowing := answered(adopted(a.Name))
+	knowing.HeardAskReply(AskReply{Term: 3, Member: Member{Name: b.Name}, Seen: Seen{Term: 2}})
+	if got := knowing.Doubt(); !strings.Contains(got, "never had a primary, but there was one") {
+		t.Errorf("got %q", got)
 	}
 	o := answered(adopted(a.Name))
 	o.Record.Record.Initialise = a.Name

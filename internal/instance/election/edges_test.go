@@ -239,6 +239,17 @@ func TestHandsOverToNobodyElse(t *testing.T) {
 	}
 }
 
+// TestLackingARecord: data that were made, and never had a primary, are of no use without the
+// record that permitted them, and the status says so.
+func TestLackingARecord(t *testing.T) {
+	o := following()
+	o.Local, o.Saved, o.Record.Record = Local{}, Local{}, Record{}
+	o.Asked, o.AskedAt = 1, o.Now
+	if said := o.Lacking(); !strings.HasPrefix(said, "has data that no primary has written yet") {
+		t.Errorf("got %q", said)
+	}
+}
+
 // TestElectionTime: a candidate that gets too few promises leaves the election to others, after
 // twice the time at each further attempt, because members may only be slow. With a leader, it
 // begins anew.

@@ -367,6 +367,9 @@ func (o *Observed) Doubt() string {
 		return "there is no Lease; the instances create a new one when all of them run"
 	case o.Foreign() != "":
 		return "the volume " + o.Foreign() + "; nothing was changed: give the instance its own volume, or an empty one"
+	case !o.Me.HasData() && record.Term == 0 && o.Local.Seen.Term > 0:
+		return "the Lease is of a database that never had a primary, but there was one: this instance has no data, and does not " +
+			"initialise the database; if no other instance has data that are needed, delete it and its volumes, and create it again"
 	case record.olderThan(o.Local.Seen):
 		return fmt.Sprintf("the record in the Lease is older than one that was seen before: it has term %d (seq %d), but term %d "+
 			"(seq %d) was seen; the instances write a new one when all of them run", record.Term, record.Seq, o.Local.Seen.Term, o.Local.Seen.Seq)

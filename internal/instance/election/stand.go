@@ -329,6 +329,10 @@ func (o *Observed) Lacking() string {
 			return "may lack acknowledged writes, and needs the answer of " + rule.others(willing) + " to lead"
 		}
 	}
+	if o.believed() && len(record.Rules) == 0 {
+		return "has data that no primary has written yet, and does not know whether others have newer ones: " +
+			"if none are needed, delete the database and its volumes, and create it again"
+	}
 	if !complete {
 		return "needs the answers of all instances to lead, because the Lease does not say where the acknowledged writes are"
 	}

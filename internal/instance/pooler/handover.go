@@ -144,6 +144,23 @@ func isRefusal(err error) bool {
 	return errors.Is(err, errSlow) || errors.As(err, &refusal) && !strings.HasPrefix(refusal.Code, "57P")
 }
 
+// telling returns which of two errors of attempts to connect says more, the earlier or the later
+// one: a refusal says more than anything else, and whatever a server has answered more than that it
+// was slow.
+func telling(earlier, later error) error {
+	_, isAnswer := errors.AsType[*pgconn.PgError](earlier)
+	isSlow := errors.Is(later, errSlow)
+	if isAnswer && (isSlow || isRefusal(earlier)) {
+		return earlier
+	}
+	if errors.Is(earlier, errSlow) && !isSlow {
+		if _, isAnswer := errors.AsType[*pgconn.PgError](later); !isAnswer {
+			return earlier
+		}
+	}
+	return later
+}
+
 // listen follows the primary until its session has ended, or it is silent. Then statements are held
 // back.
 func (l *listener) listen(ctx context.Context) {
@@ -233,9 +250,7 @@ func (l *listener) connect(ctx context.Context) error {
 				l.accept(ctx, one.session)
 				return nil
 			}
-			if !isRefusal(failure) {
-				failure = one.err
-			}
+			failure = telling(failure, one.err)
 			if underWay == 0 {
 				return failure
 			}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/pki"
 	"github.com/mainstay-platform/mainstay/internal/pgbouncer"
@@ -75,5 +78,19 @@ func TestDial(t *testing.T) {
 				t.Errorf("got %v, want a slow server: %t", err, test.want)
 			}
 		})
+	}
+}
+
+// TestTelling: of the errors of several attempts, that counts which says most about the primary.
+func TestTelling(t *testing.T) {
+	full, starts := error(&pgconn.PgError{Code: "53300"}), error(&pgconn.PgError{Code: "57P03"})
+	slow, gone := fmt.Errorf("%w: timeout", errSlow), errors.New("connection refused")
+	for _, test := range []struct{ earlier, later, want error }{
+		{nil, gone, gone}, {gone, starts, starts}, {starts, slow, starts}, {slow, starts, starts}, {full, starts, full}, {full, slow, full},
+		{slow, gone, slow}, {gone, slow, slow}, {slow, full, full}, {starts, gone, gone},
+	} {
+		if got := telling(test.earlier, test.later); !errors.Is(got, test.want) || got.Error() != test.want.Error() {
+			t.Errorf("%v, then %v: got %v", test.earlier, test.later, got)
+		}
 	}
 }

@@ -96,6 +96,7 @@ func (a *application[A]) once(ctx context.Context) error {
 	}
 	if wanted != a.done || report.Term != a.term && !a.everywhere {
 		if err := a.provide(ctx, wanted); err != nil {
+			a.done = nothing // It may be in effect nevertheless.
 			return err
 		}
 		a.done, a.term = wanted, report.Term

@@ -380,10 +380,11 @@ func TestPrevious(t *testing.T) {
 		stored map[string][]byte
 		want   string
 	}{
-		"new": {nil, ""}, "unchanged": {of("now", ""), ""}, "changed": {of("before", ""), "before"}, "changed again": {of("before", "long ago"), "before"},
-		"kept": {of("now", "before"), "before"}, "back": {of("now", "now"), ""},
+		"new": {nil, ""}, "unchanged": {of("password-now", ""), ""}, "changed": {of("password-before", ""), "password-before"},
+		"changed again": {of("password-before", "long ago"), "password-before"}, "kept": {of("password-now", "password-before"), "password-before"},
+		"back": {of("password-now", "password-now"), ""}, "one that no instance took": {of("short", "password-before"), "password-before"},
 	} {
-		if got := previous(test.stored, "now"); got != test.want {
+		if got := previous(test.stored, "password-now"); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}

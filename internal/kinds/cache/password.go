@@ -55,10 +55,11 @@ func password(c *databasev1.Cache, observed Observed) (text, problem string) {
 const previousKey = "password.previous"
 
 // previous returns the password that is still accepted, given what the application's Secret has. It
-// stays until the next change, or until a user empties it.
+// stays until the next change, or until a user empties it. One that no instance has accepted is not
+// the previous one.
 func previous(stored map[string][]byte, password string) string {
 	former := string(stored[PasswordKey])
-	if former == "" || former == password {
+	if !valkey.IsPassword(former) || former == password {
 		former = string(stored[previousKey])
 	}
 	if former == password {

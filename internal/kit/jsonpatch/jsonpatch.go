@@ -85,11 +85,28 @@ func (c *changes) object(at string, raw, before, after map[string]any) {
 		case after[name] != nil && isThere:
 			c.value(path, value, before[name], after[name])
 		case after[name] != nil:
-			c.add("add", path, after[name])
+			c.add("add", path, added(before[name], after[name]))
 		case isThere:
 			c.add("remove", path, nil)
 		}
 	}
+}
+
+// added returns what a value has that the value before did not have. The type gives an absent
+// object the zero values of its required fields, and those are not to be written.
+func added(before, after any) any {
+	earlier, _ := before.(map[string]any)
+	later, isObject := after.(map[string]any)
+	if earlier == nil || !isObject {
+		return after
+	}
+	made := map[string]any{}
+	for name, value := range later {
+		if !reflect.DeepEqual(earlier[name], value) {
+			made[name] = added(earlier[name], value)
+		}
+	}
+	return made
 }
 
 // value compares a value that raw has and that differs. before is nil if the type omitted it.

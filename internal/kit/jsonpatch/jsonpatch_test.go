@@ -36,6 +36,31 @@ func named(names ...string) []part {
 	return parts
 }
 
+// TestBetweenRequired: an object that is added has only what was set in it. The type would add the
+// zero values of its required fields, and nobody would be told that they are missing.
+func TestBetweenRequired(t *testing.T) {
+	type sized struct {
+		Spec struct {
+			Size   string            `json:"size"`
+			Labels map[string]string `json:"labels,omitempty"`
+			Volume struct {
+				Class string `json:"class"`
+				Count int    `json:"count"`
+			} `json:"volume"`
+		} `json:"spec"`
+	}
+	var before, after sized
+	after.Spec.Labels, after.Spec.Volume.Count = map[string]string{"a": "b"}, 2
+	operations, err := Between([]byte(`{"kind":"A"}`), before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := json.Marshal(operations)
+	if want := `[{"op":"add","path":"/spec","value":{"labels":{"a":"b"},"volume":{"count":2}}}]`; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestBetween(t *testing.T) {
 	for name, test := range map[string]struct {
 		raw    string

@@ -17,6 +17,8 @@ func Bounded(recorder events.EventRecorder) events.EventRecorder { return bounde
 type bounded struct{ events.EventRecorder }
 
 // Eventf records an event with a note that is cut.
+//
+//nolint:revive // the interface has so many arguments
 func (b bounded) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	b.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", conditions.Truncate(fmt.Sprintf(note, args...)))
 }

@@ -169,21 +169,14 @@ func (e *Engine) endReceivers(ctx context.Context, l *life) error {
 }
 
 // settlePosition waits until everything that was received is replayed, and notes the position as
-// the final one.
+// the final one. The server has unfollowTimeout to answer first; how long the replay takes depends
+// on how much there is.
 func (e *Engine) settlePosition(ctx context.Context, l *life) error {
-	return e.patiently(ctx, func() error { return e.settlePositionOnce(ctx, l) })
-}
-
-func (e *Engine) settlePositionOnce(ctx context.Context, l *life) error {
-	session, err := e.connect(ctx)
+	session, err := e.resumeReplay(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect(session)
-	// If a user has paused the replay, it would never end.
-	if _, err := session.Exec(ctx, "SELECT pg_wal_replay_resume()"); err != nil {
-		return fmt.Errorf("resuming the replay: %w", err)
-	}
 	history, err := e.followed()
 	if err != nil {
 		return err
@@ -213,6 +206,26 @@ func (e *Engine) settlePositionOnce(ctx context.Context, l *life) error {
 		})
 		return true, nil
 	})
+}
+
+// resumeReplay returns a session in which the replay was resumed: if a user has paused it, it would
+// never end.
+func (e *Engine) resumeReplay(ctx context.Context) (session *pgx.Conn, err error) {
+	ctx, stop := context.WithTimeoutCause(ctx, unfollowTimeout, errors.New("the server does not answer"))
+	defer stop()
+	err = e.patiently(ctx, func() error {
+		made, err := e.connect(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := made.Exec(ctx, "SELECT pg_wal_replay_resume()"); err != nil {
+			disconnect(made)
+			return fmt.Errorf("resuming the replay: %w", err)
+		}
+		session = made
+		return nil
+	})
+	return session, err
 }
 
 // readersTimeout is how long queries may delay the replay while an election waits for it; then
@@ -291,6 +304,7 @@ const receiverTimeout = 3 * time.Second
 // standbyStopTimeout is how long a standby may take to stop by itself before it is killed.
 const standbyStopTimeout = 5 * time.Second
 
-// unfollowTimeout is how long a standby may take to reload without a source. An election may wait
-// for it, but a standby that is only slow would be slower after a kill: it has to recover.
+// unfollowTimeout is how long a standby may take to reload without a source, and then to answer. An
+// election may wait for it, but a standby that is only slow would be slower after a kill: it has to
+// recover.
 const unfollowTimeout = 15 * time.Second

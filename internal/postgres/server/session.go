@@ -141,9 +141,10 @@ func (e *Engine) patiently(ctx context.Context, do func() error) error {
 	return cmp.Or(last, err)
 }
 
-// passing are the classes of the server's errors that pass: it lacks something at the moment,
-// others hold what is needed, or it was interrupted, starts or stops (errcodes-appendix).
-var passing = []string{"53", "55", "57"}
+// passing are the classes of the server's errors that pass: the replay of a standby was in the way,
+// it lacks something at the moment, others hold what is needed, or it was interrupted, starts or
+// stops (errcodes-appendix).
+var passing = []string{"40", "53", "55", "57"}
 
 // isLasting reports whether an error would be the same at the next attempt.
 func isLasting(err error) bool {

@@ -160,20 +160,31 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	defer cancel()
 	err = e.awaitAnswer(ctx, l, false)
 	if err == nil && !rule.WaitsForNobody() {
-		err = e.patiently(ctx, func() error { return e.proveFlag(ctx, l) })
-	}
-	var timeline uint32
-	if err == nil {
-		timeline, err = e.ownTimeline(ctx)
+		err = e.proveFlag(ctx, l)
 	}
 	if err == nil {
-		err = e.lead(ctx, l, timeline)
+		err = e.leadAgain(ctx, l)
 	}
 	if err != nil {
 		e.Kill()
 		return fmt.Errorf("restarting the server as the leader: %w", err)
 	}
 	return nil
+}
+
+// leadTimeout is how long a restarted server that answers may take until it leads: others do not
+// stand meanwhile.
+const leadTimeout = 30 * time.Second
+
+// leadAgain lets a server that was restarted as the leader lead on its timeline.
+func (e *Engine) leadAgain(ctx context.Context, l *life) error {
+	ctx, stop := context.WithTimeoutCause(ctx, leadTimeout, errors.New("the server does not answer"))
+	defer stop()
+	timeline, err := e.ownTimeline(ctx)
+	if err != nil {
+		return err
+	}
+	return e.lead(ctx, l, timeline)
 }
 
 // ownTimeline returns the timeline on which the server writes.

@@ -25,10 +25,13 @@ func (e *Engine) Follow(_ context.Context, from engine.Upstream) error {
 	return nil
 }
 
-// unfollowTimeout is how long a server may take to notice that its source is gone. An election may
-// wait for it; but a server that works at a slow command of a client will answer, and may have the
-// only copy of the data.
-const unfollowTimeout = 5 * time.Minute
+// How long a server may take to notice that its source is gone. An election may wait for it. But a
+// server that works at a slow command of a client will answer, and without stored data it may have
+// the only copy of them.
+const (
+	unfollowTimeout         = 20 * time.Second
+	unfollowTimeoutInMemory = 5 * time.Minute
+)
 
 // Unfollow implements [engine.Engine]. The server drops what it has received and not applied yet,
 // and will ask for it again. From the beginning on, the relay passes on nothing more.
@@ -40,7 +43,11 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	l.relay.set(nil)
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	ctx, stop := context.WithTimeoutCause(ctx, unfollowTimeout, errors.New("the server still has its source"))
+	limit := unfollowTimeout
+	if l.inMemory {
+		limit = unfollowTimeoutInMemory
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, limit, errors.New("the server still has its source"))
 	defer stop()
 	err = e.until(ctx, func() (bool, error) {
 		if l.relay.receives() > 0 {

@@ -74,7 +74,12 @@ func (e *Engine) Reload(ctx context.Context) error {
 			pending = true
 			continue
 		}
+		before, wasGiven := l.given[setting.Name]
+		delete(l.given, setting.Name) // Without an answer, the server may have either value.
 		_, err := l.do(ctx, "CONFIG", "SET", setting.Name, setting.Value)
+		if err != nil && isLasting(err) && wasGiven {
+			l.given[setting.Name] = before
+		}
 		switch {
 		case err == nil:
 			l.given[setting.Name] = setting.Value

@@ -18,9 +18,10 @@ import (
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
-// Timeouts of our own sessions. A login takes seconds where the server gets little CPU, and is of
+// Timeouts of our own sessions: connectTimeout with the login, and commandTimeout, are for other
+// users than the administrator. Where the server gets little CPU, a login takes seconds, and is of
 // no use if we give up before. An answer to the administrator has no limit but the context: see
-// patiently. commandTimeout is for other users.
+// patiently.
 const (
 	connectTimeout = 2 * time.Second
 	loginTimeout   = 15 * time.Second
@@ -56,12 +57,16 @@ func (e *Engine) connect(user, password string) (*session, error) {
 // ConnWriteTimeout limits only the login then.
 func openSession(user, password string, dial func(context.Context, *net.Dialer) (net.Conn, error)) (*session, error) {
 	const buffer, ring = 16 << 10, 6
+	timeout := connectTimeout // also of the login
+	if user == model.Administrator {
+		timeout = loginTimeout
+	}
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{"socket"}, Username: user, Password: password, ClientName: user, ClientNoEvict: user == model.Administrator,
 		DialCtxFn: func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dial(ctx, dialer)
 		},
-		Dialer: net.Dialer{Timeout: connectTimeout, KeepAlive: -1}, ConnWriteTimeout: loginTimeout, AlwaysPipelining: true,
+		Dialer: net.Dialer{Timeout: timeout, KeepAlive: -1}, ConnWriteTimeout: loginTimeout, AlwaysPipelining: true,
 		ClientSetInfo: valkey.DisableClientSetInfo, ForceSingleClient: true, DisableCache: true, DisableRetry: true, AlwaysRESP2: true,
 		PipelineMultiplex: -1, ReadBufferEachConn: buffer, WriteBufferEachConn: buffer, RingScaleEachConn: ring, BlockingPoolSize: 2,
 	})

@@ -101,6 +101,8 @@ func replicates(role string) string {
 
 // run returns an engine with a life whose server is the fake. It has no supervisor: a test in which
 // the server is killed panics.
+//
+// A fake that stalls already does so while the session logs in.
 func (f *fake) run(t *testing.T) (*Engine, *life) {
 	t.Helper()
 	e, _ := made(t)
@@ -148,6 +150,18 @@ func TestSilence(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		if commands, dials := f.count("PING"); commands != 2 || dials != 1 {
 			t.Errorf("got %d commands in %d sessions", commands, dials)
+		}
+	})
+}
+
+// TestSlowLogin: the administrator's login may take longer than that of others.
+func TestSlowLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: func(string) string { return "" }}
+		f.stall(8 * time.Second)
+		_, l := f.run(t)
+		if l.session.Load() == nil {
+			t.Error("there is no session")
 		}
 	})
 }
@@ -209,7 +223,11 @@ func TestInsist(t *testing.T) {
 
 // TestSlowUnfollow: a standby that does not answer while it is to stop receiving may do so later.
 func TestSlowUnfollow(t *testing.T) {
-	for stall, want := range map[time.Duration]bool{time.Minute: true, 2 * unfollowTimeout: false} {
+	for _, test := range []struct {
+		stall          time.Duration
+		inMemory, want bool
+	}{{unfollowTimeout / 2, false, true}, {time.Minute, false, false}, {time.Minute, true, true}, {2 * unfollowTimeoutInMemory, true, false}} {
+		stall, want := test.stall, test.want
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{answer: func(command string) string {
 				if strings.HasPrefix(command, "INFO") {
@@ -218,6 +236,7 @@ func TestSlowUnfollow(t *testing.T) {
 				return ""
 			}}
 			e, l := f.run(t)
+			l.inMemory = test.inMemory
 			e.note(l, func(o *engine.Observation) { o.Server.Source.Term = 4 })
 			f.stall(stall)
 			if err := e.Unfollow(t.Context()); (err == nil) != want {
@@ -333,6 +352,41 @@ func TestReloadAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReloadAndBack: a change that got no answer, and may be in effect, is undone if the value goes
+// back.
+func TestReloadAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: func(string) string { return "" }}
+		e, _ := f.run(t)
+		sets := func(hz string, stall time.Duration) error {
+			e.SetParameters(map[string]string{"hz": hz})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			f.stall(stall)
+			return e.Reload(ctx)
+		}
+		if err := sets("10", 0); err != nil {
+			t.Fatal(err)
+		}
+		f.answer = func(command string) string {
+			if command == "CONFIG SET hz 100" {
+				time.Sleep(5 * time.Second)
+			}
+			return ""
+		}
+		if err := sets("100", 0); err == nil {
+			t.Error("without an answer, it succeeds")
+		}
+		time.Sleep(10 * time.Second)
+		if err := sets("10", 0); err != nil {
+			t.Error(err)
+		}
+		if commands, _ := f.count("CONFIG SET hz 10"); commands != 3 { // two with 10, one with 100
+			t.Errorf("it was set %d times", commands)
+		}
+	})
 }
 
 // TestLatestPassword: the server never gets an older password after a newer one, although starts of
