@@ -221,24 +221,10 @@ func (l *life) within(ctx context.Context) (context.Context, context.CancelFunc)
 
 // until calls done every pollInterval until it returns true or an error, or the context ends.
 func (e *Engine) until(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if is, err := done(); is || err != nil {
-			return err
-		}
-		if err := e.pause(ctx, pollInterval); err != nil {
-			return err
-		}
-	}
+	return engine.Until(ctx, e.Clock, pollInterval, done)
 }
 
 // pause waits for a duration, or until the context ends, and then returns its cause.
 func (e *Engine) pause(ctx context.Context, duration time.Duration) error {
-	timer := e.Clock.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C():
-		return nil
-	}
+	return engine.Pause(ctx, e.Clock, duration)
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
 // Timeouts of our own sessions. A server that takes longer counts as one that does not answer.
@@ -124,21 +125,9 @@ func (e *Engine) askOnce(ctx context.Context, query string, into ...any) error {
 	return nil
 }
 
-// patiently calls do until it succeeds or the context ends. It fails at once only if the server has
-// answered, with an error that it would give the next time, too. After a failed operation the
-// server is killed, and has to recover: too high a price for one slow answer.
+// patiently calls do until it succeeds: see [engine.Patiently].
 func (e *Engine) patiently(ctx context.Context, do func() error) error {
-	var last error
-	err := e.until(ctx, func() (bool, error) {
-		if last = do(); last == nil || isLasting(last) {
-			return true, nil
-		}
-		return false, nil
-	})
-	if err != nil && last != nil {
-		return fmt.Errorf("%w: %w", err, last)
-	}
-	return cmp.Or(last, err)
+	return engine.Patiently(ctx, e.Clock, pollInterval, isLasting, do)
 }
 
 // passing are the classes of the server's errors that pass: the replay of a standby was in the way,

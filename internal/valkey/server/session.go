@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	model "github.com/mainstay-platform/mainstay/internal/valkey"
 )
 
@@ -186,22 +186,15 @@ func isLasting(err error) bool {
 func (e *Engine) patiently(ctx context.Context, l *life, do func(context.Context) error) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	var last error
-	err := e.until(ctx, func() (bool, error) {
-		if last = do(ctx); last == nil || isLasting(last) {
-			return true, nil
-		}
-		if isBusy(last) {
+	return engine.Patiently(ctx, e.Clock, pollInterval, isLasting, func() error {
+		err := do(ctx)
+		if isBusy(err) {
 			for _, kind := range []string{"SCRIPT", "FUNCTION"} {
 				_, _ = l.do(ctx, kind, "KILL") // One that has written can't be killed: it ends by itself, or ctx does.
 			}
 		}
-		return false, nil
+		return err
 	})
-	if err != nil && last != nil {
-		return fmt.Errorf("%w: %w", err, last)
-	}
-	return cmp.Or(last, err)
 }
 
 // insist sends a command, and repeats it until the server answers it: see patiently. If an answer
