@@ -10,7 +10,7 @@ import (
 
 // Application is the user with which an application connects. Previous is a former password that is
 // still accepted while clients change to the new one; "" means none. It may be shorter than a
-// password: Mainstay notes in it what was written into the Secret in place of the password.
+// password: earlier releases accepted such.
 type Application struct{ User, Password, Previous string }
 
 const onlyASCII = "must have letters, digits and signs of ASCII only, and no line break at its end"

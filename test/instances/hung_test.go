@@ -102,11 +102,11 @@ func TestCacheHungReplica(t *testing.T) {
 	d.Await("the write on the replica", func() bool { value, _ := replica.ask("GET", "kept"); return value == "yes" })
 	server := replica.serverProcess()
 	d.must(syscall.Kill(server, syscall.SIGSTOP))
-	leader.Kill()
 	stops := func() bool { return strings.Contains(replica.log(), "the server: stop receiving") }
 	if stops() {
 		t.Fatal("the replica stopped receiving before the primary was lost")
 	}
+	leader.Kill()
 	d.Await("the replica's attempt to lead", stops)
 	begun := time.Now()
 	d.Await("stall", func() bool { return time.Since(begun) > 7*time.Second })

@@ -61,7 +61,7 @@ var contests = counter(Metric{
 var webhookFailures = counter(Metric{
 	Name:   "mainstay_webhook_failures_total",
 	Help:   "Requests to our webhooks that could not be decided, and conversions that failed. Those of agents are left out: the object is stored without one, with a warning.",
-	Normal: "None. The API server shows the cause to whoever sent the request.",
+	Normal: "None. The sender of the request gets the cause as its answer.",
 	Labels: []Label{{"webhook", "path of the webhook; `/convert` for conversions"}},
 })
 

@@ -44,9 +44,11 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	limit := unfollowTimeout
+	e.mu.Lock()
 	if l.inMemory {
 		limit = unfollowTimeoutInMemory
 	}
+	e.mu.Unlock()
 	ctx, stop := context.WithTimeoutCause(ctx, limit, errors.New("the server still has its source"))
 	defer stop()
 	err = e.until(ctx, func() (bool, error) {
