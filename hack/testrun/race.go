@@ -65,6 +65,7 @@ var sequential = map[string]string{
 	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
 	"internal/kit/bounded":       "a sync.Map remembers the fields of types; each entry is written once, with the same content",
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
+	"internal/instance/engine":   "synctest is there for its clock, and a channel is in the interface only",
 	"internal/instance/cluster":  "a lock guards what was logged last; the tests ask one thing after the other",
 	"internal/instance/program":  "what runs beside the tests of settings and probes is tried with real servers",
 	"internal/instance/volume":   "a lock keeps the removal of old data apart from the making of new; the tests use neither at once",

@@ -270,6 +270,9 @@ func TestConversionIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !metricstest.Exists(t, "mainstay_webhook_failures_total", "/convert") {
+		t.Error("failures are not counted from 0, so that a rate does not have the first")
+	}
 	const older = `{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","metadata":{"name":"a"},"spec":{"image":"a"}}`
 	bomb := strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`, `"resources":{"limits":{"cpu":"1e-999999999"}}`, 1)
 	for name, test := range map[string]struct{ objects, want string }{

@@ -36,6 +36,7 @@ func Converter(scheme *runtime.Scheme) (http.Handler, error) {
 		}
 		keep[k.GroupKind] = k.KeepUnknown
 	}
+	metrics.WebhookServed(webhooks.ConvertPath)
 	return boundedConversion{conversion.NewWebhookHandler(scheme, registry), scheme, keep}, nil
 }
 

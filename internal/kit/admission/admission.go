@@ -113,14 +113,14 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	object := reflect.TypeOf(k.New())
 	validate := ctrladmission.WithValidator[T](scheme, validator[T]{k})
 	path := "/validate/" + k.name()
-	validate.Handler = counted{path, boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object}}
+	validate.Handler = countFailures(path, boundedHandler{Handler: validate.Handler, kind: k.Kind.GroupKind(), object: object})
 	hooks := []Hook{{Name: k.name(), Path: path, Rules: rules, Conditions: k.conditions(), Handler: validate}}
 	if k.Govern == nil {
 		return hooks
 	}
 	path = "/mutate/" + k.name()
 	govern := governHandler[T]{k, ctrladmission.NewDecoder(scheme)}
-	mutate := &ctrladmission.Webhook{Handler: counted{path, boundedHandler{govern, k.Kind.GroupKind(), object, true}}}
+	mutate := &ctrladmission.Webhook{Handler: countFailures(path, boundedHandler{govern, k.Kind.GroupKind(), object, true})}
 	return append(hooks, Hook{
 		Name: k.name(), Path: path, Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})

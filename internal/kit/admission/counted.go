@@ -16,6 +16,12 @@ type counted struct {
 	ctrladmission.Handler
 }
 
+// countFailures makes a handler count the requests that it fails to decide.
+func countFailures(path string, handler ctrladmission.Handler) ctrladmission.Handler {
+	metrics.WebhookServed(path)
+	return counted{path, handler}
+}
+
 // Handle returns the answer of the handler.
 func (c counted) Handle(ctx context.Context, request ctrladmission.Request) ctrladmission.Response {
 	isAnswered := false

@@ -49,7 +49,7 @@ func (s Scale) Hook(scheme *runtime.Scheme) Hook {
 				Scope: new(admissionregistrationv1.NamespacedScope),
 			},
 		}},
-		Handler: &ctrladmission.Webhook{Handler: counted{path, scaleHandler{s, ctrladmission.NewDecoder(scheme)}}},
+		Handler: &ctrladmission.Webhook{Handler: countFailures(path, scaleHandler{s, ctrladmission.NewDecoder(scheme)})},
 	}
 }
 

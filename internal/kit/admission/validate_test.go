@@ -115,6 +115,9 @@ func TestMalformed(t *testing.T) {
 func TestRulesThatCantBeRead(t *testing.T) {
 	want := answer{Code: 500, Reason: "InternalError", Message: "Internal error occurred: nobody knows"}
 	for _, hook := range webApp(asked(t, strict, errUnknown)).Hooks(newScheme(t)) {
+		if !metricstest.Exists(t, "mainstay_webhook_failures_total", hook.Path) {
+			t.Errorf("%s: failures are not counted from 0, so that a rate does not have the first", hook.Path)
+		}
 		counted := metricstest.Counted(t, "mainstay_webhook_failures_total", hook.Path)
 		for _, before := range []string{"", object(good, `{"image":"a"}`)} {
 			if diff := cmp.Diff(want, answerOf(send(hook, before, object(good, `{"image":"b"}`)))); diff != "" {

@@ -133,6 +133,10 @@ func Contested(kind, namespace string) {
 	namespaces.with(namespace, func(label string) { contests.WithLabelValues(kind, label).Inc() })
 }
 
+// WebhookServed declares the webhook of a path, so that its failures count from 0: the rate of a
+// series that begins with its first failure does not have it.
+func WebhookServed(path string) { webhookFailures.WithLabelValues(path) }
+
 // WebhookFailed records that a request to the webhook of a path could not be decided, or converted.
 func WebhookFailed(path string) { webhookFailures.WithLabelValues(path).Inc() }
 
