@@ -55,13 +55,13 @@ type WebhookSettings struct {
 // webhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1 to
 // Services, and HTTP/2 only to addresses of its own machine.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
-	return webhook.NewServer(webhook.Options{
+	return &lingering{Server: webhook.NewServer(webhook.Options{
 		Host: settings.Host, Port: settings.Port,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
 			config.GetCertificate = keeper.GetCertificate
 			config.MinVersion = tls.VersionTLS12
 		}},
-	})
+	})}
 }
 
 // addWebhooks registers the webhooks of the enabled kinds, and returns their publisher.
