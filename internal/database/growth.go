@@ -2,6 +2,7 @@ package database
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ type Filled struct{ Used, Size int64 }
 //	they never shrink                                        the largest of the spec's and their own
 //	there is no Growth, or the limit is reached              that size
 //	none is full enough                                      that size
-//	one has not yet the size that was asked for              that size
+//	one has not that size yet                                that size
 //	they have not grown within the last ten minutes          By percent more, up to the limit
 //	they have, and how fast they fill is not known           that size
 //	they have, and will not be full before the ten are over  that size
@@ -55,22 +56,25 @@ func (d *Database) Grow(observed State) {
 
 // grow is Grow for one of the volumes that each instance has.
 func (d *Database) grow(observed State, volume *Volume, fills []fill) {
-	isResizing := false
+	var sizes []resource.Quantity // of the volumes that there are
 	for ordinal := range int(d.Replicas) {
 		claim := observed.Claim(d, volume.Claim(d.Name, ordinal))
 		if claim == nil || claim.DeletionTimestamp != nil {
 			continue
 		}
-		asked, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
-		if asked.Cmp(volume.Size) > 0 {
+		if asked := claim.Spec.Resources.Requests.Storage(); asked.Cmp(volume.Size) > 0 {
 			volume.Size = asked.DeepCopy()
 		}
-		isResizing = isResizing || claim.Status.Phase == corev1.ClaimBound && has.Cmp(*asked) < 0
+		if claim.Status.Phase == corev1.ClaimBound {
+			sizes = append(sizes, *claim.Status.Capacity.Storage())
+		}
 		at, isKnown := grownAt(claim)
 		if isKnown && at.After(volume.GrownAt) && at.Before(observed.Now.Add(GrowsEach)) {
 			volume.GrownAt, volume.GrownFrom = at, grownFrom(claim)
 		}
 	}
+	// One that can't grow keeps its former request: that it has all of it says nothing.
+	isResizing := slices.ContainsFunc(sizes, func(has resource.Quantity) bool { return has.Cmp(volume.Size) < 0 })
 	growth := volume.Growth
 	if growth == nil || isResizing || volume.Size.Cmp(growth.Limit) >= 0 {
 		return
