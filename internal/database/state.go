@@ -133,3 +133,20 @@ func (o State) Record(d *Database) (election.Record, bool) {
 	record, err := election.Decode(found.Object.GetAnnotations()[api.AnnotationRecord])
 	return record, err == nil
 }
+
+// Begins reports whether every claim with the name of an instance's volume counts. While there is
+// no Lease, the one that is made then allows new data only if there are none. While there are no
+// pods, and no record says whose data count, there will be as many instances as claims.
+func (o State) Begins(d *Database) bool {
+	if o.Children[d.Ref("Lease", d.Name)].Ownership == plan.Absent {
+		return true
+	}
+	record, known := o.Record(d)
+	return o.hasNoPods(d) && (!known || record.System == "")
+}
+
+// hasNoPods reports whether there is no StatefulSet, or one that wants no pods.
+func (o State) hasNoPods(d *Database) bool {
+	set := o.StatefulSet(d)
+	return set == nil || set.Spec.Replicas == nil || *set.Spec.Replicas == 0
+}

@@ -73,7 +73,7 @@ func (r Reader) Observe(ctx context.Context, object plan.Object, described *data
 			return observed, err
 		}
 	}
-	if err := r.observeVolumesLive(ctx, object, described, found); err != nil {
+	if err := r.observeVolumesLive(ctx, object, described, observed); err != nil {
 		return observed, err
 	}
 	if observed.Pods, err = r.observePods(ctx, described); err != nil {
@@ -97,17 +97,16 @@ func SecretOf(observed database.State, described *database.Database, name string
 	return nil
 }
 
-// observeVolumesLive reads the claims from the API server while there is no Lease: the one that is
-// made then allows new data only if there are none. The cache lacks claims without our labels, such
-// as those that a user restored.
-func (r Reader) observeVolumesLive(ctx context.Context, object plan.Object, described *database.Database, found plan.Children) error {
-	if found[described.Ref("Lease", described.Name)].Ownership != plan.Absent {
+// observeVolumesLive reads the claims from the API server while all of them count. The cache lacks
+// those without our labels, such as those that a user restored.
+func (r Reader) observeVolumesLive(ctx context.Context, object plan.Object, described *database.Database, observed database.State) error {
+	if !observed.Begins(described) {
 		return nil
 	}
 	for ordinal := range database.MaxReplicas {
 		for _, name := range r.Claims {
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name(described.Name, ordinal)}}
-			if err := r.Children.FindLive(ctx, object, claim, found); err != nil {
+			if err := r.Children.FindLive(ctx, object, claim, observed.Children); err != nil {
 				return err
 			}
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/database/databasecontroller"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
@@ -60,7 +61,7 @@ func TestUnreadableSecret(t *testing.T) {
 }
 
 // TestUnknownVolume: a claim that the cache lacks, because it has none of our labels, keeps the
-// Lease from allowing new data. With a Lease, nothing is read.
+// Lease from allowing new data. It counts until a record says whose data do.
 func TestUnknownVolume(t *testing.T) {
 	db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "1"}}
 	postgresql.Default(db)
@@ -85,9 +86,22 @@ func TestUnknownVolume(t *testing.T) {
 	if initialises(t, &corev1.PersistentVolumeClaim{ObjectMeta: named("data-db-1")}) {
 		t.Error("new data are allowed beside a volume that was restored")
 	}
-	observed, err := observer(t, &coordinationv1.Lease{ObjectMeta: named("db")}).Observe(t.Context(), db)
-	if _, known := observed.Children[postgresql.Ref(db, "PersistentVolumeClaim", "data-db-1")]; err != nil || known {
-		t.Errorf("with a Lease, the claims are read: %v", err)
+	for system, counts := range map[string]bool{"": true, "7": false} {
+		text, err := election.Record{System: system}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := &coordinationv1.Lease{ObjectMeta: named("db")}
+		lease.Annotations = map[string]string{api.AnnotationRecord: text}
+		restored := &corev1.PersistentVolumeClaim{ObjectMeta: named("data-db-1")}
+		restored.Annotations = map[string]string{api.AnnotationAdopt: "PostgreSQL/db"}
+		observed, err := observer(t, lease, restored).Observe(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := postgresql.Decide(db, observed).Replicas; (got == 2) != counts {
+			t.Errorf("with the record %s: %d instances", text, got)
+		}
 	}
 }
 
