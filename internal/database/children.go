@@ -21,15 +21,15 @@ import (
 
 // NeededByPods are the children without which no pod may start: with another's volume, it would
 // find data of another database; with another's Lease, Secret or account, it would write, serve or
-// use what is not its own. There are to be so many pods.
-func (d *Database) NeededByPods(pods int32) []plan.Ref {
+// use what is not its own. There are to be so many pods. What the plan waits for is among them.
+func (d *Database) NeededByPods(wanted *plan.Plan, pods int32) []plan.Ref {
 	account := AccountName(d.Name)
-	refs := []plan.Ref{
+	refs := append(waitedFor(wanted),
 		d.Ref("Secret", CertificatesName(d.Name)), d.Ref("Secret", ApplicationName(d.Name)), d.Ref("Secret", MetricsName(d.Name)),
 		d.Ref("ConfigMap", contract.SettingsName(d.Name)), d.Ref("ServiceAccount", account), d.Ref("Role", account),
 		d.Ref("RoleBinding", account), d.Ref("Lease", d.Name), d.Ref("EndpointSlice", contract.WriteServiceName(d.Name)),
 		d.Ref("Service", contract.PeerServiceName(d.Name)),
-	}
+	)
 	for _, claim := range d.claims(pods) {
 		refs = append(refs, d.Ref("PersistentVolumeClaim", claim.Name))
 	}
@@ -81,6 +81,26 @@ func (d *Database) Lease(hasVolumes bool) *coordinationv1.Lease {
 	text, _ := record.Encode() // It is a few bytes long.
 	made.Annotations = naming.Merged(made.Annotations, map[string]string{api.AnnotationRecord: text})
 	return made
+}
+
+// AddLease adds the Lease. A new one waits until the volumes are gone that an earlier database of
+// the name has left to the garbage collector: so long its pods can still run, and its primary would
+// write its own record into it. The volumes and the pods wait for the same, because the Lease says
+// whether new data may be made.
+func (d *Database) AddLease(to *plan.Plan, observed State, lease *coordinationv1.Lease) {
+	if observed.Children[d.Ref("Lease", d.Name)].Ownership == plan.Absent {
+		to.Waits = d.leaving(observed)
+	}
+	to.Children = append(to.Children, plan.Child{Object: lease, Uncached: true, CreateOnce: true, Needs: waitedFor(to)})
+}
+
+// waitedFor are the objects that a plan waits for.
+func waitedFor(wanted *plan.Plan) []plan.Ref {
+	var refs []plan.Ref
+	for _, wait := range wanted.Waits {
+		refs = append(refs, wait.For)
+	}
+	return refs
 }
 
 // Services are those by which instances and clients connect. The one for writes selects nothing:

@@ -14,6 +14,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
+// leaving are claims that are being deleted, or will be, with the earlier database that they belong
+// to.
+func (d *Database) leaving(observed State) []plan.Wait {
+	var waits []plan.Wait
+	for ordinal := range MaxReplicas {
+		for _, volume := range d.Volumes {
+			ref := d.Ref("PersistentVolumeClaim", volume.Claim(d.Name, ordinal))
+			found := observed.Children[ref]
+			isLeaving := found.Object != nil && found.Object.GetDeletionTimestamp() != nil && found.Ownership != plan.Foreign
+			if isLeaving || found.Ownership == plan.Former {
+				waits = append(waits, plan.Wait{For: ref, Message: "is still being deleted"})
+			}
+		}
+	}
+	return waits
+}
+
 // claims are those of all instances.
 func (d *Database) claims(count int32) []*corev1.PersistentVolumeClaim {
 	var all []*corev1.PersistentVolumeClaim
@@ -42,7 +59,8 @@ func (d *Database) claimFor(volume Volume, ordinal int) *corev1.PersistentVolume
 // AddVolumes adds the claims of so many instances, and those that there are already of others: what
 // is no child would be deleted, and spec.deletionPolicy is about the deletion of the object. A
 // claim that no instance uses keeps its size; if unused ones are reclaimed, they are deleted. One
-// of an instance that is only needed for now never shrinks: Grow does not know of it.
+// of an instance that is only needed for now never shrinks: Grow does not know of it. They need the
+// Lease: new ones that are there before it would keep it from allowing new data.
 func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims bool) {
 	for ordinal := range MaxReplicas {
 		for _, volume := range d.Volumes {
@@ -62,6 +80,7 @@ func (d *Database) AddVolumes(to *plan.Plan, observed State, used int, reclaims 
 			}
 			to.Children = append(to.Children, plan.Child{
 				Object: claim, Retain: d.DeletionPolicy == databasev1.DeletionRetain, KeepOthers: true,
+				Needs: append(waitedFor(to), d.Ref("Lease", d.Name)),
 			})
 		}
 	}

@@ -51,9 +51,16 @@ func (s *Subject) Withheld() string {
 	return summary.If(len(s.Result.Withheld) > 0, "spec.paused is true and withholds a change of %s", plan.Join(s.Result.Withheld))
 }
 
-// Terminating says that a deleted child still exists.
+// Terminating says that a deleted child still exists, or a volume of an earlier database.
 func (s *Subject) Terminating() string {
-	return summary.If(len(s.Result.Terminating) > 0, "%s is still being deleted and will be created again", plan.Join(s.Result.Terminating))
+	if len(s.Result.Terminating) > 0 {
+		return plan.Join(s.Result.Terminating) + " is still being deleted and will be created again"
+	}
+	waits := make([]plan.Ref, len(s.Result.Waits))
+	for i, wait := range s.Result.Waits {
+		waits[i] = wait.For
+	}
+	return summary.If(len(waits) > 0, "%s is still being deleted; the new database begins when it is gone", plan.Join(waits))
 }
 
 // RefusedVolume says why an instance can't go on with what is on its volume.

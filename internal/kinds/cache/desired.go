@@ -29,7 +29,7 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 	add(plan.Child{Object: account})
 	add(plan.Child{Object: role})
 	add(plan.Child{Object: binding})
-	add(plan.Child{Object: d.Lease(hasVolumes(c, observed)), Uncached: true, CreateOnce: true})
+	d.AddLease(&wanted, observed.State, d.Lease(hasVolumes(c, observed)))
 	for _, service := range d.Services() {
 		add(plan.Child{Object: service})
 	}
@@ -46,7 +46,7 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 	}
 	addVolumes(&wanted, c, observed, decided)
 	set := d.StatefulSet(podTemplate(c, observed), observed.StatefulSet(d), decided.Replicas)
-	add(plan.Child{Object: set, DryRunFirst: true, Needs: d.NeededByPods(decided.Replicas)})
+	add(plan.Child{Object: set, DryRunFirst: true, Needs: d.NeededByPods(&wanted, decided.Replicas)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: d.Budget()})
 	}

@@ -32,7 +32,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add(plan.Child{Object: account})
 	add(plan.Child{Object: role})
 	add(plan.Child{Object: binding})
-	add(plan.Child{Object: lease(db, observed), Uncached: true, CreateOnce: true})
+	d.AddLease(&wanted, observed.State, lease(db, observed))
 	for _, service := range d.Services() {
 		add(plan.Child{Object: service})
 	}
@@ -49,7 +49,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 		return wanted
 	}
 	addVolumes(&wanted, db, observed, decided)
-	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: d.NeededByPods(decided.Replicas)})
+	add(plan.Child{Object: statefulSet(db, observed, decided), DryRunFirst: true, Needs: d.NeededByPods(&wanted, decided.Replicas)})
 	if decided.Replicas > 1 {
 		add(plan.Child{Object: d.Budget()})
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,6 +122,39 @@ func checkInitialise(t *testing.T, db *databasev1.PostgreSQL, claim string) {
 		record, err := election.Decode(lease(db, observed).Annotations[api.AnnotationRecord])
 		if err != nil || (record.Initialise == "db-0") != (ownership == plan.Absent) {
 			t.Errorf("%s: got %+v, %v", name, record, err)
+		}
+	}
+}
+
+// TestFormerVolumes: while there are volumes that will be deleted with an earlier database, there is
+// no Lease in which its primary could write, and nothing that needs one.
+func TestFormerVolumes(t *testing.T) {
+	db := newDatabase(replicas(1), withWAL)
+	lease, claim := Ref(db, "Lease", "db"), Ref(db, "PersistentVolumeClaim", "data-db-2")
+	deleted := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+	for name, test := range map[string]struct {
+		found, lease plan.Found
+		waits        bool
+	}{
+		"no volume":                  {},
+		"ours":                       {found: plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{}}},
+		"of an earlier one":          {found: plan.Found{Ownership: plan.Former, Object: &corev1.PersistentVolumeClaim{}}, waits: true},
+		"retained, and deleted":      {found: plan.Found{Ownership: plan.Consenting, Object: deleted}, waits: true},
+		"foreign":                    {found: plan.Found{Ownership: plan.Foreign, Object: deleted}},
+		"deleted beside the Lease":   {found: plan.Found{Ownership: plan.Ours, Object: deleted}, lease: plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}},
+		"former, beside a new Lease": {found: plan.Found{Ownership: plan.Former, Object: deleted}, lease: plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}},
+	} {
+		observed := empty()
+		observed.Children[claim], observed.Children[lease] = test.found, test.lease
+		wanted := Desired(db, observed, Decision{Replicas: 1})
+		result := plan.Result{Waits: wanted.Waits}
+		for _, child := range wanted.Children {
+			switch child.Object.(type) {
+			case *coordinationv1.Lease, *corev1.PersistentVolumeClaim, *appsv1.StatefulSet:
+				if result.Blocks(child.Needs) != test.waits {
+					t.Errorf("%s: %T waits: %t", name, child.Object, !test.waits)
+				}
+			}
 		}
 	}
 }
