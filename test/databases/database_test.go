@@ -20,6 +20,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	instances "github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/programs"
 )
 
 // name is that of every database: each is in a namespace of its own.
@@ -88,6 +89,7 @@ func newDatabaseOf(t *testing.T, of databaseKind, namespace, spec string) *datab
 		}
 		kubectlAnyway(t, "delete", "namespace", namespace, atMost)
 	})
+	apply(t, namespace, programs.Share)
 	begun := time.Now()
 	apply(t, namespace, "apiVersion: database.mainstay.dev/v1\nkind: "+of.kind+"\nmetadata: {name: "+name+"}\nspec:\n"+spec)
 	d.awaitReady()

@@ -118,6 +118,7 @@ func makeNamespace(t *testing.T, name string, labels ...string) {
 	if _, err := objectsOf(t, "", "namespaces").Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	apply(t, name, programs.Share)
 }
 
 // namespace creates a namespace that is deleted with the test. If the test fails, it logs the

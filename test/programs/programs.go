@@ -1,4 +1,5 @@
-// Package programs runs and kills programs, for tests on the testbed.
+// Package programs runs and kills programs, and gives those in pods some CPU, for tests on the
+// testbed.
 package programs
 
 import (
