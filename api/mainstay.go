@@ -47,7 +47,8 @@ const (
 
 	// AnnotationTemplate, on the StatefulSet of a database and on the Deployment of a pooler, is the
 	// hash of its pod template without the image that brings the program of its pods. As long as it
-	// stays, so does that image: a later release of Mainstay replaces no pod by itself.
+	// stays, so does that image: a later release of Mainstay replaces no pod by itself. The server's
+	// image is in the template: if a release has another one, the pods are replaced.
 	AnnotationTemplate = Domain + "/template"
 	// AnnotationProgram, beside it, is that image: an edited one is put back.
 	AnnotationProgram = Domain + "/program"

@@ -423,6 +423,23 @@ func TestBinding(t *testing.T) {
 	}
 }
 
+// TestImageOfTheInstallation: another image of the installation replaces the pods of caches that
+// name none. docs/versioning.md says so.
+func TestImageOfTheInstallation(t *testing.T) {
+	for image, isChanged := range map[string]bool{"": true, "registry.example.com/own:9.1": false} {
+		c := newCache(func(spec *databasev1.CacheSpec) { spec.Image = image })
+		template := func(installed string) string {
+			observed := empty()
+			observed.Catalogue = map[string]string{"9": installed}
+			return child[*appsv1.StatefulSet](Desired(c, observed, Decision{Replicas: 1}), c.Name).Annotations[api.AnnotationTemplate]
+		}
+		before, after := template("registry.example.com/valkey:9.1.2"), template("registry.example.com/valkey:9.1.3")
+		if before == "" || (before != after) != isChanged {
+			t.Errorf("spec.image %q: the template was %q and is %q, changed is to be %t", image, before, after, isChanged)
+		}
+	}
+}
+
 // TestAuthorityIsStored: what gives clients an authority needs the Secret with its certificates,
 // which another owner may have.
 func TestAuthorityIsStored(t *testing.T) {

@@ -252,6 +252,35 @@ func TestEditedProgram(t *testing.T) {
 	}
 }
 
+// TestImageOfTheInstallation: another image of the installation replaces the pods of databases, and
+// of poolers, that name none. docs/versioning.md says so.
+func TestImageOfTheInstallation(t *testing.T) {
+	for name, test := range map[string]struct {
+		image     string
+		isChanged bool
+	}{
+		"without spec.image": {"", true},
+		"with spec.image":    {"registry.example.com/own:17.1", false},
+	} {
+		db := newDatabase(pooled)
+		db.Spec.Image, db.Spec.Pooler.Image = test.image, test.image
+		first, later := withPooler(db, running(db, 1), -1), withPooler(db, running(db, 1), -1)
+		later.Catalogue = map[string]string{"17": "registry.example.com/postgresql:17.12"}
+		later.PoolerImage = "registry.example.com/pgbouncer:1.25"
+		before, after := Desired(db, first, Decision{Replicas: 1}), Desired(db, later, Decision{Replicas: 1})
+		template := func(of plan.Plan) [2]string {
+			return [2]string{
+				child[*appsv1.StatefulSet](t, of, "db").Annotations[api.AnnotationTemplate],
+				child[*appsv1.Deployment](t, of, "db-pooler").Annotations[api.AnnotationTemplate],
+			}
+		}
+		was, is := template(before), template(after)
+		if (was[0] != is[0]) != test.isChanged || (was[1] != is[1]) != test.isChanged {
+			t.Errorf("%s: the templates were %q and are %q, changed is to be %t", name, was, is, test.isChanged)
+		}
+	}
+}
+
 // TestWithoutImage: what runs goes on, and nothing is made that could not run.
 func TestWithoutImage(t *testing.T) {
 	db, observed := newDatabase(), empty()
