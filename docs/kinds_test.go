@@ -53,11 +53,16 @@ func hasField(definition *apiextensionsv1.CustomResourceDefinition, name string)
 }
 
 // TestKindsOnPages: a new kind is added to the sentences that are about all of them: what pruning
-// does, what to send with a question, what can be paused, which health Argo CD is to see, and what
-// the label kind of metrics can be.
+// does, what to send with a question, what to save, what to look at when objects are not ready,
+// what can be paused, which health Argo CD is to see, and what the label kind of metrics can be.
 func TestKindsOnPages(t *testing.T) {
 	pruned := section(t, "gitops.md", "What pruning does")
-	asked := section(t, "operating.md", "Before you ask for help")
+	listed := map[string]string{}
+	for page, heading := range map[string]string{
+		"operating.md": "Before you ask for help", "backup.md": "What to save", "runbooks/MainstayObjectsNotReady.md": "What to look at",
+	} {
+		listed[page] = section(t, page, heading)
+	}
 	paused := regexp.MustCompile("(?m)^\\| one .*`spec.paused: true`").FindString(section(t, "operating.md", "To stop it from acting"))
 	health, err := os.ReadFile("gitops/argocd-cm.yaml")
 	if err != nil {
@@ -72,8 +77,10 @@ func TestKindsOnPages(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^\| ([A-Za-z]+, )*` + kind + `(, [A-Za-z]+)* \|`).MatchString(pruned) {
 			t.Errorf("gitops.md does not say what happens when a %s is pruned", kind)
 		}
-		if !regexp.MustCompile(`[ ,]` + definition.Spec.Names.Plural + `[ ,]`).MatchString(asked) {
-			t.Errorf("operating.md does not ask for %s", definition.Spec.Names.Plural)
+		for page, commands := range listed {
+			if !regexp.MustCompile(`[ ,]` + definition.Spec.Names.Plural + `[ ,]`).MatchString(commands) {
+				t.Errorf("no command of %s lists %s", page, definition.Spec.Names.Plural)
+			}
 		}
 		if !strings.Contains(string(health), "health."+definition.Spec.Group+"_"+kind+":") {
 			t.Errorf("gitops/argocd-cm.yaml has no health of %s", kind)
