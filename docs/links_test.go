@@ -44,6 +44,19 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestSortedEvents: no command sorts events by a time that those of our recorder do not have.
+func TestSortedEvents(t *testing.T) {
+	for _, page := range pagesBelow(t, ".") {
+		content, err := os.ReadFile(page) //nolint:gosec // a file of this repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), "=.lastTimestamp") {
+			t.Errorf("docs/%s sorts events by lastTimestamp, which ours lack: use .metadata.creationTimestamp", page)
+		}
+	}
+}
+
 func TestFollow(t *testing.T) {
 	for target, want := range map[string]string{
 		"https://kubernetes.io":              "",
