@@ -16,7 +16,7 @@ import (
 // +kubebuilder:resource:path=configmonitors,shortName=cmon,categories={all,mainstay}
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all selected pods run the current content"
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source`,description="The watched ConfigMap or Secret"
-// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of selected workloads, or of pods with action Evict"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of selected workloads, or of pods with the strategy Evict"
 // +kubebuilder:printcolumn:name="Last-Restart",type=date,JSONPath=`.status.lastRestart`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

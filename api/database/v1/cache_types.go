@@ -264,11 +264,11 @@ type CacheFailover struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
-	// AcceptLoss is a user's word that an instance may lead although it may lack writes, or all data:
-	// the term of the record in the Lease, which is status.term while there is no primary. It counts
-	// for that term alone. Use it when the other instances are lost for good. It has no effect while
-	// an instance that answers may have more: grow or repair its volume, or delete its volume and
-	// its pod.
+	// AcceptLoss is a user's word that an instance may lead although it may lack writes, or all data.
+	// While there is no primary, set it to the number in status.term, which each election of a
+	// primary raises. It counts for that term alone. Use it when the other instances are lost for
+	// good. It has no effect while an instance that answers may have more: grow or repair its volume,
+	// or delete its volume and its pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`

@@ -326,10 +326,11 @@ type Failover struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"
 	After string `json:"after,omitempty"`
 	// AcceptLoss is a user's word that an instance may lead although it may lack acknowledged
-	// writes: the term of the record in the Lease, which is status.term while there is no primary. It
-	// counts for that term alone; the conditions name both terms if it is another. Use it when the
-	// other instances' volumes are lost for good. It has no effect while an instance that answers may
-	// have more: grow or repair its volume, or delete its volume and its pod.
+	// writes. While there is no primary, set it to the number in status.term, which each election of
+	// a primary raises. It counts for that term alone; the conditions name both terms if it is
+	// another. Use it when the other instances' volumes are lost for good. It has no effect while an
+	// instance that answers may have more: grow or repair its volume, or delete its volume and its
+	// pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AcceptLoss int64 `json:"acceptLoss,omitempty"`
