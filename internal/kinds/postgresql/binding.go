@@ -112,7 +112,7 @@ func madeUsers(db *databasev1.PostgreSQL, observed Observed, result plan.Result)
 		if at >= 0 {
 			one = db.Status.Users[at]
 		}
-		secret, isUsable := UserSecretName(db, user), isMade && observed.Users[user.Name].Problem == ""
+		secret, isUsable := UserSecretName(db, user), isMade && observed.Users[user.Name].Problem == "" && !observed.Users[user.Name].IsUnwritten
 		revision := observed.CredentialsRevision(Common(db, observed), secret)
 		switch {
 		case revision == "":
@@ -136,6 +136,14 @@ func hasPooler(db *databasev1.PostgreSQL, observed Observed, name string) bool {
 	object, _ := observed.Children.Get(Ref(db, "Secret", name))
 	secret, isSecret := object.(*corev1.Secret)
 	return isSecret && string(secret.Data["host"]) == poolerHost(db)
+}
+
+// hasWritten reports whether the Secret of a user was given what the primary makes as soon as the
+// Secret has it: no event tells of that.
+func hasWritten(db *databasev1.PostgreSQL, observed Observed, result plan.Result) bool {
+	return slices.ContainsFunc(db.Spec.Users, func(user databasev1.User) bool {
+		return observed.Users[user.Name].IsUnwritten && result.Changed(Ref(db, "Secret", UserSecretName(db, user)))
+	})
 }
 
 // repoints reports whether the Secret of a user gets the address of the pooler now: no event tells

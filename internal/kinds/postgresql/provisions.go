@@ -39,6 +39,9 @@ type ObservedUser struct {
 	Problem string
 	// Users are the roles as the primary is to make them, without what the spec says of them.
 	Users []contract.User
+	// IsUnwritten reports whether the user's Secret is there, and lacks a password that it is to get:
+	// see [ObservedUser.OnceWritten].
+	IsUnwritten bool
 }
 
 // Before is what the primary was to make.
@@ -53,7 +56,8 @@ type Before struct {
 // NextProvisions returns what the primary is to make, given what it was to make before, and which
 // Secrets that users no longer have are still there:
 //
-//	a user of the spec          as the spec says; as before while its password can't be used
+//	a user of the spec          as the spec says; as before while its password can't be used, or
+//	                            its Secret does not have it
 //	a former user               stays listed until it can't log in any more and its Secret is gone,
 //	                            or it is a user again: then none of its two roles is listed
 //	a former Secret of a user   stays listed until it is gone
@@ -172,7 +176,8 @@ func nextUsers(db *databasev1.PostgreSQL, user databasev1.User, observed Observe
 }
 
 // addProvisions adds the Secrets of users, and the one that the primary reads. Those come first: a
-// password that no Secret has must not become a user's.
+// password that no Secret has must not become a user's. Needs is for Secrets that do not exist yet,
+// and [ObservedUser.OnceWritten] for those that do.
 func addProvisions(wanted *plan.Plan, db *databasev1.PostgreSQL, observed Observed) {
 	certificates := Common(db, observed).CertificatesRef()
 	needs := slices.Clone(certificates)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -173,7 +174,7 @@ func (l Logins) Named(user databasev1.User, login string) string {
 func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time) ObservedUser {
 	now = now.UTC().Truncate(time.Second)
 	former, named := before.turn(user.Name), before.Named(user, o.Login)
-	next := rotating{user: user, turn: before.First.Turn, first: before.First, second: before.Second}
+	next := before.rotating(user)
 	if o.Problem != "" {
 		o.Users = next.users()
 		return o
@@ -218,6 +219,32 @@ func (o ObservedUser) Rotate(user databasev1.User, before Logins, now time.Time)
 	}
 	o.Users = next.users()
 	return o
+}
+
+// OnceWritten returns a user whose roles stay as they were before, if its Secret is there and lacks
+// a password that [ObservedUser.Rotate] has decided on. The API server may refuse that change,
+// which keeps nothing else from being written: the primary would make a password that no Secret
+// has, and another one in each pass if it is random. What a user has written into the Secret counts
+// at once; only for a password of spec.users[].passwordSecret is the role in it decisive as well.
+func (o ObservedUser) OnceWritten(db *databasev1.PostgreSQL, observed Observed, user databasev1.User, before Logins) ObservedUser {
+	object, _ := observed.Children.Get(Ref(db, "Secret", UserSecretName(db, user)))
+	secret, isThere := object.(*corev1.Secret)
+	if !isThere || o.Problem != "" {
+		return o
+	}
+	lacks := func(key, want string) bool { return string(secret.Data[key]) != want }
+	if !lacks(corev1.BasicAuthPasswordKey, o.Password) && (o.Next == "" || !lacks(NextPasswordKey, o.Next)) &&
+		(user.PasswordSecret == nil || !lacks(corev1.BasicAuthUsernameKey, o.Login)) {
+		return o
+	}
+	as := before.rotating(user)
+	o.Users, o.IsUnwritten = as.users(), true
+	return o
+}
+
+// rotating returns the two roles as they were to be made.
+func (l Logins) rotating(user databasev1.User) rotating {
+	return rotating{user: user, turn: l.First.Turn, first: l.First, second: l.Second}
 }
 
 // rotating are the two roles of a user, while it is decided what becomes of them.

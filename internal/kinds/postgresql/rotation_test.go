@@ -236,6 +236,109 @@ func edits() map[string]rotation {
 	}
 }
 
+// TestOnceWritten: while the Secret of a user lacks a password that was decided on, its roles stay
+// as they were, and so does the time of the spec that asked for it. The API server may refuse each
+// change of the Secret.
+func TestOnceWritten(t *testing.T) {
+	db := newDatabase(withUsers)
+	old, both := []contract.User{first("v-a", since(hourAgo))}, []contract.User{first("v-a", since(hourAgo)), second("v-new")}
+	later := []contract.User{first("", contract.Turn{Login: "shop.2", Since: hourAgo}), second("v-b")}
+	asks := databasev1.User{RotatedAt: new(metav1.NewTime(noon))}
+	for name, test := range map[string]struct {
+		user        databasev1.User
+		before      []contract.User
+		observed    ObservedUser
+		secret      []string // role, password, next password; nil if there is none
+		want        []contract.User
+		isUnwritten bool
+	}{
+		"there is no Secret": {
+			observed: ObservedUser{Password: "a", Verifier: "v-a"}, want: []contract.User{first("v-a", since(noon))},
+		},
+		"a Secret that has lost its data": {
+			before: old, observed: ObservedUser{Password: "b", Verifier: "v-b"}, secret: []string{"", "", ""}, want: old, isUnwritten: true,
+		},
+		"a next password that was drawn": {
+			user: asks, before: old, observed: next(is("shop", "a")), secret: []string{"shop", "a", ""}, want: old, isUnwritten: true,
+		},
+		"a next password that was drawn again": {
+			user: asks, before: old, observed: next(is("shop", "a")), secret: []string{"shop", "a", "former"}, want: old, isUnwritten: true,
+		},
+		"a next password that the Secret has": {
+			user: asks, before: old, observed: next(is("shop", "a")), secret: []string{"shop", "a", "new"},
+			want: []contract.User{first("v-a", contract.Turn{Since: hourAgo, RotatedAt: noon}), second("v-new")},
+		},
+		"a next password that is made": {
+			before: both, observed: next(is("shop", "a")), secret: []string{"shop", "a", "new"}, want: both, isUnwritten: true,
+		},
+		"the Secret has the password that is made": {
+			before: both, observed: is("shop.2", "new"), secret: []string{"shop.2", "new", ""},
+			want: []contract.User{first("v-a", begun), second("v-new")},
+		},
+		"a given password": {
+			user: withGiven, before: old, observed: ObservedUser{Login: "shop", Password: "mine", Verifier: "v-mine"},
+			secret: []string{"shop", "a", ""}, want: old, isUnwritten: true,
+		},
+		"a given password, which the other role has": {
+			user: withGiven, before: later, observed: ObservedUser{Login: "shop.2", Password: "b", Verifier: "v-b"},
+			secret: []string{"shop.2", "b", ""}, want: later, isUnwritten: true,
+		},
+		"a given password that the Secret has": {
+			user: withGiven, before: old, observed: ObservedUser{Login: "shop", Password: "mine", Verifier: "v-mine"},
+			secret: []string{"shop", "mine", ""}, want: []contract.User{first("v-mine", since(noon))},
+		},
+		"an edit": {
+			before: old, observed: is("shop", "mine"), secret: []string{"shop", "mine", ""},
+			want: []contract.User{first("v-a", begun), second("v-mine")},
+		},
+		"an edit while a next password waits": {
+			before: both, observed: next(is("shop", "mine")), secret: []string{"shop", "mine", "new"},
+			want: []contract.User{first("v-a", begun), second("v-mine")},
+		},
+	} {
+		observed, before := empty(), declaredMade(test.before...)
+		test.user.Name = "shop"
+		if test.secret != nil {
+			observed.Children[Ref(db, "Secret", "db-shop")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{Data: map[string][]byte{
+				"username": []byte(test.secret[0]), "password": []byte(test.secret[1]), NextPasswordKey: []byte(test.secret[2]),
+			}}}
+		}
+		got := test.observed.Rotate(test.user, before, noon).OnceWritten(db, observed, test.user, before)
+		if !reflect.DeepEqual(got.Users, test.want) || got.IsUnwritten != test.isUnwritten {
+			t.Errorf("%s: got %t, %+v, want %+v", name, got.IsUnwritten, got.Users, test.want)
+		}
+	}
+}
+
+// TestSecretIsWrittenFirst: once the Secret of a user was written, the rest follows at once; a
+// refusal is not tried again and again. Until then, the status says of the user what it said.
+func TestSecretIsWrittenFirst(t *testing.T) {
+	db := newDatabase(withUsers)
+	db.Status.Users = []databasev1.UserStatus{{Name: "shop", SecretName: "db-shop", Revision: "r1"}}
+	observed, ref := running(db, 1), Ref(db, "Secret", "db-shop")
+	for _, name := range []string{"db-metrics", "db-shop"} {
+		observed.Children[Ref(db, "Secret", name)] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"password": []byte("a")},
+		}}
+	}
+	observed.Provisions = []byte("{}")
+	observed = says(observed, 0, contract.Report{
+		Role: contract.Primary, State: "Leading", Provisions: contract.ProvisionsRevision(observed.Provisions),
+	})
+	observed.Users = map[string]ObservedUser{"shop": {Login: "shop", Password: "b", IsUnwritten: true}}
+	for want, result := range map[time.Duration]plan.Result{
+		time.Second: {Changes: []plan.Change{{Ref: ref, Operation: plan.Updated}}}, 0: {Refusals: map[plan.Ref]string{ref: "immutable"}},
+	} {
+		status, after := Status(db, observed, Decision{Replicas: 1}, result)
+		if (after == time.Second) != (want == time.Second) {
+			t.Errorf("it is looked again after %s, want %s", after, want)
+		}
+		if one := status.Users[0]; one.Revision != "r1" || one.Blocked != (want == 0) {
+			t.Errorf("the status says %+v", one)
+		}
+	}
+}
+
 // TestRotationIsDue: by time, and by each new time of the spec, once; never while the former
 // password still works.
 func TestRotationIsDue(t *testing.T) {

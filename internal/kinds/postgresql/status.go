@@ -45,7 +45,7 @@ func Status(
 		// They are not needed once the status says that it was ready.
 		after = requeue.Sooner(after, waitsAgain)
 	}
-	if repoints(db, observed, result) {
+	if repoints(db, observed, result) || hasWritten(db, observed, result) {
 		after = requeue.Sooner(after, time.Second)
 	}
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {

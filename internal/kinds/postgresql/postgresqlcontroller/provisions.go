@@ -60,7 +60,7 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 		if err != nil {
 			return err
 		}
-		observed.Users[user.Name] = one.Rotate(user, logins, observed.Now)
+		observed.Users[user.Name] = one.Rotate(user, logins, observed.Now).OnceWritten(db, *observed, user, logins)
 	}
 	next := postgresql.NextProvisions(db, before, observed.Users, func(name string) bool {
 		return observed.Children[postgresql.Ref(db, "Secret", name)].Ownership == plan.Ours
