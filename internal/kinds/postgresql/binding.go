@@ -79,8 +79,11 @@ func applicationSecret(db *databasev1.PostgreSQL) string {
 }
 
 // credentialsRevision returns that of the Secret with which the user app connects by a status. A
-// Secret that can't be read now, or is being made again, is no change.
-func credentialsRevision(db *databasev1.PostgreSQL, observed Observed, status databasev1.PostgreSQLStatus) string {
+// Secret that can't be read now, or is being written or made again, is no change.
+func credentialsRevision(db *databasev1.PostgreSQL, observed Observed, result plan.Result, status databasev1.PostgreSQLStatus) string {
+	if writesURI(db, observed, result) {
+		return db.Status.CredentialsRevision
+	}
 	told := db.DeepCopy()
 	told.Status = status
 	return cmp.Or(observed.CredentialsRevision(Common(db, observed), applicationSecret(told)), db.Status.CredentialsRevision)

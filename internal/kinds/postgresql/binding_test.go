@@ -56,6 +56,65 @@ func TestCredentialsRevision(t *testing.T) {
 	}
 }
 
+// TestURIFollows: the uri of the application's Secret gets the user, password and database that
+// were written beside it, and nothing else of the Secret is written. The revision changes once it
+// has them.
+func TestURIFollows(t *testing.T) {
+	const own = "postgresql://app:secret@db-rw.shop.svc:5432/app?sslmode=require"
+	for name, test := range map[string]struct{ user, password, database, uri, want string }{
+		"nothing has changed": {"app", "secret", "app", own, ""},
+		"another password": {
+			"app", "p:a/b", "app", own, "postgresql://app:p%3Aa%2Fb@db-rw.shop.svc:5432/app?sslmode=require",
+		},
+		"another user and database": {
+			"shop", "secret", "orders", own, "postgresql://shop:secret@db-rw.shop.svc:5432/orders?sslmode=require",
+		},
+		"its own host and options": {
+			"app", "new", "app", "postgres://app:secret@proxy:6432/app?sslmode=verify-full&x=1",
+			"postgres://app:new@proxy:6432/app?sslmode=verify-full&x=1",
+		},
+		"it was written, too": {"app", "p:a", "app", "postgresql://app:p%3Aa@db-rw.shop.svc:5432/app", ""},
+		"without a password":  {"app", "new", "app", "postgresql://app@db-rw.shop.svc/app", ""},
+		"no uri":              {"app", "new", "app", "", ""},
+		"another protocol":    {"app", "new", "app", "https://app:secret@db/app", ""},
+		"unreadable":          {"app", "new", "app", "postgresql://app:secret@db/%zz", ""},
+		"an empty password":   {"app", "", "app", own, ""},
+	} {
+		db, observed := newDatabase(), running(newDatabase(), 1)
+		secret, ref := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db-app"}}, Ref(db, "Secret", "db-app")
+		secret.Data = map[string][]byte{
+			"username": []byte(test.user), "password": []byte(test.password), "dbname": []byte(test.database), "uri": []byte(test.uri),
+		}
+		observed.Children[ref] = plan.Found{Ownership: plan.Ours, Object: secret}
+		observed.Children[Ref(db, "Secret", "db-metrics")] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "db-metrics"}, Data: map[string][]byte{"password": []byte("k")},
+		}}
+		child := func() plan.Child {
+			children := Desired(db, observed, Decision{Replicas: 1}).Children
+			return children[slices.IndexFunc(children, func(one plan.Child) bool { return one.Object.GetName() == "db-app" })]
+		}
+		wanted := child()
+		if wanted.CreateOnce != (test.want == "") {
+			t.Errorf("%s: it is made once: %t", name, wanted.CreateOnce)
+		}
+		db.Status.CredentialsRevision = "1"
+		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{Changes: []plan.Change{{Ref: ref, Operation: plan.Updated}}})
+		if isKept := status.CredentialsRevision == "1"; isKept != (test.want != "") || isKept != (after == time.Second) {
+			t.Errorf("%s: while it is written, the revision is %s; it is looked again after %s", name, status.CredentialsRevision, after)
+		}
+		if test.want == "" {
+			continue
+		}
+		if written, _ := wanted.Object.(*corev1.Secret); written == nil || len(written.Data) != 1 || string(written.Data["uri"]) != test.want {
+			t.Errorf("%s: %v is written", name, wanted.Object)
+		}
+		secret.Data["uri"] = []byte(test.want)
+		if status, _ = Status(db, observed, Decision{Replicas: 1}, plan.Result{}); !child().CreateOnce || status.CredentialsRevision == "1" {
+			t.Errorf("%s: it is written again, or the revision is that of before", name)
+		}
+	}
+}
+
 // TestBoundUser: an application connects as a user once the primary has made it, with the Secret
 // that it had then.
 func TestBoundUser(t *testing.T) {

@@ -23,7 +23,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	add(plan.Child{Object: d.Certificates(observed.State), Uncached: true})
 	// The authorities are no part of the application's Secret, which is made once: authorities change.
 	add(plan.Child{Object: d.Authority(observed.State), Needs: d.CertificatesRef()})
-	add(plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true})
+	add(applicationChild(db, observed))
 	add(plan.Child{Object: d.MetricsSecret(observed.State), Uncached: true, CreateOnce: true})
 	addProvisions(&wanted, db, observed)
 	// Settings with the revision of what was not written would be waited for in vain.
@@ -72,7 +72,22 @@ const (
 	applicationDatabase = "app"
 )
 
-// application is what a client needs to connect. It is made once: what users change in it counts.
+// applicationChild is the Secret with which the application connects. It is made once: what users
+// change in it counts. Only its uri is written again, and nothing else of it then.
+func applicationChild(db *databasev1.PostgreSQL, observed Observed) plan.Child {
+	uri, isStale := staleURI(db, observed)
+	if !isStale {
+		return plan.Child{Object: application(db, observed), Uncached: true, CreateOnce: true}
+	}
+	return plan.Child{
+		Object: &corev1.Secret{
+			ObjectMeta: Common(db, observed).Meta(database.ApplicationName(db.Name)), Data: map[string][]byte{"uri": []byte(uri)},
+		},
+		Uncached: true, KeepOthers: true,
+	}
+}
+
+// application is what a client needs to connect.
 func application(db *databasev1.PostgreSQL, observed Observed) *corev1.Secret {
 	host := contract.WriteServiceName(db.Name) + "." + db.Namespace + ".svc"
 	address := host + ":" + strconv.Itoa(serverPort)

@@ -10,6 +10,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // login is as whom a client connects, and to which database.
@@ -36,6 +37,35 @@ func loginOf(db *databasev1.PostgreSQL, observed Observed) login {
 		user: string(secret.Data[corev1.BasicAuthUsernameKey]), password: string(secret.Data[corev1.BasicAuthPasswordKey]),
 		database: string(secret.Data["dbname"]),
 	}
+}
+
+// staleURI returns the uri that the application's Secret is to have, if the one in it has another
+// user, password or database than the keys beside it: users change those, and clients read either.
+// Its host and options stay, and so does a uri without a password, or one that can't be read: a
+// user has written it.
+func staleURI(db *databasev1.PostgreSQL, observed Observed) (uri string, isStale bool) {
+	found, as := observed.Children[Ref(db, "Secret", database.ApplicationName(db.Name))], loginOf(db, observed)
+	secret, isSecret := found.Object.(*corev1.Secret)
+	if found.Ownership != plan.Ours || !isSecret || as.user == "" || as.password == "" || as.database == "" {
+		return "", false
+	}
+	parsed, err := url.Parse(string(secret.Data["uri"]))
+	if err != nil || !strings.HasPrefix(parsed.Scheme, "postgres") {
+		return "", false
+	}
+	password, hasPassword := parsed.User.Password()
+	if !hasPassword || parsed.User.Username() == as.user && password == as.password && parsed.Path == "/"+as.database {
+		return "", false
+	}
+	parsed.User, parsed.Path, parsed.RawPath = url.UserPassword(as.user, as.password), "/"+as.database, ""
+	return parsed.String(), true
+}
+
+// writesURI reports whether the uri of the application's Secret is corrected now. No event tells
+// when the Secret has it, and until then its content is no other one: applications restart once.
+func writesURI(db *databasev1.PostgreSQL, observed Observed, result plan.Result) bool {
+	_, isStale := staleURI(db, observed)
+	return isStale && result.Changed(Ref(db, "Secret", database.ApplicationName(db.Name)))
 }
 
 // data is the content of a Secret with which the client connects to a host.

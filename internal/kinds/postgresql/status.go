@@ -34,7 +34,7 @@ func Status(
 		Pooler:             poolerStatus(db, observed, result),
 		Users:              madeUsers(db, observed, result),
 	}
-	status.CredentialsRevision = credentialsRevision(db, observed, status)
+	status.CredentialsRevision = credentialsRevision(db, observed, result, status)
 	remember(&status, about.Remember())
 	if about.Primary != nil {
 		status.Timeline = int64(about.Primary.Report.Timeline)
@@ -45,7 +45,7 @@ func Status(
 		// They are not needed once the status says that it was ready.
 		after = requeue.Sooner(after, waitsAgain)
 	}
-	if repoints(db, observed, result) || hasWritten(db, observed, result) {
+	if repoints(db, observed, result) || hasWritten(db, observed, result) || writesURI(db, observed, result) {
 		after = requeue.Sooner(after, time.Second)
 	}
 	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
