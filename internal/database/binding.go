@@ -1,6 +1,10 @@
 package database
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -13,16 +17,32 @@ func Authority(database string) (configMap, key string) { return AuthorityName(d
 // credentials are the keys of such a Secret that matter to who connects.
 var credentials = []string{"uri", "host", "port", "dbname", corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}
 
+// revisionKey is the key, in the Secret with which metrics are read, of what revisions are hashed
+// with.
+const revisionKey = "revision-key"
+
+// newRevisionKey returns what revisions are hashed with, for a new Secret. It follows from two
+// passwords that were just drawn, so it is as random as they are, and one of them does not tell it.
+func newRevisionKey(observed State) []byte {
+	sum := sha256.Sum256([]byte(observed.Password + observed.MetricsPassword))
+	return []byte(hex.EncodeToString(sum[:]))
+}
+
 // CredentialsRevision returns a text that changes with the credentials in a Secret with which
 // applications connect; "" while there is none. It is a hash under a key that is as secret as the
-// content, so that no password can be guessed from it: the password with which metrics are read,
-// which Mainstay has made, and which stays.
+// content, so that no password can be guessed from it: one that Mainstay has made beside the
+// password with which metrics are read. That password may be changed by users, and serves only
+// where an earlier Mainstay has made no key.
 func (o State) CredentialsRevision(d *Database, secret string) string {
 	application, metrics := o.secret(d, secret), o.secret(d, MetricsName(d.Name))
-	if application == nil || metrics == nil || len(metrics.Data[corev1.BasicAuthPasswordKey]) == 0 {
+	if application == nil || metrics == nil {
 		return ""
 	}
-	hasher := workload.NewHasher(metrics.Data[corev1.BasicAuthPasswordKey]).For(d.Namespace, application.Name)
+	with := cmp.Or(string(metrics.Data[revisionKey]), string(metrics.Data[corev1.BasicAuthPasswordKey]))
+	if with == "" {
+		return ""
+	}
+	hasher := workload.NewHasher([]byte(with)).For(d.Namespace, application.Name)
 	hashes := map[string]string{}
 	for _, key := range credentials {
 		if value, has := application.Data[key]; has {

@@ -180,12 +180,13 @@ func (d *Database) NetworkPolicy() *networkingv1.NetworkPolicy {
 const metricsUser = "metrics"
 
 // MetricsSecret is what Prometheus needs to read the metrics. It is made once: what users change in
-// it counts, in the instances within a minute or two.
+// it counts, in the instances within a minute or two. It also has what revisions are hashed with.
 func (d *Database) MetricsSecret(observed State) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: d.Meta(MetricsName(d.Name)), Type: corev1.SecretTypeBasicAuth,
 		Data: map[string][]byte{
 			corev1.BasicAuthUsernameKey: []byte(metricsUser), corev1.BasicAuthPasswordKey: []byte(observed.MetricsPassword),
+			revisionKey: newRevisionKey(observed),
 		},
 	}
 }
