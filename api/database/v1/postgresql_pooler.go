@@ -88,7 +88,8 @@ type PoolerStatus struct {
 	// +optional
 	Problem string `json:"problem,omitempty"`
 	// LeavesAt is when the pooler is deleted, after spec.pooler was removed: some minutes later,
-	// so that applications that use it can be replaced before.
+	// so that applications that use it can be replaced before. Absent while spec.paused is true:
+	// these minutes begin when it is not.
 	// +optional
 	LeavesAt *metav1.Time `json:"leavesAt,omitempty"`
 }

@@ -204,30 +204,43 @@ func TestPoolerOfForeignLogin(t *testing.T) {
 	}
 }
 
-// TestPoolerLeaves: its objects stay for some minutes, so that those who use it can be replaced.
+// TestPoolerLeaves: its objects stay for some minutes, which a pause does not take away, so that
+// those who use it can be replaced. Then nothing is looked for again and again.
 func TestPoolerLeaves(t *testing.T) {
 	db := newDatabase()
 	db.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
 	observed := withPooler(newDatabase(pooled), running(db, 1), 2)
 	now := observed.Now
-	step := func(after time.Duration, stays, isTold bool) {
+	step := func(after time.Duration, result plan.Result, stays, isTold bool, again time.Duration) {
 		t.Helper()
 		observed.Now = now.Add(after)
 		kept := slices.Contains(Desired(db, observed, Decision{Replicas: 1}).Keep, Ref(db, "Deployment", "db-pooler"))
-		status, requeue := Status(db, observed, Decision{Replicas: 1}, plan.Result{})
+		status, requeue := Status(db, observed, Decision{Replicas: 1}, result)
 		db.Status.Pooler = status.Pooler
-		if kept != stays || (status.Pooler != nil) != isTold || isTold && (requeue <= 0 || requeue > poolerLeaves) {
+		if kept != stays || (status.Pooler != nil) != isTold || requeue != again {
 			t.Errorf("after %s: it stays: %t, and the status says %+v; it is looked at again after %s", after, kept, status.Pooler, requeue)
 		}
 	}
-	step(0, true, true)
-	step(4*time.Minute, true, true)
-	step(6*time.Minute, false, true)
+	none, secret := plan.Result{}, Ref(db, "Secret", "db-pooler")
+	db.Spec.Paused = true
+	step(-time.Hour, none, true, true, 0)
+	step(-time.Minute, none, true, true, 0)
+	db.Spec.Paused = false
+	step(0, none, true, true, poolerLeaves)
+	step(4*time.Minute, none, true, true, time.Minute)
+	step(6*time.Minute, plan.Result{Refusals: map[plan.Ref]string{Ref(db, "ConfigMap", "db-config"): "no"}}, false, true, 0)
+	step(6*time.Minute, plan.Result{Changes: []plan.Change{{Ref: secret, Operation: plan.Deleted}}}, false, true, time.Second)
 	for _, ref := range poolerRefs(db) {
-		delete(observed.Children, ref)
+		if ref != secret {
+			delete(observed.Children, ref)
+		}
 	}
-	step(7*time.Minute, false, false)
-	step(8*time.Minute, false, false)
+	step(7*time.Minute, none, false, true, 0)
+	db.Spec.Users = []databasev1.User{{Name: "pooler"}}
+	step(7*time.Minute, none, false, false, 0)
+	db.Spec.Users = nil
+	delete(observed.Children, secret)
+	step(8*time.Minute, none, false, false, 0)
 }
 
 // TestPoolerStatus: Ready waits for the pooler.

@@ -67,20 +67,46 @@ func poolerNeeds(db *databasev1.PostgreSQL) []plan.Ref {
 }
 
 // leavingStatus is what the status says of a pooler that the spec has lost; nil once nothing is
-// left. As long as it is there, its Secret is read.
+// left. As long as it is there, its Secret is read; one that a user of the spec has is no part of
+// it. While the PostgreSQL is paused, the Secrets of users keep the address of the pooler, and its
+// time does not begin.
 func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.PoolerStatus {
+	users := map[plan.Ref]bool{}
+	for _, user := range db.Spec.Users {
+		users[Ref(db, "Secret", UserSecretName(db, user))] = true
+	}
 	isLeft := slices.ContainsFunc(poolerRefs(db), func(ref plan.Ref) bool {
 		_, there := observed.Children.Get(ref)
-		return there
+		return there && !users[ref]
 	})
 	if db.Status.Pooler == nil || !isLeft {
 		return nil
 	}
-	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed), LeavesAt: db.Status.Pooler.LeavesAt}
-	if status.LeavesAt == nil {
+	status := &databasev1.PoolerStatus{ReadyInstances: poolersReady(db, observed)}
+	if db.Spec.Paused {
+		return status
+	}
+	if status.LeavesAt = db.Status.Pooler.LeavesAt; status.LeavesAt == nil {
 		status.LeavesAt = new(metav1.NewTime(observed.Now.Add(poolerLeaves)).Rfc3339Copy())
 	}
 	return status
+}
+
+// poolerLeavesAfter returns after how long a pooler that the spec has lost is looked at again: when
+// it is to be deleted, and once when it was; 0 is never. What keeps one from being deleted is a
+// refusal, which is tried again anyway.
+func poolerLeavesAfter(
+	db *databasev1.PostgreSQL, observed Observed, result plan.Result, status *databasev1.PoolerStatus,
+) time.Duration {
+	switch {
+	case status == nil || status.LeavesAt == nil:
+		return 0
+	case observed.Now.Before(status.LeavesAt.Time):
+		return max(status.LeavesAt.Sub(observed.Now), time.Second)
+	case slices.ContainsFunc(poolerRefs(db), result.Changed):
+		return time.Second // No event tells that its Secret is gone.
+	}
+	return 0
 }
 
 // poolerStatus is what the status says of the pooler; nil without one.

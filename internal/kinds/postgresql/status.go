@@ -48,10 +48,7 @@ func Status(
 	if repoints(db, observed, result) || hasWritten(db, observed, result) || writesURI(db, observed, result) {
 		after = requeue.Sooner(after, time.Second)
 	}
-	if pooler := status.Pooler; pooler != nil && pooler.LeavesAt != nil {
-		after = requeue.Sooner(after, max(pooler.LeavesAt.Sub(observed.Now), time.Second))
-	}
-	return status, after
+	return status, requeue.Sooner(after, poolerLeavesAfter(db, observed, result, status.Pooler))
 }
 
 // subject is a PostgreSQL to summarize.
