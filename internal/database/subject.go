@@ -49,7 +49,7 @@ func (s *Subject) Ready() int32 {
 // Summary is ready/desired, for display.
 func (s *Subject) Summary() string {
 	desired := s.Database.Replicas
-	if s.Database.Hibernated {
+	if s.hibernates() {
 		desired = 0
 	}
 	return fmt.Sprintf("%d/%d", s.Ready(), desired)

@@ -15,6 +15,7 @@ import (
 // rules are what may be said about a Cache. The first one that applies counts.
 var rules = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, api.ReasonConflict, (*subject).ForeignInTheWay),
+	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, (*subject).HibernationWithheld),
 	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, (*subject).Withheld),
 	summary.When(summary.UnderWay, api.ReasonTerminating, (*subject).Terminating),
 	summary.When(summary.Stalled, databasev1.ReasonImageNotConfigured, withoutImage),
@@ -95,7 +96,7 @@ func (s *subject) conditions(one summary.Summary) []metav1.Condition {
 // applies counts:
 //
 //	situation                         Replicated
-//	spec.hibernated is true           False, Hibernated
+//	no instance is to run             False, Hibernated
 //	spec.replicas is 1                False, OneInstance
 //	fewer replicas receive            False, TooFewReplicas
 //	otherwise                         True, Replicating
@@ -105,8 +106,8 @@ func (s *subject) replicated() metav1.Condition {
 		return conditions.False(databasev1.ConditionReplicated, reason, fmt.Sprintf(format, values...))
 	}
 	switch {
-	case spec.Hibernated:
-		return is(databasev1.ReasonHibernated, database.IsHibernated)
+	case s.Hibernated() != "":
+		return is(databasev1.ReasonHibernated, "%s", s.Hibernated())
 	case spec.Replicas == 1 && spec.Persistence == nil:
 		return is(databasev1.ReasonOneInstance, "there is only one instance, without persistence: the data are lost with its pod")
 	case spec.Replicas == 1:

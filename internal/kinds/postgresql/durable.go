@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
-	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
@@ -18,7 +17,7 @@ func promised(db *databasev1.PostgreSQL) int { return max(int(db.Spec.Replicas)/
 // counts:
 //
 //	situation                                        Durable
-//	spec.hibernated is true                          False, Hibernated
+//	no instance is to run                            False, Hibernated
 //	spec.replicas is 1                               False, OneInstance
 //	commits wait for no replica, by the spec         False, Asynchronous
 //	the Lease can't be read                          Unknown, RecordUnreadable
@@ -33,8 +32,8 @@ func (s *subject) durable() metav1.Condition {
 		return conditions.False(databasev1.ConditionDurable, reason, fmt.Sprintf(format, values...))
 	}
 	switch {
-	case spec.Hibernated:
-		return is(databasev1.ReasonHibernated, database.IsHibernated)
+	case s.Hibernated() != "":
+		return is(databasev1.ReasonHibernated, "%s", s.Hibernated())
 	case spec.Replicas == 1:
 		return is(databasev1.ReasonOneInstance, "there is only one instance: if its volume is lost, so are the data")
 	case spec.Durability == databasev1.DurabilityAsynchronous:

@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,50 @@ func TestSummary(t *testing.T) {
 				t.Errorf("got %s %s %s: %s", status.Phase, ready.Status, ready.Reason, ready.Message)
 			}
 		})
+	}
+}
+
+// TestHibernationWithheld: what spec.paused keeps from being stopped or started goes on as it is,
+// and is said to. What hibernates already when it is paused still hibernates.
+func TestHibernationWithheld(t *testing.T) {
+	pauses := func(spec *databasev1.PostgreSQLSpec) { spec.Paused = true }
+	record := quorum(election.Rule{Set: make([]election.Member, 2), Acks: 1})
+	for name, test := range map[string]struct {
+		changes  []func(*databasev1.PostgreSQLSpec)
+		observed func(Observed) Observed
+		want     []string
+	}{
+		"to be stopped": {[]func(*databasev1.PostgreSQLSpec){sleeps, pauses}, aged, []string{
+			"PausedByUser spec.paused is true and withholds spec.hibernated, which is true: the instances are not stopped",
+			"Settled", "Primary", "Quorum", "3/3",
+		}},
+		"to be started": {[]func(*databasev1.PostgreSQLSpec){pauses}, asleep, []string{
+			"PausedByUser spec.paused is true and withholds spec.hibernated, which is false: no instance runs",
+			"Settled", "Hibernated", "Hibernated", "0/0",
+		}},
+		"hibernated before": {[]func(*databasev1.PostgreSQLSpec){sleeps, pauses}, asleep, []string{
+			"Hibernated spec.hibernated is true: no instance runs", "Settled", "Hibernated", "Hibernated", "0/0",
+		}},
+		"not paused": {[]func(*databasev1.PostgreSQLSpec){sleeps}, aged, []string{
+			"Scaling spec.hibernated is true, and 3 instances are not stopped yet: db-0 (Leading), db-1 (Following), db-2 (Following)",
+			"Scaling", "Primary", "Hibernated", "3/0",
+		}},
+	} {
+		db := newDatabase(append(test.changes, replicas(3))...)
+		db.Status.FirstReadyTime = new(metav1.Now())
+		db.Status.Conditions = []metav1.Condition{
+			{Type: databasev1.ConditionWritable, Status: metav1.ConditionFalse, Reason: databasev1.ReasonHibernated},
+		}
+		observed := test.observed(running(db, 3)).with(db, record)
+		status, _ := Status(db, observed, Decide(db, observed), plan.Result{})
+		ready := condition(status, "Ready")
+		got := []string{
+			ready.Reason + " " + ready.Message, condition(status, "Progressing").Reason, condition(status, "Writable").Reason,
+			condition(status, "Durable").Reason, status.InstanceSummary,
+		}
+		if !slices.Equal(got, test.want) || (status.Phase == databasev1.PhasePaused) != db.Spec.Paused {
+			t.Errorf("%s: got %s %q, want %q", name, status.Phase, got, test.want)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // rules are what may be said about a PostgreSQL. The first one that applies counts.
 var rules = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, api.ReasonConflict, (*subject).ForeignInTheWay),
+	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, (*subject).HibernationWithheld),
 	summary.When(summary.Waiting, databasev1.ReasonPausedByUser, (*subject).Withheld),
 	summary.When(summary.UnderWay, api.ReasonTerminating, (*subject).Terminating),
 	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
