@@ -410,7 +410,8 @@ type PostgreSQLStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Creating, Running, Updating, Upgrading, SwitchingOver,
-	// FailingOver, Degraded, Failed, Paused or Deleting. Programs should read the conditions.
+	// FailingOver, Degraded, Failed, Paused, Hibernated or Deleting. Programs should read the
+	// conditions.
 	// +optional
 	Phase PostgreSQLPhase `json:"phase,omitempty"`
 	// Primary is the instance that takes writes; absent while there is none.
