@@ -88,7 +88,7 @@ func (d *Database) Lease(hasVolumes bool) *coordinationv1.Lease {
 // write its own record into it. The volumes and the pods wait for the same, because the Lease says
 // whether new data may be made.
 func (d *Database) AddLease(to *plan.Plan, observed State, lease *coordinationv1.Lease) {
-	if observed.Children[d.Ref("Lease", d.Name)].Ownership == plan.Absent {
+	if !observed.hasLease(d) {
 		to.Waits = d.leaving(observed)
 	}
 	to.Children = append(to.Children, plan.Child{Object: lease, Uncached: true, CreateOnce: true, Needs: waitedFor(to)})

@@ -126,11 +126,11 @@ func (o State) HasVolumes(d *Database, volumes ...func(database string, ordinal 
 
 // Record returns what the Lease says; false if there is none, or it can't be read.
 func (o State) Record(d *Database) (election.Record, bool) {
-	found := o.Children[d.Ref("Lease", d.Name)]
-	if found.Object == nil || found.Ownership == plan.Absent {
+	if !o.hasLease(d) {
 		return election.Record{}, false
 	}
-	record, err := election.Decode(found.Object.GetAnnotations()[api.AnnotationRecord])
+	lease := o.Children[d.Ref("Lease", d.Name)].Object
+	record, err := election.Decode(lease.GetAnnotations()[api.AnnotationRecord])
 	return record, err == nil
 }
 
@@ -138,11 +138,17 @@ func (o State) Record(d *Database) (election.Record, bool) {
 // no Lease, the one that is made then allows new data only if there are none. While there are no
 // pods, and no record says whose data count, there will be as many instances as claims.
 func (o State) Begins(d *Database) bool {
-	if o.Children[d.Ref("Lease", d.Name)].Ownership == plan.Absent {
+	if !o.hasLease(d) {
 		return true
 	}
 	record, known := o.Record(d)
 	return o.hasNoPods(d) && (!known || record.System == "")
+}
+
+// hasLease reports whether there is a Lease of that name, whoever created it.
+func (o State) hasLease(d *Database) bool {
+	found := o.Children[d.Ref("Lease", d.Name)]
+	return found.Object != nil && found.Ownership != plan.Absent
 }
 
 // hasNoPods reports whether there is no StatefulSet, or one that wants no pods.

@@ -13,8 +13,8 @@ import (
 const lingerTime = time.Second
 
 // lingering is a webhook server that gets rid of its connections before it ends. Go's server closes
-// idle ones at once, and the API server may be sending on one of them: it does not repeat a POST, so
-// that the user's request would be refused.
+// idle ones at once, and the API server may be sending on one of them: it does not repeat a POST,
+// so that the user's request would be refused.
 type lingering struct {
 	webhook.Server
 	isEnding atomic.Bool

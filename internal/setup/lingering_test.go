@@ -24,8 +24,8 @@ func (scriptedServer) Start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestLingering: a server that is told to end still answers for a while, and closes with each answer
-// the connection that it came by.
+// TestLingering: a server that is told to end still answers for a while, and closes with each
+// answer the connection that it came by.
 func TestLingering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := http.NewServeMux()

@@ -126,26 +126,30 @@ func checkInitialise(t *testing.T, db *databasev1.PostgreSQL, claim string) {
 	}
 }
 
-// TestFormerVolumes: while there are volumes that will be deleted with an earlier database, there is
-// no Lease in which its primary could write, and nothing that needs one.
+// TestFormerVolumes: while there are volumes that will be deleted with an earlier database, there
+// is no Lease in which its primary could write, and nothing that needs one.
 func TestFormerVolumes(t *testing.T) {
 	db := newDatabase(replicas(1), withWAL)
 	lease, claim := Ref(db, "Lease", "db"), Ref(db, "PersistentVolumeClaim", "data-db-2")
 	deleted := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
 	for name, test := range map[string]struct {
-		found, lease plan.Found
-		waits        bool
+		found    plan.Found
+		hasLease bool
+		waits    bool
 	}{
 		"no volume":                  {},
 		"ours":                       {found: plan.Found{Ownership: plan.Ours, Object: &corev1.PersistentVolumeClaim{}}},
 		"of an earlier one":          {found: plan.Found{Ownership: plan.Former, Object: &corev1.PersistentVolumeClaim{}}, waits: true},
 		"retained, and deleted":      {found: plan.Found{Ownership: plan.Consenting, Object: deleted}, waits: true},
 		"foreign":                    {found: plan.Found{Ownership: plan.Foreign, Object: deleted}},
-		"deleted beside the Lease":   {found: plan.Found{Ownership: plan.Ours, Object: deleted}, lease: plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}},
-		"former, beside a new Lease": {found: plan.Found{Ownership: plan.Former, Object: deleted}, lease: plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}},
+		"deleted beside the Lease":   {found: plan.Found{Ownership: plan.Ours, Object: deleted}, hasLease: true},
+		"former, beside a new Lease": {found: plan.Found{Ownership: plan.Former, Object: deleted}, hasLease: true},
 	} {
 		observed := empty()
-		observed.Children[claim], observed.Children[lease] = test.found, test.lease
+		observed.Children[claim] = test.found
+		if test.hasLease {
+			observed.Children[lease] = plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}
+		}
 		wanted := Desired(db, observed, Decision{Replicas: 1})
 		result := plan.Result{Waits: wanted.Waits}
 		for _, child := range wanted.Children {

@@ -87,7 +87,11 @@ func TestUnknownVolume(t *testing.T) {
 		t.Error("new data are allowed beside a volume that was restored")
 	}
 	for system, counts := range map[string]bool{"": true, "7": false} {
-		text, err := election.Record{System: system}.Encode()
+		record := election.Record{System: system}
+		if system != "" {
+			record.Rules = []election.Rule{{Leader: election.Member{Name: "db-0", Incarnation: "1"}}}
+		}
+		text, err := record.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
