@@ -50,6 +50,9 @@ const (
 	// AnnotationHighest is next to it while the content is an earlier one: the highest revision number
 	// ever used, because numbers are not reused.
 	AnnotationHighest = domain + "/highest-revision"
+	// AnnotationPutBack is next to it, "true" while the content is one that was put back because a
+	// later one failed.
+	AnnotationPutBack = domain + "/put-back"
 
 	// LabelAppConfig, on the ConfigMaps of an AppConfig, is the name of the AppConfig.
 	LabelAppConfig = domain + "/appconfig"

@@ -28,6 +28,9 @@ type Choice struct {
 	ChosenHash string
 	// Pending is why Chosen is not Rendered; empty if it is.
 	Pending string
+	// IsPutBack reports that the content of Chosen is put back because a later one failed, or that it
+	// was, and the ConfigMap has it still.
+	IsPutBack bool
 	// IsMissing reports that spec.revision names a revision that does not exist.
 	IsMissing bool
 	// IsLost reports that the content of Chosen is neither kept, nor in the ConfigMap, nor what the
@@ -84,6 +87,7 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 		return choice
 	}
 	choice.pick(config, observed, current, kept)
+	choice.IsPutBack = choice.Pending == configv1.ReasonRolledBack || current.IsPutBack && choice.Chosen == current.Revision
 	choice.Kept, choice.IsLost = choice.keptContent(config, observed, found, kept)
 	return choice
 }
@@ -280,5 +284,6 @@ func (c *Choice) keptContent(config *configv1.AppConfig, observed Observed, curr
 // isSettled reports whether the ConfigMap is as desired.
 func (c *Choice) isSettled(current Current) bool {
 	return current.Exists && current.Holds == c.ChosenHash && current.Hash == c.ChosenHash && current.Revision == c.Chosen &&
-		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed) && current.Failure == c.Marks.Failure
+		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed) && current.Failure == c.Marks.Failure &&
+		current.IsPutBack == c.IsPutBack
 }

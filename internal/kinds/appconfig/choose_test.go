@@ -36,7 +36,7 @@ type chooseCase struct {
 func closed(w *world) *world { w.IsOpen = false; return w }
 
 func TestChoose(t *testing.T) {
-	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
+	good, failed, back := configv1.AnnotationLastGood, configv1.AnnotationFailed, configv1.AnnotationPutBack
 	type changes = []func(*configv1.AppConfigSpec)
 	testChoose(t, map[string]chooseCase{
 		"the first content":                     {world: newWorld(), want: "1 1"},
@@ -95,7 +95,9 @@ func TestChoose(t *testing.T) {
 			world: newWorld().keeps("a", "b").has(2, "b", good, "1").runs("web", "b", "a", workload.Failed,
 				1), want: "1 2 RolledBack content a"},
 		"rolled back": {changes: changes{says("b"), rollback},
-			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "1 2 RolledBack"},
+			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2", back, "true"), want: "1 2 RolledBack"},
+		"rolled back by an earlier release": {changes: changes{says("b"), rollback},
+			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "1 2 RolledBack content a"},
 		"failed, at any time": {changes: changes{says("b"), rollback},
 			world: closed(newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2")), want: "1 2 RolledBack content a"},
 		"failed, none was good": {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", failed, "2"),
@@ -105,6 +107,38 @@ func TestChoose(t *testing.T) {
 		"rolled back, and another content": {changes: changes{says("c"), rollback},
 			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "3 3"},
 	})
+}
+
+// TestIsPutBack: a content that was put back stays so until the ConfigMap gets another one, so that
+// the pods that still run the failed one wait for nothing.
+func TestIsPutBack(t *testing.T) {
+	good, failed, back := configv1.AnnotationLastGood, configv1.AnnotationFailed, configv1.AnnotationPutBack
+	marked := func(marks ...string) *world {
+		return newWorld().keeps("a", "b").has(1, "a", append(marks, good, "1", failed, "2")...)
+	}
+	for name, test := range map[string]struct {
+		text  string
+		world *world
+		other func(*configv1.AppConfigSpec)
+		want  bool
+	}{
+		"it is put back":                         {"b", newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"), rollback, true},
+		"it was put back":                        {"b", marked(back, "true"), rollback, true},
+		"and the spec renders it now":            {"a", marked(back, "true"), rollback, true},
+		"and another content waits for approval": {"c", marked(back, "true"), manual(""), true},
+		"and another content follows":            {"c", marked(back, "true"), rollback, false},
+		"the user took the failed one back": {"a", newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"),
+			func(*configv1.AppConfigSpec) {}, false},
+		"it is good, and an earlier one failed": {"a", marked(), rollback, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig(says(test.text), test.other)
+			choice := Choose(config, test.world.Observed)
+			equal(t, test.want, choice.IsPutBack)
+			written := desiredConfigMap(config, choice, content(test.text), nil).Annotations
+			equal(t, test.want, isPutBack(written))
+		})
+	}
 }
 
 func testChoose(t *testing.T, tests map[string]chooseCase) {

@@ -97,12 +97,8 @@ func DeclarationOf(source metav1.Object) workload.Declaration {
 }
 
 // isPutBack reports whether the annotations of an AppConfig's ConfigMap say that it contains the
-// last good content because a later one failed. A later content that all pods run looks the same,
-// but has nothing to wait for.
-func isPutBack(marks map[string]string) bool {
-	revision := marks[configv1.AnnotationRevision]
-	return revision != "" && revision == marks[configv1.AnnotationLastGood] && marks[configv1.AnnotationFailed] != ""
-}
+// last good content because a later one failed. That some revision once failed does not show it.
+func isPutBack(marks map[string]string) bool { return marks[configv1.AnnotationPutBack] == putBack }
 
 // isAppConfig reports whether an owner is an AppConfig, of any version.
 func isAppConfig(owner *metav1.OwnerReference) bool {

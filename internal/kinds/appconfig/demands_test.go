@@ -124,26 +124,25 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestPutBack: a content was put back if it is the last good one and another failed, according to
-// its AppConfig.
+// TestPutBack: a content was put back if its AppConfig says so.
 func TestPutBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		revision, lastGood, failed string
-		isCopy                     bool
-		want                       bool
+		revision, lastGood, failed, putBack string
+		isCopy                              bool
+		want                                bool
 	}{
-		"put back":       {revision: "1", lastGood: "1", failed: "2", want: true},
-		"nothing failed": {revision: "1", lastGood: "1"},
-		"a new content":  {revision: "3", lastGood: "1", failed: "2"},
-		"it fails now":   {revision: "2", lastGood: "1", failed: "2"},
-		"none was good":  {revision: "1", failed: "2"},
-		"no marks":       {failed: "2"},
-		"a copy":         {revision: "1", lastGood: "1", failed: "2", isCopy: true},
+		"put back":                     {revision: "1", lastGood: "1", failed: "2", putBack: "true", want: true},
+		"good after an earlier failed": {revision: "4", lastGood: "4", failed: "2"},
+		"nothing failed":               {revision: "1", lastGood: "1"},
+		"a new content":                {revision: "3", lastGood: "1", failed: "2"},
+		"no marks":                     {},
+		"a copy":                       {revision: "1", lastGood: "1", failed: "2", putBack: "true", isCopy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			marks := map[string]string{}
 			for mark, value := range map[string]string{
 				configv1.AnnotationRevision: test.revision, configv1.AnnotationLastGood: test.lastGood, configv1.AnnotationFailed: test.failed,
+				configv1.AnnotationPutBack: test.putBack,
 			} {
 				if value != "" {
 					marks[mark] = value

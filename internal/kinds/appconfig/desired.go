@@ -116,5 +116,8 @@ func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[str
 	if choice.Marks.Failure != "" {
 		configMap.Annotations[configv1.AnnotationFailure] = choice.Marks.Failure
 	}
+	if choice.IsPutBack {
+		configMap.Annotations[configv1.AnnotationPutBack] = putBack
+	}
 	return configMap
 }

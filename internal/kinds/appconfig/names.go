@@ -18,6 +18,9 @@ const (
 	Controller = "appconfig"
 	// Component is the value of app.kubernetes.io/component on all objects of an AppConfig.
 	Component = "config"
+
+	// putBack is the value of the annotation that says that a content was put back.
+	putBack = "true"
 )
 
 // Origin returns the origin of an AppConfig's demands.

@@ -70,6 +70,8 @@ type Current struct {
 	Failure string
 	// Highest is the highest revision number known to have been used.
 	Highest int64
+	// IsPutBack reports that the content was put back because a later one failed.
+	IsPutBack bool
 }
 
 // HashOf returns the hash of a content.
@@ -119,7 +121,7 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 	current := Current{
 		Exists: true, Revision: number(marks[configv1.AnnotationRevision]), Hash: marks[configv1.AnnotationHash],
 		Holds: o.holds(at, configMap), LastGood: number(marks[configv1.AnnotationLastGood]),
-		Failure: marks[configv1.AnnotationFailure],
+		Failure: marks[configv1.AnnotationFailure], IsPutBack: isPutBack(marks),
 	}
 	current.Failed = failedIn(marks[configv1.AnnotationFailed])
 	current.Highest = max(current.Revision, current.LastGood, number(marks[configv1.AnnotationHighest]))
