@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -383,22 +384,32 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 	case target.Stamp.isOver():
 		return Rolling, ReasonRolling, pods
 	}
-	restarted := *target.Stamp.RestartedAt
-	end := later(restarted, rolled.Progressed).Add(timeout)
+	began := target.Stamp.timedFrom(d.now)
+	end := later(*target.Stamp.RestartedAt, rolled.Progressed).Add(timeout)
 	switch {
 	case rolled.Unseen:
 		// The status is of an earlier rollout: it says nothing about this one yet.
 		end = d.now.Add(timeout)
 	case rolled.Progressed.IsZero():
 		// Such a workload does not say when it last made progress: each of its pods gets that time.
-		end = restarted.Add(timeout * time.Duration(max(1, rolled.Updated)))
+		end = began.Add(times(timeout, rolled.Updated))
 	}
 	if end.After(d.now) {
 		d.requeueAt(end)
 		return Rolling, ReasonRolling, pods
 	}
 	if rolled.Progressed.IsZero() {
-		return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, end.Sub(restarted))
+		return Failed, ReasonTimeout, fmt.Sprintf("%s, and the restart is not complete after %s", pods, end.Sub(began))
 	}
 	return Failed, ReasonTimeout, fmt.Sprintf("%s, and there was no progress for %s", pods, timeout)
+}
+
+// times returns how long a number of pods may take one after the other, at least one of them. Users
+// may set timeouts whose multiples are too long for a Duration.
+func times(timeout time.Duration, pods int32) time.Duration {
+	number := time.Duration(max(1, pods))
+	if timeout > math.MaxInt64/number {
+		return math.MaxInt64
+	}
+	return timeout * number
 }

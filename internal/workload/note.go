@@ -10,12 +10,7 @@ import (
 
 // stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
-	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done, DoneAt: target.Stamp.DoneAt}
-	if restart {
-		wanted.RestartedAt, wanted.Done, wanted.DoneAt = new(d.now.UTC().Truncate(time.Millisecond)), false, nil
-	} else if target.isJustDone() {
-		wanted.Done, wanted.DoneAt = true, new(d.now.UTC().Truncate(time.Millisecond))
-	}
+	wanted := target.stampOfRollout(restart, d.now.UTC().Truncate(time.Millisecond))
 	for _, r := range relations {
 		name := r.demand.Source.String()
 		before, stamped := target.Stamp.Sources[name]
@@ -45,6 +40,23 @@ func (d *planner) stamp(target *Target, relations, pending []relation, restart b
 	}
 	if len(relations) == 0 {
 		return Stamp{}
+	}
+	return wanted
+}
+
+// stampOfRollout returns the part of the stamp that is about the last restart as a whole.
+func (t *Target) stampOfRollout(restart bool, now time.Time) Stamp {
+	wanted := t.Stamp
+	wanted.Sources = nil
+	switch {
+	case restart:
+		return Stamp{RestartedAt: &now}
+	case t.isJustDone():
+		return Stamp{RestartedAt: wanted.RestartedAt, Done: true, DoneAt: &now}
+	case t.isJustHeld():
+		wanted.Held = true
+	case t.isJustResumed():
+		wanted.Held, wanted.ResumedAt = false, &now
 	}
 	return wanted
 }

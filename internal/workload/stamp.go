@@ -19,6 +19,11 @@ type Stamp struct {
 	Done bool `json:"done,omitempty"`
 	// DoneAt is when that was first seen; nil also if an earlier release has set Done.
 	DoneAt *time.Time `json:"doneAt,omitempty"`
+	// Held is set while the rollout of that restart waits for a user, on workloads that do not say
+	// when they last made progress.
+	Held bool `json:"held,omitempty"`
+	// ResumedAt is when it was first seen that such a rollout goes on; nil if it never waited.
+	ResumedAt *time.Time `json:"resumedAt,omitempty"`
 }
 
 // SeenSource is what a workload's pods were started with, of one source.
@@ -41,6 +46,19 @@ type SeenSource struct {
 // isOver reports whether no rollout of a restart by Mainstay can be under way, as far as the stamp
 // knows: there was none, or it was complete.
 func (s Stamp) isOver() bool { return s.RestartedAt == nil || s.Done }
+
+// timedFrom returns from when on the rollout of the last restart may take its time. The time in
+// which it waited for a user does not count.
+func (s Stamp) timedFrom(now time.Time) time.Time {
+	switch {
+	case s.Held:
+		return now // the stamp is about to say that it goes on
+	case s.ResumedAt != nil:
+		return later(*s.RestartedAt, *s.ResumedAt)
+	default:
+		return *s.RestartedAt
+	}
+}
 
 // maxStamp is the largest annotation that is read, in bytes: the API server's limit for all
 // annotations of an object.

@@ -69,6 +69,17 @@ func (t *Target) isJustDone() bool {
 	return t.Rolled.Complete && t.Rolled.Progressed.IsZero() && !t.Stamp.isOver()
 }
 
+// isJustHeld reports whether the rollout of Mainstay's last restart waits for a user, and neither
+// the workload nor its stamp says so.
+func (t *Target) isJustHeld() bool {
+	return t.Rolled.Blocked != "" && !t.Rolled.Unseen && t.Rolled.Progressed.IsZero() && !t.Stamp.isOver() && !t.Stamp.Held
+}
+
+// isJustResumed reports whether that rollout goes on, and the stamp does not say so yet.
+func (t *Target) isJustResumed() bool {
+	return t.Stamp.Held && t.Rolled.Blocked == "" && !t.Rolled.Unseen
+}
+
 // completedAt returns when the rollout of a complete target became complete, as the workload says,
 // or else its stamp; zero if neither does.
 func (t *Target) completedAt(now time.Time) time.Time {
