@@ -574,3 +574,33 @@ func TestPutBackWaitsForNothing(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestBlockedCanaryDelaysOthers: no other workload gets a content that the canary, or a workload
+// before it in the order, does not run yet, because it is paused or waits for its pods to be
+// deleted.
+func TestBlockedCanaryDelaysOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy rolloutv1.Policy
+		want   string
+	}{
+		"canary": {rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}}, "Waiting WaitingForCanary"},
+		"order":  {rolloutv1.Policy{Order: []string{"a"}}, "Waiting WaitingForOrder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := Snapshot{
+				Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
+				Demands: []Demand{watching(func(d *Demand) { d.Rollout = test.policy })},
+			}
+			carryOut(snapshot, Decide(snapshot, noon))
+			first := &snapshot.Targets[0]
+			first.Rolled = Rolled{Pods: 2, Blocked: blockedByPause, Progressed: noon}
+			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Minute))); len(got.Restarts) > 0 || got.Statuses["b"] != test.want {
+				t.Errorf("it is paused: %+v", got)
+			}
+			first.Rolled = Rolled{Complete: true, Pods: 2, Updated: 2, Progressed: noon}
+			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Minute))); !slices.Equal(got.Restarts, []string{"b"}) {
+				t.Errorf("it is complete: %+v", got)
+			}
+		})
+	}
+}

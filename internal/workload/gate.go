@@ -92,7 +92,9 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	switch state, reason, _ := d.progress(target, r.demand); {
 	case state == Failed:
 		unit.State = rollout.Failed
-	case state == Rolling && reason != ReasonBlocked: // a rollout that waits for a user does not delay others
+	case state == Rolling && reason == ReasonBlocked:
+		unit.State = rollout.Suspended
+	case state == Rolling:
 		unit.State = rollout.Progressing
 	default:
 		unit.State, unit.Since = rollout.Done, later(unit.Since, target.completedAt(d.now))

@@ -6,8 +6,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // once, at any time.
 type Policy struct {
 	// Order names workloads that go first, in this order: "api", or "StatefulSet/api" if two kinds
-	// share a name. Each waits until those before it run the change and are available. Workloads that
-	// are not named follow after all of them.
+	// share a name. Each waits until those before it run the change and are available, also for one
+	// that is paused, or whose partition or OnDelete strategy keeps its pods. Workloads that are not
+	// named follow after all of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
@@ -19,7 +20,8 @@ type Policy struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxParallel *int32 `json:"maxParallel,omitempty"`
 
-	// Canary lets some workloads run the change before the others. Default: none.
+	// Canary lets some workloads run the change before the others, which wait also while one of the
+	// canaries is paused, or its partition or OnDelete strategy keeps its pods. Default: none.
 	// +optional
 	Canary *Canary `json:"canary,omitempty"`
 

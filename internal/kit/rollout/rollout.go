@@ -24,6 +24,9 @@ const (
 	Done
 	// Failed units did not run the change within the timeout.
 	Failed
+	// Suspended units have started, and wait for a user before they run the change. They are not
+	// Done, but do not count for maxParallel.
+	Suspended
 )
 
 // Unit is one workload in a rollout.

@@ -26,7 +26,7 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 
 func TestNext(t *testing.T) {
 	night := &rolloutv1.Window{Start: "22:00", End: "04:00"}
-	const pending, going, done, failed = rollout.Pending, rollout.Progressing, rollout.Done, rollout.Failed
+	const pending, going, done, failed, suspended = rollout.Pending, rollout.Progressing, rollout.Done, rollout.Failed, rollout.Suspended
 	tests := map[string]struct {
 		units        []rollout.Unit
 		policy       rolloutv1.Policy
@@ -51,6 +51,14 @@ func TestNext(t *testing.T) {
 			want:   " | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/b"},
 		"a unit in the order is done": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
 			policy: rolloutv1.Policy{Order: []string{"b"}}, want: "a"},
+		"a unit in the order waits for a user": {units: []rollout.Unit{unit("a", pending), unit("b", suspended)},
+			policy: rolloutv1.Policy{Order: []string{"b"}},
+			want:   " | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/b"},
+		"the canary waits for a user": {units: []rollout.Unit{unit("a", suspended), unit("b", pending)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{}},
+			want:   " | b WaitingForCanary: waiting for the canaries: Deployment/a"},
+		"units that wait for a user do not count": {units: []rollout.Unit{unit("a", suspended), unit("b", pending)},
+			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)}, want: "b"},
 		"a name without a unit": {units: []rollout.Unit{unit("a", pending)},
 			policy: rolloutv1.Policy{Order: []string{"gone", "StatefulSet/a"}}, want: "a"},
 		"a name with its kind": {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)},
