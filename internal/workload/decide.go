@@ -44,6 +44,7 @@ const (
 	ReasonNotGranted    = "SecretAccessNotGranted"
 	ReasonEditedByHand  = "EditedByHand"
 	ReasonBaseline      = "Baseline"
+	ReasonReverted      = "TemplateReverted"
 	ReasonTimeout       = "RolloutFailed"
 	ReasonBlocked       = "Blocked"
 	ReasonRolling       = "Rolling"
@@ -129,6 +130,9 @@ type planner struct {
 //	never stamped       a stamp without a restart, if the source is not younger than the pod
 //	                    template, or no pod can have started before it existed; otherwise as
 //	                    in the next row
+//	equals the stamp,   nothing. Unless the template is younger than the source, the pods may run
+//	the template of     an earlier content, and do not count as up to date
+//	the restart is gone
 //	differs             one restart and the new stamp, in one patch, as soon as every demand
 //	                    that it differs for allows it
 func Decide(snapshot Snapshot, now time.Time) RestartPlan {
@@ -163,6 +167,11 @@ func (d *planner) relate() {
 	}
 }
 
+// reverted explains ReasonReverted. Restarting such pods again could be a fight with the client
+// that has changed the template back.
+const reverted = "its pod template was changed back after the restart, so its pods may run an earlier content: to restart them, " +
+	"run kubectl rollout restart"
+
 // compare implements the table in the comment of Decide.
 func (d *planner) compare(index int, target *Target) relation {
 	demand := &d.Demands[index]
@@ -184,6 +193,8 @@ func (d *planner) compare(index int, target *Target) relation {
 	}
 	same, stamped := d.equals(target.Stamp.Sources[demand.Source.String()], demand, &source)
 	switch {
+	case stamped && same && target.isReverted(&source):
+		r.state, r.reason, r.message = Waiting, ReasonReverted, reverted
 	case stamped && same:
 		r.state = UpToDate
 	case stamped:
@@ -257,9 +268,10 @@ func (d *planner) decide(index int) {
 	for _, r := range relations {
 		d.plan.Statuses = append(d.plan.Statuses, d.targetStatus(index, r, restart, blockers))
 	}
-	patch := TargetPatch{Target: index, Observed: stamp.String()}
+	patch := TargetPatch{Target: index}
 	if restart {
 		patch.RestartedFor = token(stamp, target.RestartedFor)
+		stamp.For = HashText(patch.RestartedFor)
 		for _, r := range pending {
 			if !slices.Contains(patch.Because, r.demand.Source) {
 				patch.Because = append(patch.Because, r.demand.Source)
@@ -269,6 +281,7 @@ func (d *planner) decide(index int) {
 			}
 		}
 	}
+	patch.Observed = stamp.String()
 	if restart || patch.Observed != target.Stamp.String() {
 		d.plan.Patches = append(d.plan.Patches, patch)
 	}

@@ -3,13 +3,11 @@ package workload
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -491,116 +489,57 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 	}
 }
 
-// TestTimeBlockedUsesNoSlot: a workload that cools down, or that waits for a user, does not delay
-// others.
-func TestTimeBlockedUsesNoSlot(t *testing.T) {
-	cooling, blocked := changedWeb(restarted(time.Second, 1)), web("blocked", after)
-	cooling.Ref.Name = "a"
-	blocked.Stamp.set("ConfigMap/flags", SeenSource{All: after.All(), At: new(noon.Add(-time.Hour))})
-	blocked.Stamp.RestartedAt = new(noon.Add(-time.Hour))
-	blocked.Rolled = Rolled{Blocked: "it is paused"}
-	snapshot := Snapshot{
-		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
-		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
-	}
-	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) ||
-		got.Statuses["a"] != "Waiting Cooldown" {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// TestOrderBlockedUsesNoSlot: a workload that the order of another demand blocks does not delay
-// others either. Otherwise each of the two demands would wait for the other for ever.
-func TestOrderBlockedUsesNoSlot(t *testing.T) {
-	shop := func(value string) Source {
-		return Source{Ref: SourceRef{ConfigMap, "shop-config"}, State: Present, Keys: map[string]string{"x": HashKey([]byte(value))}}
-	}
-	ordered := watching(func(d *Demand) {
-		d.Origin, d.Source, d.Rollout.Order = "AppConfig/shop", shop("2").Ref, []string{"web"}
-	})
-	snapshot := Snapshot{
-		Targets: []Target{web("api", before, shop("1")), web("web", before, shop("1"))},
-		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) }), ordered},
-		Sources: map[SourceRef]Source{after.Ref: after, ordered.Source: shop("2")},
-	}
-	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"web"}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// TestSoakBeginsWithCompletion: a StatefulSet does not say since when it is complete. Canaries soak
-// from when that was first seen. A DaemonSet whose stamp says that it is done, without the time, as
-// an earlier release wrote it, does not soak again.
-func TestSoakBeginsWithCompletion(t *testing.T) {
-	snapshot := Snapshot{
-		Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
-		Demands: []Demand{watching(func(d *Demand) {
-			d.Rollout.Canary = &rolloutv1.Canary{Count: 1, Soak: &metav1.Duration{Duration: time.Hour}}
-		})},
-	}
-	carryOut(snapshot, Decide(snapshot, noon))
-	canary, complete := &snapshot.Targets[0], noon.Add(2*time.Hour)
-	canary.Rolled = Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2}
-	seen := Decide(snapshot, complete)
-	if got := outlineOf(snapshot, seen); len(got.Restarts) > 0 || !slices.Equal(got.Stamps, []string{"a"}) || got.RequeueAfter != time.Hour {
-		t.Errorf("the canary has become complete: %+v", got)
-	}
-	carryOut(snapshot, seen)
-	if got := outlineOf(snapshot, Decide(snapshot, complete.Add(59*time.Minute))); len(got.Restarts) > 0 || got.RequeueAfter != time.Minute {
-		t.Errorf("it soaks: %+v", got)
-	}
-	soaked := Decide(snapshot, complete.Add(time.Hour))
-	if got := outlineOf(snapshot, soaked); !slices.Equal(got.Restarts, []string{"b"}) || len(got.Stamps) > 0 {
-		t.Errorf("it has soaked: %+v", got)
-	}
-	canary.Stamp.DoneAt = nil
-	if got := outlineOf(snapshot, Decide(snapshot, complete)); !slices.Equal(got.Restarts, []string{"b"}) || len(got.Stamps) > 0 {
-		t.Errorf("with the stamp of an earlier release: %+v", got)
-	}
-}
-
-// TestPutBackWaitsForNothing: no window, order or canary keeps pods with a content that failed.
-func TestPutBackWaitsForNothing(t *testing.T) {
-	back := after
-	back.PutBack = true
-	snapshot := Snapshot{
-		Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{back.Ref: back},
-		Demands: []Demand{watching(func(d *Demand) {
-			d.Rollout = rolloutv1.Policy{Window: &rolloutv1.Window{Start: "13:00", End: "14:00"}, Canary: &rolloutv1.Canary{Count: 1},
-				Order: []string{"b"}}
-		})},
-	}
-	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"a", "b"}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// TestBlockedCanaryDelaysOthers: no other workload gets a content that the canary, or a workload
-// before it in the order, does not run yet, because it is paused or waits for its pods to be
-// deleted.
-func TestBlockedCanaryDelaysOthers(t *testing.T) {
+// TestRevertedTemplate: after kubectl rollout undo, or when an owner has replaced the template, pods
+// run the content only if they were started since it changed. Nothing is restarted for that, which
+// could be a fight; the next change restarts them.
+func TestRevertedTemplate(t *testing.T) {
 	for name, test := range map[string]struct {
-		policy rolloutv1.Policy
+		change func(*Target)
+		// want is the state, and stamps the number of writes.
 		want   string
+		stamps int
 	}{
-		"canary": {rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}}, "Waiting WaitingForCanary"},
-		"order":  {rolloutv1.Policy{Order: []string{"a"}}, "Waiting WaitingForOrder"},
+		"as it was restarted": {func(*Target) {}, "UpToDate ", 0},
+		"the age of the template is not known": {func(w *Target) { w.RestartedFor, w.Template = "", nil },
+			"Waiting TemplateReverted", 0},
+		"changed back to an older template": {func(w *Target) { w.RestartedFor = "flags=x#1" }, "Waiting TemplateReverted", 0},
+		"a younger template": {func(w *Target) { w.RestartedFor, w.Template = "", new(noon.Add(time.Minute)) },
+			"UpToDate ", 1},
+		"restarted by an earlier release": {func(w *Target) { w.RestartedFor, w.Stamp.For = "", "" }, "UpToDate ", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{
-				Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
-				Demands: []Demand{watching(func(d *Demand) { d.Rollout = test.policy })},
-			}
+			snapshot := Snapshot{Targets: []Target{web("web", before)}, Demands: []Demand{watching()},
+				Sources: map[SourceRef]Source{after.Ref: after}}
 			carryOut(snapshot, Decide(snapshot, noon))
-			first := &snapshot.Targets[0]
-			first.Rolled = Rolled{Pods: 2, Blocked: blockedByPause, Progressed: noon}
-			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Minute))); len(got.Restarts) > 0 || got.Statuses["b"] != test.want {
-				t.Errorf("it is paused: %+v", got)
+			test.change(&snapshot.Targets[0])
+			hence := noon.Add(time.Hour)
+			plan := Decide(snapshot, hence)
+			if got := outlineOf(snapshot, plan); got.Statuses["web"] != test.want || len(got.Restarts) > 0 || len(got.Stamps) != test.stamps {
+				t.Errorf("got %+v", got)
 			}
-			first.Rolled = Rolled{Complete: true, Pods: 2, Updated: 2, Progressed: noon}
-			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Minute))); !slices.Equal(got.Restarts, []string{"b"}) {
-				t.Errorf("it is complete: %+v", got)
+			carryOut(snapshot, plan)
+			snapshot.Targets[0].Template = nil // a settled workload is not asked again
+			again := outlineOf(snapshot, Decide(snapshot, hence))
+			if again.Statuses["web"] != test.want || len(again.Restarts)+len(again.Stamps) > 0 ||
+				(again.Ask > 0) != strings.HasPrefix(test.want, "Waiting") {
+				t.Errorf("once more: %+v", again)
+			}
+			next := flags("a", "3", "b", "1")
+			snapshot.Sources[next.Ref] = next
+			if got := outlineOf(snapshot, Decide(snapshot, hence)); len(got.Restarts) != 1 {
+				t.Errorf("after the next change: %+v", got)
 			}
 		})
+	}
+}
+
+// TestRevertedForAnotherSource: a workload that was never restarted for a source runs it, whatever
+// its template.
+func TestRevertedForAnotherSource(t *testing.T) {
+	target := web("web", after)
+	target.Stamp.RestartedAt, target.Stamp.For, target.Template = new(noon.Add(-time.Hour)), HashText("other=x#1"), nil
+	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{after.Ref: after}}
+	if got := outlineOf(snapshot, Decide(snapshot, noon)); got.Statuses["web"] != "UpToDate " || len(got.Restarts) > 0 || got.Ask > 0 {
+		t.Errorf("got %+v", got)
 	}
 }

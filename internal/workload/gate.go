@@ -81,6 +81,9 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 		return unit, false
 	case changed, Waiting:
 		unit.State = rollout.Pending
+		if r.reason == ReasonReverted {
+			unit.State = rollout.Suspended
+		}
 		return unit, true
 	}
 	seen := target.Stamp.Sources[r.demand.Source.String()]

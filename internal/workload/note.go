@@ -11,6 +11,9 @@ import (
 // stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
 	wanted := target.stampOfRollout(restart, d.now.UTC().Truncate(time.Millisecond))
+	if target.isForeign() && !slices.ContainsFunc(relations, func(r relation) bool { return r.state != UpToDate }) {
+		wanted.For = HashText(target.RestartedFor) // its pods were started with it since the sources changed
+	}
 	for _, r := range relations {
 		name := r.demand.Source.String()
 		before, stamped := target.Stamp.Sources[name]
@@ -52,7 +55,7 @@ func (t *Target) stampOfRollout(restart bool, now time.Time) Stamp {
 	case restart:
 		return Stamp{RestartedAt: &now}
 	case t.isJustDone():
-		return Stamp{RestartedAt: wanted.RestartedAt, Done: true, DoneAt: &now}
+		return Stamp{RestartedAt: wanted.RestartedAt, Done: true, DoneAt: &now, For: wanted.For}
 	case t.isJustHeld():
 		wanted.Held = true
 	case t.isJustResumed():

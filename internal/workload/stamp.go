@@ -24,6 +24,10 @@ type Stamp struct {
 	Held bool `json:"held,omitempty"`
 	// ResumedAt is when it was first seen that such a rollout goes on; nil if it never waited.
 	ResumedAt *time.Time `json:"resumedAt,omitempty"`
+	// For is the hash of the pod template's annotation that the last restart has set; empty if an
+	// earlier release made it. Another value means that another client has changed the template back,
+	// or has replaced it.
+	For string `json:"for,omitempty"`
 }
 
 // SeenSource is what a workload's pods were started with, of one source.

@@ -63,6 +63,22 @@ type Rolled struct {
 	Pods, Updated, Ready int32
 }
 
+// isForeign reports whether the pod template is not that of Mainstay's last restart any more:
+// another client has changed it back, or has replaced it without our annotation.
+func (t *Target) isForeign() bool {
+	return t.Stamp.For != "" && t.Stamp.For != HashText(t.RestartedFor)
+}
+
+// isReverted reports whether pods may run an earlier content of a source than the stamp says: they
+// were restarted for it, but their template is not that of the restart any more, and not known to
+// be younger than the content.
+func (t *Target) isReverted(source *Source) bool {
+	if t.Stamp.Sources[source.Ref.String()].At == nil || !t.isForeign() {
+		return false
+	}
+	return t.Template == nil || !t.Template.IsZero() && source.Changed.After(*t.Template)
+}
+
 // isJustDone reports whether the rollout of Mainstay's last restart is complete, and neither the
 // workload nor its stamp says since when.
 func (t *Target) isJustDone() bool {

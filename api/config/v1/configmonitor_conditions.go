@@ -77,6 +77,9 @@ const (
 	SkippedHeldByAnother = "HeldByAnother"
 	// SkippedBaseline: it is not known yet with which content its pods were started.
 	SkippedBaseline = "Baseline"
+	// SkippedTemplateReverted: another client has changed the pod template back after the restart. The
+	// pods may run an earlier content.
+	SkippedTemplateReverted = "TemplateReverted"
 	// SkippedBlocked: the workload is paused, or has the update strategy OnDelete or a partition.
 	SkippedBlocked = "Blocked"
 	// SkippedDisruptionBudget (Evict): a PodDisruptionBudget does not allow the eviction now.

@@ -221,6 +221,25 @@ func TestMarkAfterALaterImageChange(t *testing.T) {
 	equal(t, "2 1/3, Ready=False RollingOut, Progressing=True RollingOut", statusLine(w.status(config, plan.Result{})))
 }
 
+// TestMarkAfterAnUndo: kubectl rollout undo makes a failed content no good one. The StatefulSet
+// counts as complete at once.
+func TestMarkAfterAnUndo(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	w := newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1", configv1.AnnotationFailed, "2")
+	source := w.Snapshot.Demands[0].Source
+	w.Snapshot.Sources[source] = workload.Source{Ref: source, State: workload.Present,
+		Keys: map[string]string{"MESSAGE": workload.HashText("b")}}
+	w.Snapshot.Targets = []workload.Target{{
+		Ref: workload.TargetRef{Kind: "StatefulSet", Name: "store"}, Uses: map[workload.SourceRef]workload.Use{source: {}},
+		Stamp: workload.Stamp{RestartedAt: &now, For: workload.HashText("shop-config=b#1"), Sources: map[string]workload.SeenSource{
+			source.String(): {All: hash("b"), Was: hash("a"), At: &now},
+		}},
+		Rolled: workload.Rolled{Complete: true, Pods: 3, Updated: 3, Ready: 3},
+	}}
+	w.Plan, w.Now = workload.Decide(w.Snapshot, now), now
+	equal(t, Marks{LastGood: 1, Failed: []int64{2}}, Choose(newConfig(says("b")), w.Observed).Marks)
+}
+
 // TestRecall: a ConfigMap that was deleted by hand, or lost its annotations, comes back as it was,
 // and the rows apply as if it had been there.
 func TestRecall(t *testing.T) {
