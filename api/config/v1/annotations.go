@@ -38,8 +38,8 @@ const (
 	AnnotationRevision = domain + "/revision"
 	// AnnotationHash is next to it: the hash of that content.
 	AnnotationHash = domain + "/hash"
-	// AnnotationLastGood, on the ConfigMap that pods use, is the last revision that all of them have
-	// run.
+	// AnnotationLastGood, on the ConfigMap that pods use, is the last revision that all of them, at
+	// least one, have run.
 	AnnotationLastGood = domain + "/last-good"
 	// AnnotationFailed is next to it: the revisions whose rollout failed, separated by commas, newest
 	// last.

@@ -223,7 +223,7 @@ type AppConfigStatus struct {
 	// Hash is the hash of that content.
 	// +optional
 	Hash string `json:"hash,omitempty"`
-	// LastGood is the last revision that all pods have run; absent until there is one.
+	// LastGood is the last revision that all pods, at least one, have run; absent until there is one.
 	// +optional
 	LastGood int64 `json:"lastGood,omitempty"`
 	// Pending is a content that this spec renders but that is not in the ConfigMap yet.

@@ -48,7 +48,7 @@ type Choice struct {
 
 // Marks are what the ConfigMap records about its rollouts.
 type Marks struct {
-	// LastGood is the last revision that all pods have run; 0 if there is none.
+	// LastGood is the last revision that all pods, at least one, have run; 0 if there is none.
 	LastGood int64
 	// Failed are the revisions whose rollout failed, in the order of the failures.
 	Failed []int64
@@ -184,18 +184,19 @@ func numberOf(hash string, current Current, kept []Revision) int64 {
 }
 
 // mark returns what to record about the rollout of the ConfigMap's content. It succeeded once all
-// pods that use it run it, and failed if a workload that was restarted for it did not become ready.
+// pods that use it run it, at least one, and failed if a workload that was restarted for it did not
+// become ready.
 // A revision that was good once does not fail because of what happens to its pods later.
 func mark(current Current, users []User) Marks {
 	marks := Marks{LastGood: current.LastGood, Failed: slices.Clone(current.Failed), Failure: current.Failure}
 	if !current.Exists || current.Holds != current.Hash || current.Revision == 0 {
 		return marks
 	}
-	isGood := len(users) > 0
+	isGood := slices.ContainsFunc(users, func(user User) bool { return user.Pods > 0 })
 	var down []string
 	for _, user := range users {
 		runs := user.Hash == current.Hash
-		isGood = isGood && runs && user.State == workload.UpToDate
+		isGood = isGood && runs && user.State == workload.UpToDate && user.isCredible()
 		if runs && user.State == workload.Failed && user.Restarted {
 			down = append(down, fmt.Sprintf("%s: %s", user.Ref, user.Message))
 		}

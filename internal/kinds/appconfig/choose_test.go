@@ -165,6 +165,13 @@ func testChoose(t *testing.T, tests map[string]chooseCase) {
 	}
 }
 
+func scaledTo0(rolled *workload.Rolled) { *rolled = workload.Rolled{} }
+
+// ready returns a change of how many pods are ready.
+func ready(pods int32) func(*workload.Rolled) {
+	return func(rolled *workload.Rolled) { rolled.Ready = pods }
+}
+
 func TestMark(t *testing.T) {
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
 	for name, test := range map[string]struct {
@@ -175,6 +182,18 @@ func TestMark(t *testing.T) {
 		"no users": {newWorld().has(2, "b", good, "1"), Marks{LastGood: 1}},
 		"all run it": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "",
 			workload.UpToDate, 3), Marks{LastGood: 2}},
+		"all are scaled to 0": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).rolled(scaledTo0),
+			Marks{LastGood: 1}},
+		"one is scaled to 0": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).
+			runs("y", "b", "a", workload.UpToDate, 3).rolled(scaledTo0), Marks{LastGood: 2}},
+		"it was scaled up, and no pod is ready": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).
+			rolled(ready(0)), Marks{LastGood: 1}},
+		"a restarted one has lost a pod since": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).
+			rolled(ready(2)), Marks{LastGood: 2}},
+		"a new one is not ready": {newWorld().has(1, "b").runs("x", "b", "", workload.UpToDate, 3).rolled(ready(2)), Marks{}},
+		"a new one is ready":     {newWorld().has(1, "b").runs("x", "b", "", workload.UpToDate, 3), Marks{LastGood: 1}},
+		"a new one was available": {newWorld().has(1, "b").runs("x", "b", "", workload.UpToDate, 3).
+			rolled(func(r *workload.Rolled) { r.Ready, r.Since = 2, time.Unix(1, 0) }), Marks{LastGood: 1}},
 		"one rolls": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "a",
 			workload.Rolling, 3), Marks{LastGood: 1}},
 		"one waits": {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "a", "",

@@ -62,8 +62,8 @@ type Current struct {
 	Hash     string
 	// Holds is the hash of the content that it has; it differs from Hash after an edit by hand.
 	Holds string
-	// LastGood is the last revision that all pods have run; 0 if there is none. Failed are those whose
-	// rollout failed.
+	// LastGood is the last revision that all pods, at least one, have run; 0 if there is none. Failed
+	// are those whose rollout failed.
 	LastGood int64
 	Failed   []int64
 	// Failure says which workloads did not become ready with the last failed one.
@@ -193,16 +193,32 @@ type User struct {
 	// Hash is the hash of the content that its newest pods were started with; Was is that of the one
 	// before.
 	Hash, Was string
-	// Pods is the number of its pods, and Updated the number with its newest template.
-	Pods, Updated int32
-	// Restarted reports that it was restarted for the content that it has.
-	Restarted bool
+	// Pods is the number of its pods, Updated the number with its newest template, and Ready the
+	// number of ready ones.
+	Pods, Updated, Ready int32
+	// Restarted reports that it was restarted for the content that it has, and Completed that it says
+	// itself that the pods of its newest template were available.
+	Restarted, Completed bool
 	// Cause is what is wrong with its pods; nil if nothing is, or nothing is known.
 	Cause *workload.Problem
 }
 
 // isRolling reports whether its pods are being replaced, or did not become ready in time.
 func (u User) isRolling() bool { return u.State == workload.Rolling || u.State == workload.Failed }
+
+// isCredible reports whether nothing suggests that the pods of an up-to-date workload never became
+// ready with its content. A new StatefulSet counts as complete at once, and so does a workload that
+// is scaled up from 0.
+func (u User) isCredible() bool {
+	switch {
+	case u.Pods == 0:
+		return true
+	case u.Restarted || u.Completed:
+		return u.Ready > 0
+	default:
+		return u.Ready >= u.Pods
+	}
+}
 
 // Suspects returns the targets whose pods are worth reading, and when there will be others.
 func (o Observed) Suspects(config *configv1.AppConfig) ([]int, time.Duration) {
@@ -225,7 +241,8 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 		seen := target.Stamp.Sources[source.String()]
 		user := User{
 			Ref: target.Ref, State: status.State, Message: status.Message, Hash: seen.All, Was: seen.Was,
-			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Restarted: seen.At != nil,
+			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Ready: target.Rolled.Ready, Restarted: seen.At != nil,
+			Completed: !target.Rolled.Since.IsZero(),
 		}
 		if cause, known := o.Causes[status.Target]; known && user.isRolling() {
 			user.Cause, user.Message = &cause, user.Message+o.Causes.Detail(status.Target)

@@ -89,7 +89,7 @@ func (w *world) edited(text string) *world {
 }
 
 // runs adds a workload with three pods that was restarted for a content; updated of the pods are
-// new.
+// new, and ready.
 func (w *world) runs(name, text, was string, state workload.State, updated int32) *world {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	seen := workload.SeenSource{All: hash(text)}
@@ -99,13 +99,19 @@ func (w *world) runs(name, text, was string, state workload.State, updated int32
 	w.Snapshot.Targets = append(w.Snapshot.Targets, workload.Target{
 		Ref:    workload.TargetRef{Kind: "Deployment", Name: name},
 		Stamp:  workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/shop-config": seen}},
-		Rolled: workload.Rolled{Pods: 3, Updated: updated},
+		Rolled: workload.Rolled{Pods: 3, Updated: updated, Ready: updated},
 	})
 	status := workload.TargetStatus{Target: len(w.Snapshot.Targets) - 1, State: state}
 	if state != workload.UpToDate {
 		status.Message = "it is " + string(state)
 	}
 	w.Plan.Statuses = append(w.Plan.Statuses, status)
+	return w
+}
+
+// rolled changes the rollout state of the workload that was added last.
+func (w *world) rolled(change func(*workload.Rolled)) *world {
+	change(&w.Snapshot.Targets[len(w.Snapshot.Targets)-1].Rolled)
 	return w
 }
 
