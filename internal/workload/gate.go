@@ -88,7 +88,7 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	}
 	seen := target.Stamp.Sources[r.demand.Source.String()]
 	if seen.At == nil {
-		unit.State = rollout.Done
+		unit.State, unit.Exempt = rollout.Done, true
 		return unit, true
 	}
 	unit.Since = *seen.At

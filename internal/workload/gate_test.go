@@ -126,3 +126,23 @@ func TestBlockedCanaryDelaysOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestNewWorkloadIsNoCanary: a workload that is created while a canary soaks does not take its
+// place, although it comes first by name.
+func TestNewWorkloadIsNoCanary(t *testing.T) {
+	snapshot := Snapshot{
+		Targets: []Target{web("b", before), web("c", before)}, Sources: map[SourceRef]Source{after.Ref: after},
+		Demands: []Demand{watching(func(d *Demand) {
+			d.Rollout.Canary = &rolloutv1.Canary{Count: 1, Soak: &metav1.Duration{Duration: time.Hour}}
+		})},
+	}
+	carryOut(snapshot, Decide(snapshot, noon))
+	snapshot.Targets[0].Rolled.Since = noon
+	created := web("a", after)
+	created.Created = noon.Add(time.Minute)
+	snapshot.Targets = append([]Target{created}, snapshot.Targets...)
+	got := outlineOf(snapshot, Decide(snapshot, noon.Add(2*time.Minute)))
+	if len(got.Restarts) > 0 || got.Statuses["c"] != "Waiting WaitingForCanary" || got.RequeueAfter != 58*time.Minute {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -41,8 +41,8 @@ type Policy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.percent)",message="must not set both count and percent"
 type Canary struct {
-	// Count is how many workloads go first, in the order of the policy and then by name. Default
-	// without percent: 1; in an Instrumentation 10 percent.
+	// Count is how many workloads go first, in the order of the policy and then by name, not counting
+	// new ones. Default without percent: 1; in an Instrumentation 10 percent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count,omitempty"`

@@ -35,6 +35,9 @@ type Unit struct {
 	State      State
 	// Since is when the unit entered the state Done or Progressing. The zero value means long ago.
 	Since time.Time
+	// Exempt units run the change without having started for it, such as new workloads. They are no
+	// canaries, because they show nothing about those that have to start.
+	Exempt bool
 }
 
 // String returns the unit as the policy's order names it: KIND/NAME.
@@ -80,8 +83,8 @@ type Selection struct {
 //   - No unit starts while a unit is Failed or the window is closed.
 //   - A unit in policy.Order starts when all units before it are Done. The other units start when
 //     all units in the order are. A name without a unit is ignored.
-//   - After the canaries, the first canary.count or canary.percent units, others start when all
-//     canaries have been Done for canary.soak.
+//   - After the canaries, the first canary.count or canary.percent of the units that are not
+//     Exempt, others start when all canaries have been Done for canary.soak.
 //   - At most maxParallel units are Progressing.
 //
 // Next returns an error for a window that Validate would refuse.
@@ -94,7 +97,7 @@ func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, erro
 	s.sorted = sorted(units, s.ranks)
 	s.progressing = count(units, Progressing)
 	s.failed = s.list(s.sorted, func(index int) bool { return units[index].State == Failed })
-	s.canaries = s.sorted[:Canaries(policy, len(units))]
+	s.chooseCanaries()
 	s.unfinished = s.list(s.canaries, s.isUnfinished)
 	s.soakLeft = s.leftToSoak()
 	s.before = map[int]string{}
@@ -154,9 +157,10 @@ type selector struct {
 	progressing int
 	// failed names the Failed units.
 	failed string
-	// canaries are the indexes of the canaries, and unfinished names those that are not Done; soakLeft
-	// is how long the others must still soak.
+	// canaries are the indexes of the canaries, and isCanary tells for each unit whether it is one.
+	// unfinished names those that are not Done; soakLeft is how long the others must still soak.
 	canaries   []int
+	isCanary   []bool
 	unfinished string
 	soakLeft   time.Duration
 	// before names, for each rank, the units before it that are not Done. It is filled on demand.
@@ -204,10 +208,19 @@ func workloadsAre(number int) string {
 	return fmt.Sprintf("%d workloads are", number)
 }
 
+// chooseCanaries chooses the canaries: the first of the units that are not Exempt.
+func (s *selector) chooseCanaries() {
+	candidates := slices.DeleteFunc(slices.Clone(s.sorted), func(index int) bool { return s.units[index].Exempt })
+	s.canaries, s.isCanary = candidates[:Canaries(s.policy, len(candidates))], make([]bool, len(s.units))
+	for _, index := range s.canaries {
+		s.isCanary[index] = true
+	}
+}
+
 // canaryBlocker returns why the unit at an index of s.sorted must wait for the canaries, or nil if
 // it need not.
 func (s *selector) canaryBlocker(at int) *Blocker {
-	if at < len(s.canaries) {
+	if s.isCanary[s.sorted[at]] {
 		return nil
 	}
 	if s.unfinished != "" {

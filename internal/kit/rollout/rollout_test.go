@@ -22,6 +22,11 @@ func unit(name string, state rollout.State) rollout.Unit {
 	return rollout.Unit{Kind: "Deployment", Name: name, State: state, Since: noon.Add(-time.Minute)}
 }
 
+// exempt returns a unit that runs the change without having started for it.
+func exempt(name string) rollout.Unit {
+	return rollout.Unit{Kind: "Deployment", Name: name, State: rollout.Done, Exempt: true}
+}
+
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func TestNext(t *testing.T) {
@@ -101,6 +106,15 @@ func TestNext(t *testing.T) {
 		"percent of no unit": {policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](50)}}},
 		"the canary is done": {units: []rollout.Unit{unit("a", done), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}}, want: "b"},
+		"a new unit is no canary": {units: []rollout.Unit{exempt("a"), unit("b", done), unit("c", pending)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}},
+			want:   " | c WaitingForCanary: waiting for the canaries to soak for 1h0m0s", requeueAfter: 59 * time.Minute},
+		"nor is it counted": {units: []rollout.Unit{exempt("a"), exempt("b"), unit("c", pending), unit("d", pending)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](50)}},
+			want:   "c | d WaitingForCanary: waiting for the canaries: Deployment/c"},
+		"a new unit takes the place in the order": {units: []rollout.Unit{exempt("b"), unit("a", pending), unit("c", pending)},
+			policy: rolloutv1.Policy{Order: []string{"b"}, Canary: &rolloutv1.Canary{Count: 1}},
+			want:   "a | c WaitingForCanary: waiting for the canaries: Deployment/a"},
 		"the canary is first in the order": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
 			policy: rolloutv1.Policy{Order: []string{"b"},
 				Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}},
@@ -248,7 +262,7 @@ func checkSelection(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy,
 			progressing++
 		case rollout.Pending:
 			pending++
-		case rollout.Done, rollout.Failed:
+		case rollout.Done, rollout.Failed, rollout.Suspended:
 		}
 	}
 	if len(selection.Go)+len(selection.Blocked) != pending {
