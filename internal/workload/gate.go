@@ -17,27 +17,62 @@ func (g gate) blocker(target int) (reason, message string, isBlocked bool) {
 }
 
 // openGates evaluates the policy of each demand that restricts the rollout. Those with an order or
-// canaries come first: what they block must not use up maxParallel of the others, or two demands
-// could wait for each other for ever.
+// canaries come first, then those that let nothing start: what they block must not use up
+// maxParallel of the others, or two demands could wait for each other for ever.
 func (d *planner) openGates() {
-	d.openGatesOf(true)
-	d.openGatesOf(false)
+	d.openGatesOf(func(r *relation) bool { return r.isOrdered() })
+	full := d.full()
+	d.openGatesOf(func(r *relation) bool { return !r.isOrdered() && full[r.index] })
+	d.openGatesOf(func(r *relation) bool { return !r.isOrdered() && !full[r.index] })
 }
 
-// openGatesOf evaluates the policies with an order or canaries, or those without.
-func (d *planner) openGatesOf(ordered bool) {
-	units, targets := map[int][]rollout.Unit{}, map[int][]int{}
+// isOrdered reports whether the policy of the demand has an order or canaries.
+func (r *relation) isOrdered() bool {
+	return len(r.demand.Rollout.Order) > 0 || r.demand.Rollout.Canary != nil
+}
+
+// isRestricted reports whether the policy of the demand restricts the rollout.
+func (r *relation) isRestricted() bool {
+	policy := &r.demand.Rollout
+	return (policy.MaxParallel != nil || policy.Window != nil || r.isOrdered()) && !r.source.PutBack
+}
+
+// full returns the demands without order and canaries that let no target start now, because one has
+// failed, or as many as may are rolling out.
+func (d *planner) full() map[int]bool {
+	full, going := map[int]bool{}, map[int]int32{}
 	for target, relations := range d.relations {
-		for _, r := range relations {
-			policy := &r.demand.Rollout
-			isOrdered := len(policy.Order) > 0 || policy.Canary != nil
-			if isOrdered != ordered || policy.MaxParallel == nil && policy.Window == nil && !isOrdered || r.source.PutBack {
+		for i := range relations {
+			r := &relations[i]
+			if !r.isRestricted() || r.isOrdered() {
 				continue
 			}
-			if !isOrdered && r.state == changed && d.isBlocked(target, relations) {
+			unit, _ := d.unit(&d.Targets[target], *r)
+			if unit.State == rollout.Progressing {
+				going[r.index]++
+			}
+			limit := r.demand.Rollout.MaxParallel
+			if unit.State == rollout.Failed || limit != nil && going[r.index] >= *limit {
+				full[r.index] = true
+			}
+		}
+	}
+	return full
+}
+
+// openGatesOf evaluates the policies of some demands.
+func (d *planner) openGatesOf(wanted func(*relation) bool) {
+	units, targets := map[int][]rollout.Unit{}, map[int][]int{}
+	for target, relations := range d.relations {
+		for i := range relations {
+			r := &relations[i]
+			if !r.isRestricted() || !wanted(r) {
+				continue
+			}
+			if !r.isOrdered() && r.state == changed && d.isBlocked(target, relations) {
 				continue // it must not use up maxParallel while it can't restart anyway
 			}
-			if unit, counts := d.unit(&d.Targets[target], r); counts {
+			if unit, counts := d.unit(&d.Targets[target], *r); counts {
 				units[r.index], targets[r.index] = append(units[r.index], unit), append(targets[r.index], target)
 			}
 		}

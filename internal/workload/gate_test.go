@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
@@ -144,5 +145,48 @@ func TestNewWorkloadIsNoCanary(t *testing.T) {
 	got := outlineOf(snapshot, Decide(snapshot, noon.Add(2*time.Minute)))
 	if len(got.Restarts) > 0 || got.Statuses["c"] != "Waiting WaitingForCanary" || got.RequeueAfter != 58*time.Minute {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestFullPolicyUsesNoSlot: a workload that another demand blocks without order and canaries,
+// because one of its workloads has failed or is rolling out, uses no place of maxParallel either.
+func TestFullPolicyUsesNoSlot(t *testing.T) {
+	for name, test := range map[string]struct {
+		rolled Rolled
+		since  time.Duration
+		want   string
+	}{
+		"it has failed":     {Rolled{Pods: 2, Failed: "its deadline has passed"}, time.Hour, "RolloutFailed"},
+		"it is rolling out": {Rolled{Pods: 2, Updated: 1}, time.Minute, "WaitingForOthers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			labelled := func(name, key string) func(*Demand) {
+				return func(d *Demand) {
+					d.Origin, d.Scope.Selector = name, labels.SelectorFromSet(labels.Set{key: "yes"})
+					d.Rollout.MaxParallel = new(int32(1))
+				}
+			}
+			other := Source{Ref: SourceRef{ConfigMap, "other"}, State: Present, Keys: map[string]string{"x": HashKey([]byte("2"))}}
+			earlier := Source{Ref: other.Ref, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+			w, x, y := web("w", after), web("x", before, earlier), web("y", earlier)
+			w.Labels, x.Labels, y.Labels = labels.Set{"c": "yes"}, labels.Set{"c": "yes", "b": "yes"}, labels.Set{"b": "yes"}
+			at := noon.Add(-test.since)
+			w.Stamp.RestartedAt, w.Rolled = &at, test.rolled
+			w.Stamp.set(after.Ref.String(), SeenSource{All: after.All(), At: &at})
+			snapshot := Snapshot{
+				Targets: []Target{w, x, y}, Sources: map[SourceRef]Source{after.Ref: after, other.Ref: other},
+				Demands: []Demand{watching(labelled("ConfigMonitor/c", "c")), watching(labelled("ConfigMonitor/b", "b"),
+					func(d *Demand) { d.Source = other.Ref })},
+			}
+			plan := Decide(snapshot, noon)
+			if got := outlineOf(snapshot, plan); !slices.Equal(got.Restarts, []string{"y"}) {
+				t.Errorf("got %+v", got)
+			}
+			for _, status := range plan.Statuses {
+				if status.Target == 1 && status.Demand == 0 && status.Reason != test.want {
+					t.Errorf("x waits: %+v", status)
+				}
+			}
+		})
 	}
 }
