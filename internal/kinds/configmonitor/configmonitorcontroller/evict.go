@@ -117,17 +117,23 @@ const (
 )
 
 // maxFailed limits the failed evictions in one reconcile: if a right is missing, or the network,
-// they all fail.
+// they all fail. It also limits for how many pods that a PodDisruptionBudget protects others are
+// tried instead: the budget may protect them all.
 const maxFailed = 10
 
 // evictPods evicts pods, and returns how many it evicted. What a PodDisruptionBudget forbids and
-// what fails is recorded in evictions; another pod takes the place of a failed one, and the errors
-// are returned at the end. A timeout ends the loop: waiting as long for each pod would delay other
-// monitors.
+// what fails is recorded in evictions; another pod takes the place of such a one, since a budget
+// may never allow it. The errors are returned at the end. A timeout ends the loop: waiting as long
+// for each pod would delay other monitors.
 func (k kind) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
-	gone := 0
+	gone, forbidden := 0, 0
 	var failed failures
 	queue := slices.Clone(evictions.Evict)
+	replace := func() {
+		if next, waits := evictions.Replace(); waits {
+			queue = append(queue, next)
+		}
+	}
 	skipRest := func(format string, values ...any) {
 		for _, later := range queue {
 			evictions.BlockedByOthers(later, fmt.Sprintf(format, values...))
@@ -144,6 +150,9 @@ func (k kind) evictPods(ctx context.Context, namespace string, evictions *config
 			// It is gone already, or another pod has its name now.
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 			evictions.BlockedByBudget(victim, budgetForbids)
+			if forbidden++; forbidden <= maxFailed {
+				replace()
+			}
 		case isOverdue(ctx, err):
 			evictions.BlockedByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
 			skipRest(waitsForAnswer, victim.Name)
@@ -155,9 +164,7 @@ func (k kind) evictPods(ctx context.Context, namespace string, evictions *config
 				skipRest(waitsForFailures, len(failed), victim.Name)
 				return gone, failed.err()
 			}
-			if next, waits := evictions.Replace(); waits {
-				queue = append(queue, next)
-			}
+			replace()
 		}
 	}
 	return gone, failed.err()

@@ -82,8 +82,10 @@ func TestEvictPods(t *testing.T) {
 		"one is refused":      {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, errclass.Blocked},
 		"another in its place": {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers",
 			2 * time.Second, errclass.Transient},
-		"none in a budget's": {map[string]error{"a": budget}, 1, "a",
-			"a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, errclass.None},
+		"another in a budget's": {map[string]error{"a": budget}, 1, "a b",
+			"a DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
+		"a budget protects all": {map[string]error{"a": budget, "b": budget, "c": budget, "d": budget}, 1, "a b c d",
+			"a DisruptionBudget, b DisruptionBudget, c DisruptionBudget, d DisruptionBudget", 10 * time.Second, errclass.None},
 		"all are refused": {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d",
 			"a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, errclass.Blocked},
 		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b",
@@ -130,5 +132,21 @@ func TestEvictPodsFailing(t *testing.T) {
 	}
 	if last := evictions.Skipped[29]; last.Message != "waiting: 10 evictions failed, the last one of Pod/web-09" {
 		t.Errorf("of the last: %+v", last)
+	}
+}
+
+// TestEvictPodsOfABudget: where a budget protects all pods, not all are tried each time.
+func TestEvictPodsOfABudget(t *testing.T) {
+	var names, asked []string
+	answers := map[string]error{}
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("web-%02d", i))
+		answers[names[i]] = budget
+	}
+	evictions := decided(names, 1)
+	gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+	if gone != 0 || err != nil || len(asked) != maxFailed+1 || len(evictions.Skipped) != 30 || evictions.RequeueAfter != 10*time.Second {
+		t.Errorf("%d are gone, %d were asked for, %d are skipped, requeued after %s: %v", gone, len(asked), len(evictions.Skipped),
+			evictions.RequeueAfter, err)
 	}
 }
