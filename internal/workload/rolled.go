@@ -44,6 +44,9 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	if isPresent && wanted == 0 && status.Replicas == 0 {
 		rolled.Complete, rolled.Failed = true, ""
 	}
+	if isPresent && spec.Paused && status.UpdatedReplicas == status.Replicas && status.AvailableReplicas == wanted {
+		rolled.Complete = true // the pause has replaced the condition's reason
+	}
 	if rolled.Complete {
 		rolled.Since = rolled.Progressed
 	} else if spec.Paused {

@@ -48,7 +48,7 @@ const (
 const (
 	// WorkloadUpToDate: all its pods run the content of the ConfigMap.
 	WorkloadUpToDate = "UpToDate"
-	// WorkloadRolling: its pods are being replaced.
+	// WorkloadRolling: its pods are being replaced, or will be once a user resumes it or deletes them.
 	WorkloadRolling = "Rolling"
 	// WorkloadWaiting: it will be rolled, but not yet.
 	WorkloadWaiting = "Waiting"

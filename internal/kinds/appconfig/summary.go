@@ -46,6 +46,7 @@ var problems = []summary.Rule[*subject]{
 // rule that applies counts.
 var stages = []summary.Rule[*subject]{
 	summary.When(summary.UnderWay, configv1.ReasonRollingOut, rolling),
+	summary.When(summary.UnderWay, configv1.ReasonBlocked, blocked),
 	summary.When(summary.UnderWay, configv1.ReasonWaiting, waiting),
 	summary.When(summary.Working, configv1.ReasonNoUsers, unused),
 	summary.When(summary.Working, configv1.ReasonPinned, revisionChosen),
@@ -82,11 +83,16 @@ func (s *subject) cause() *workload.Problem {
 	return nil
 }
 
-// in returns the workloads in one of these states, each with its message.
+// in returns the workloads in one of these states, each with its message, but for blocked ones.
 func (s *subject) in(states ...workload.State) []string {
+	return s.which(func(user User) bool { return slices.Contains(states, user.State) && !user.Blocked })
+}
+
+// which returns the workloads that match, each with its message.
+func (s *subject) which(matches func(User) bool) []string {
 	var named []string
 	for _, user := range s.users {
-		if slices.Contains(states, user.State) {
+		if matches(user) {
 			named = append(named, strings.TrimSuffix(fmt.Sprintf("%s: %s", user.Ref, user.Message), ": "))
 		}
 	}
@@ -191,14 +197,20 @@ func justWritten(s *subject) string {
 }
 
 // rolling: pods are being replaced.
-func rolling(s *subject) string { return s.some("are rolling out", workload.Rolling) }
+func rolling(s *subject) string { return s.some("are rolling out", s.in(workload.Rolling)) }
+
+// blocked: workloads are paused, or a user must delete their pods.
+func blocked(s *subject) string {
+	return s.some("are blocked", s.which(func(user User) bool { return user.Blocked }))
+}
 
 // waiting: workloads will be restarted later, or not at all.
-func waiting(s *subject) string { return s.some("are waiting", workload.Waiting, workload.Left) }
+func waiting(s *subject) string {
+	return s.some("are waiting", s.in(workload.Waiting, workload.Left))
+}
 
-// some lists the workloads in one of these states; "" if there are none.
-func (s *subject) some(what string, states ...workload.State) string {
-	found := s.in(states...)
+// some says what the workloads in a list do; "" if there are none.
+func (s *subject) some(what string, found []string) string {
 	return summary.If(len(found) > 0, "%d of %d workloads %s: %s", len(found), len(s.users), what, conditions.FirstFew(found, "; "))
 }
 

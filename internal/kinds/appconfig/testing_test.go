@@ -109,6 +109,12 @@ func (w *world) runs(name, text, was string, state workload.State, updated int32
 	return w
 }
 
+// blocked makes the workload that was added last wait for a user.
+func (w *world) blocked() *world {
+	w.Plan.Statuses[len(w.Plan.Statuses)-1].Reason = workload.ReasonBlocked
+	return w
+}
+
 // rolled changes the rollout state of the workload that was added last.
 func (w *world) rolled(change func(*workload.Rolled)) *world {
 	change(&w.Snapshot.Targets[len(w.Snapshot.Targets)-1].Rolled)
