@@ -237,7 +237,7 @@ func (d *planner) baseline(target *Target, source *Source) State {
 	switch {
 	case !source.Changed.After(target.Created):
 		return UpToDate
-	case target.Uses[source.Ref].Required && target.Rolled.Ready == 0 && source.Created.After(target.Created):
+	case target.Uses[source.Ref].Required && target.neverReady() && source.Created.After(target.Created):
 		return UpToDate // the pods have been waiting for it
 	case target.Template == nil:
 		return Waiting

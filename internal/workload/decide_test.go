@@ -143,6 +143,17 @@ func whatIsCompared() map[string]decideCase {
 			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"never seen, and there were no pods": {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(),
 			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
+		"the pods are unready, and were ready before": {
+			func() Target {
+				w := unstarted()
+				w.Template, w.Rolled.Since, w.Rolled.Pods = new(w.Created), w.Created, 2
+				return w
+			}(), with(after, func(s *Source) { s.Created = s.Changed }), watching(),
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
+		"there are no pods, and there were": {
+			func() Target { w := unstarted(); w.Template, w.Rolled.Since = new(w.Created), w.Created; return w }(),
+			with(after, func(s *Source) { s.Created = s.Changed }), watching(),
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 		"the pods waited for it": {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(),
 			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 	}
@@ -489,9 +500,9 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 	}
 }
 
-// TestRevertedTemplate: after kubectl rollout undo, or when an owner has replaced the template, pods
-// run the content only if they were started since it changed. Nothing is restarted for that, which
-// could be a fight; the next change restarts them.
+// TestRevertedTemplate: after kubectl rollout undo, or when an owner has replaced the template,
+// pods run the content only if they were started since it changed. Nothing is restarted for that,
+// which could be a fight; the next change restarts them.
 func TestRevertedTemplate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Target)

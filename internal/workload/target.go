@@ -96,6 +96,12 @@ func (t *Target) isJustResumed() bool {
 	return t.Stamp.Held && t.Rolled.Blocked == "" && !t.Rolled.Unseen
 }
 
+// neverReady reports whether no pod is ready, and, as far as the workload says, none of the present
+// pods ever was.
+func (t *Target) neverReady() bool {
+	return t.Rolled.Ready == 0 && (t.Rolled.Since.IsZero() || t.Rolled.Pods == 0)
+}
+
 // completedAt returns when the rollout of a complete target became complete, as the workload says,
 // or else its stamp; zero if neither does.
 func (t *Target) completedAt(now time.Time) time.Time {
