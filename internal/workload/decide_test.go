@@ -406,6 +406,8 @@ func TestOfWorkload(t *testing.T) {
 			map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
 		"ignored": {map[string]string{"reloader.stakater.com/auto": "true"},
 			map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
+		"named and ignored": {map[string]string{"configmap.reloader.stakater.com/reload": "other"},
+			map[SourceRef]map[string]string{{ConfigMap, "other"}: {"reloader.stakater.com/ignore": "true"}}, nil},
 		"excluded": {map[string]string{"reloader.stakater.com/auto": "true", "secrets.exclude.reloader.stakater.com/reload": "db"},
 			nil, []string{"ConfigMap/flags#a"}},
 		"nothing of the kind": {map[string]string{"a": "true"}, nil, nil},

@@ -24,8 +24,22 @@ const (
 // stakaterWords are the words for the two kinds of sources in its annotations.
 var stakaterWords = map[SourceKind]string{ConfigMap: "configmap", Secret: "secret"}
 
+// StakaterNamed returns the sources that Stakater Reloader's annotations on a workload name, but
+// not by regular expressions: at most maxSources of each kind. The pods need not refer to them.
+func StakaterNamed(target *Target) []SourceRef {
+	var named []SourceRef
+	for _, kind := range []SourceKind{ConfigMap, Secret} {
+		for _, name := range stakaterNames(target.Annotations[stakaterWords[kind]+"."+StakaterDomain+"reload"]) {
+			if regexp.QuoteMeta(name) == strings.ReplaceAll(name, ".", `\.`) {
+				named = append(named, SourceRef{kind, name})
+			}
+		}
+	}
+	return named
+}
+
 // OfStakater returns the demands of Stakater Reloader's annotations on a workload. marks has the
-// annotations of the sources that it uses, as far as they are known. Names may be regular
+// annotations of the sources that it uses or names, as far as they are known. Names may be regular
 // expressions, which are matched only against the sources that the workload uses.
 func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand {
 	given := target.Annotations
@@ -41,15 +55,12 @@ func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand 
 			patterns.listed(given[word+"."+StakaterDomain+"reload"], ref.Name)
 	})
 	// Exact names also count if the pods do not refer to them.
-	for _, kind := range []SourceKind{ConfigMap, Secret} {
-		for _, name := range stakaterNames(given[stakaterWords[kind]+"."+StakaterDomain+"reload"]) {
-			ref := SourceRef{kind, name}
-			known := slices.ContainsFunc(demands, func(d Demand) bool { return d.Source == ref })
-			if len(demands) == maxSources || known || ignored(ref) || regexp.QuoteMeta(ref.Name) != strings.ReplaceAll(ref.Name, ".", `\.`) {
-				continue
-			}
-			demands = append(demands, ownDemand(target, ref, nil))
+	for _, ref := range StakaterNamed(target) {
+		known := slices.ContainsFunc(demands, func(d Demand) bool { return d.Source == ref })
+		if len(demands) == maxSources || known || ignored(ref) {
+			continue
 		}
+		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	return demands
 }

@@ -149,7 +149,7 @@ func (s *snapshot) askTargets(ctx context.Context) error {
 			continue
 		}
 		marks := map[workload.SourceRef]map[string]string{}
-		for ref := range target.Uses {
+		for _, ref := range slices.AppendSeq(workload.StakaterNamed(target), maps.Keys(target.Uses)) {
 			found, err := s.source(ctx, ref)
 			if err != nil {
 				return err

@@ -232,8 +232,11 @@ func TestDemands(t *testing.T) {
 			deployment("named", configv1.AnnotationReload, "other, secret/database"),
 			deployment("stakater", "reloader.stakater.com/search", "true"), configMap("all", "x", "reloader.stakater.com/match", "true"),
 			deployment("declining", "reloader.stakater.com/auto", "true", configv1.AnnotationReload, "false"),
+			deployment("listing", "configmap.reloader.stakater.com/reload", "unused, ignored, missing"), configMap("unused", "x"),
+			configMap("ignored", "x", "reloader.stakater.com/ignore", "true"),
 		}, []string{
-			"ConfigMap/selecting: ConfigMap/selecting []", "Deployment/named: ConfigMap/other []", "Deployment/named: Secret/database []",
+			"ConfigMap/selecting: ConfigMap/selecting []", "Deployment/listing: ConfigMap/unused []", "Deployment/listing: ConfigMap/missing []",
+			"Deployment/named: ConfigMap/other []", "Deployment/named: Secret/database []",
 			"Deployment/stakater: ConfigMap/all []",
 		}},
 		"without Stakater's": {func(r *Reader) { *r = Reader{Cached: r.Cached, Sources: without(r)} }, []client.Object{
