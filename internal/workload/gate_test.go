@@ -190,3 +190,45 @@ func TestFullPolicyUsesNoSlot(t *testing.T) {
 		})
 	}
 }
+
+// TestDoneBeforeOthers: while workloads have to follow under a rollout policy, the stamp of a
+// Deployment says, too, that its restart is complete. Nothing more is written where none has to
+// follow, nor for a restart of an earlier release.
+func TestDoneBeforeOthers(t *testing.T) {
+	canary := func(d *Demand) {
+		d.Rollout.Canary = &rolloutv1.Canary{Count: 1, Soak: &metav1.Duration{Duration: time.Hour}}
+	}
+	two := func() []Target { return []Target{web("a", before), web("b", before)} }
+	none := func(*Target) {}
+	for name, test := range map[string]struct {
+		targets []Target
+		policy  func(*Demand)
+		change  func(*Target)
+		want    []string
+	}{
+		"others follow":                   {two(), canary, none, []string{"a"}},
+		"none follows":                    {[]Target{web("a", before)}, canary, none, nil},
+		"it is not complete":              {two(), canary, func(w *Target) { w.Rolled.Complete = false }, nil},
+		"restarted by an earlier release": {two(), canary, func(w *Target) { w.Stamp.For = "" }, nil},
+		"without a policy":                {two(), func(*Demand) {}, none, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := Snapshot{Targets: test.targets, Demands: []Demand{watching(test.policy)}, Sources: map[SourceRef]Source{after.Ref: after}}
+			carryOut(snapshot, Decide(snapshot, noon))
+			first := &snapshot.Targets[0]
+			first.Rolled.Progressed, first.Rolled.Since = noon, noon
+			test.change(first)
+			plan := Decide(snapshot, noon.Add(time.Minute))
+			if got := outlineOf(snapshot, plan); !slices.Equal(got.Stamps, test.want) {
+				t.Errorf("got %+v", got)
+			}
+			carryOut(snapshot, plan)
+			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Minute))); len(got.Stamps) > 0 {
+				t.Errorf("once more: %+v", got)
+			}
+			if isDone := first.Stamp.Done; isDone != (len(test.want) > 0) {
+				t.Errorf("the stamp is %s", first.Stamp)
+			}
+		})
+	}
+}
