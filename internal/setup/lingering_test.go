@@ -53,7 +53,7 @@ func TestLingering(t *testing.T) {
 		if !isLast() {
 			t.Error("connections stay when the server ends")
 		}
-		<-ended
+		_ = <-ended // It says that its context ended.
 		if got := time.Since(start); got != lingerTime {
 			t.Errorf("served for %s after it was told to end, want %s", got, lingerTime)
 		}
