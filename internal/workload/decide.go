@@ -116,10 +116,8 @@ type planner struct {
 	all map[SourceRef]string
 	// relations are the relations of each target.
 	relations [][]relation
-	// gates has the answers for demands whose policy restricts the rollout, and unfinished those of
-	// these demands whose rollout is not complete.
-	gates      map[int]gate
-	unfinished map[int]bool
+	// gates has the answers for demands whose policy restricts the rollout.
+	gates map[int]gate
 }
 
 // Decide compares the content that workloads were started with to the present content of their
@@ -138,7 +136,7 @@ type planner struct {
 //	differs             one restart and the new stamp, in one patch, as soon as every demand
 //	                    that it differs for allows it
 func Decide(snapshot Snapshot, now time.Time) RestartPlan {
-	d := planner{Snapshot: snapshot, now: now, all: map[SourceRef]string{}, gates: map[int]gate{}, unfinished: map[int]bool{}}
+	d := planner{Snapshot: snapshot, now: now, all: map[SourceRef]string{}, gates: map[int]gate{}}
 	for ref, source := range d.Sources {
 		d.all[ref] = source.All()
 	}

@@ -70,11 +70,9 @@ func (d *planner) openGatesOf(wanted func(*relation) bool) {
 				continue
 			}
 			if !r.isOrdered() && r.state == changed && d.isBlocked(target, relations) {
-				d.unfinished[r.index] = true
 				continue // it must not use up maxParallel while it can't restart anyway
 			}
 			if unit, counts := d.unit(&d.Targets[target], *r); counts {
-				d.unfinished[r.index] = d.unfinished[r.index] || unit.State != rollout.Done
 				units[r.index], targets[r.index] = append(units[r.index], unit), append(targets[r.index], target)
 			}
 		}

@@ -10,8 +10,7 @@ import (
 
 // stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
-	isDone := target.isJustDone() || d.isDoneBeforeOthers(target, relations)
-	wanted := target.stampOfRollout(restart, isDone, d.now.UTC().Truncate(time.Millisecond))
+	wanted := target.stampOfRollout(restart, d.now.UTC().Truncate(time.Millisecond))
 	if target.isForeign() && !slices.ContainsFunc(relations, func(r relation) bool { return r.state != UpToDate }) {
 		wanted.For = HashText(target.RestartedFor) // its pods were started with it since the sources changed
 	}
@@ -49,13 +48,13 @@ func (d *planner) stamp(target *Target, relations, pending []relation, restart b
 }
 
 // stampOfRollout returns the part of the stamp that is about the last restart as a whole.
-func (t *Target) stampOfRollout(restart, isDone bool, now time.Time) Stamp {
+func (t *Target) stampOfRollout(restart bool, now time.Time) Stamp {
 	wanted := t.Stamp
 	wanted.Sources = nil
 	switch {
 	case restart:
 		return Stamp{RestartedAt: &now}
-	case isDone:
+	case t.isJustDone():
 		return Stamp{RestartedAt: wanted.RestartedAt, Done: true, DoneAt: &now, For: wanted.For}
 	case t.isJustHeld():
 		wanted.Held = true
@@ -63,20 +62,6 @@ func (t *Target) stampOfRollout(restart, isDone bool, now time.Time) Stamp {
 		wanted.Held, wanted.ResumedAt = false, &now
 	}
 	return wanted
-}
-
-// isDoneBeforeOthers reports whether the last restart is complete while other workloads still have
-// to follow under a rollout policy, and the stamp does not say so. A Deployment says it itself, but
-// no longer once its owner has begun another rollout, whose failure must not count against the
-// content that the others wait for. To save writes, nothing is recorded where none has to follow,
-// nor about a restart by an earlier release.
-func (d *planner) isDoneBeforeOthers(target *Target, relations []relation) bool {
-	if !target.Rolled.Complete || target.Stamp.isOver() || target.Stamp.For == "" {
-		return false
-	}
-	return slices.ContainsFunc(relations, func(r relation) bool {
-		return r.state == UpToDate && d.unfinished[r.index] && target.Stamp.Sources[r.demand.Source.String()].At != nil
-	})
 }
 
 // recordWithoutRestart returns the entry for a source that causes no restart, while the pods

@@ -15,8 +15,7 @@ type Stamp struct {
 	// RestartedAt is when Mainstay last restarted the workload; nil if it never did.
 	RestartedAt *time.Time `json:"restartedAt,omitempty"`
 	// Done is set when the rollout of that restart was complete, on workloads that do not say when
-	// they last made progress, and on others while more of them have to follow: what rolls out
-	// afterwards is not that restart any more.
+	// they last made progress: what rolls out afterwards is not that restart any more.
 	Done bool `json:"done,omitempty"`
 	// DoneAt is when that was first seen; nil also if an earlier release has set Done.
 	DoneAt *time.Time `json:"doneAt,omitempty"`

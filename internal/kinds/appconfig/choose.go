@@ -197,7 +197,7 @@ func mark(current Current, users []User) Marks {
 	for _, user := range users {
 		runs := user.Hash == current.Hash
 		isGood = isGood && runs && user.State == workload.UpToDate && user.isCredible()
-		if runs && user.State == workload.Failed && user.Restarted && !user.IsOwners {
+		if runs && user.State == workload.Failed && user.Restarted {
 			down = append(down, fmt.Sprintf("%s: %s", user.Ref, user.Message))
 		}
 	}

@@ -240,36 +240,6 @@ func TestMarkAfterALaterImageChange(t *testing.T) {
 	equal(t, "2 1/3, Ready=False RollingOut, Progressing=True RollingOut", statusLine(w.status(config, plan.Result{})))
 }
 
-// TestMarkAfterALaterImageOfADeployment: nor does one of a canary fail the revision that soaks,
-// though its Deployment says that its deadline has passed.
-func TestMarkAfterALaterImageOfADeployment(t *testing.T) {
-	const late = "it is too late, and 1 of 3 pods are replaced"
-	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		done bool
-		want Marks
-	}{
-		"after the restart was complete": {true, Marks{LastGood: 1}},
-		"before":                         {false, Marks{LastGood: 1, Failed: []int64{2}, Failure: "Deployment/web: " + late}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1")
-			source := w.Snapshot.Demands[0].Source
-			w.Snapshot.Sources[source] = workload.Source{Ref: source, State: workload.Present,
-				Keys: map[string]string{"MESSAGE": workload.HashText("b")}}
-			w.Snapshot.Targets = []workload.Target{{
-				Ref: workload.TargetRef{Kind: "Deployment", Name: "web"}, Uses: map[workload.SourceRef]workload.Use{source: {}},
-				Stamp: workload.Stamp{RestartedAt: &now, Done: test.done, Sources: map[string]workload.SeenSource{
-					source.String(): {All: hash("b"), Was: hash("a"), At: &now},
-				}},
-				Rolled: workload.Rolled{Pods: 3, Updated: 1, Progressed: now, Failed: "it is too late"},
-			}}
-			w.Plan, w.Now = workload.Decide(w.Snapshot, now), now
-			equal(t, test.want, Choose(newConfig(says("b")), w.Observed).Marks)
-		})
-	}
-}
-
 // TestMarkAfterAnUndo: kubectl rollout undo makes a failed content no good one. The StatefulSet
 // counts as complete at once.
 func TestMarkAfterAnUndo(t *testing.T) {

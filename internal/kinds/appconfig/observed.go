@@ -199,9 +199,6 @@ type User struct {
 	// Restarted reports that it was restarted for the content that it has, and Completed that it says
 	// itself that the pods of its newest template were available.
 	Restarted, Completed bool
-	// IsOwners reports that its pods are replaced by a rollout that its owner began after that restart
-	// was complete.
-	IsOwners bool
 	// Blocked reports that its pods are not replaced until a user acts; Message says why.
 	Blocked bool
 	// Cause is what is wrong with its pods; nil if nothing is, or nothing is known.
@@ -247,8 +244,7 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 		user := User{
 			Ref: target.Ref, State: status.State, Message: status.Message, Hash: seen.All, Was: seen.Was,
 			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Ready: target.Rolled.Ready, Restarted: seen.At != nil,
-			Blocked: status.State == workload.Rolling && status.Reason == workload.ReasonBlocked, IsOwners: status.IsOwners,
-			Completed: !target.Rolled.Since.IsZero(),
+			Blocked: status.State == workload.Rolling && status.Reason == workload.ReasonBlocked, Completed: !target.Rolled.Since.IsZero(),
 		}
 		if cause, known := o.Causes[status.Target]; known && user.isRolling() {
 			user.Cause, user.Message = &cause, user.Message+o.Causes.Detail(status.Target)
