@@ -83,10 +83,9 @@ func (d *Database) Lease(hasVolumes bool) *coordinationv1.Lease {
 	return made
 }
 
-// AddLease adds the Lease. A new one waits until the volumes are gone that an earlier database of
-// the name has left to the garbage collector: so long its pods can still run, and its primary would
-// write its own record into it. The volumes and the pods wait for the same, because the Lease says
-// whether new data may be made.
+// AddLease adds the Lease. A new one waits until the pods of an earlier database of the name are
+// gone, whose primary would write its own record into it, and the volumes that are deleted with it.
+// The new volumes and pods wait for the same, because the Lease says whether new data may be made.
 func (d *Database) AddLease(to *plan.Plan, observed State, lease *coordinationv1.Lease) {
 	if !observed.hasLease(d) {
 		to.Waits = d.leaving(observed)

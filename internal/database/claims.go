@@ -14,17 +14,30 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// leaving are claims that are being deleted, or will be, with the earlier database that they belong
-// to.
+// leaving are the StatefulSet, the pods and the claims of an earlier database of the name that are
+// being deleted, or will be. Claims of this one that are being deleted are not among them: their
+// data are in its record.
 func (d *Database) leaving(observed State) []plan.Wait {
 	var waits []plan.Wait
+	add := func(kind, name string) {
+		waits = append(waits, plan.Wait{For: d.Ref(kind, name), Message: "is still being deleted"})
+	}
+	set := observed.Children[d.Ref("StatefulSet", d.Name)]
+	if set.Ownership == plan.Former {
+		add("StatefulSet", d.Name)
+	}
+	for i := range observed.Pods {
+		owner := metav1.GetControllerOf(&observed.Pods[i])
+		if owner != nil && owner.Kind == "StatefulSet" && (set.Ownership != plan.Ours || set.Object.GetUID() != owner.UID) {
+			add("Pod", observed.Pods[i].Name)
+		}
+	}
 	for ordinal := range MaxReplicas {
 		for _, volume := range d.Volumes {
-			ref := d.Ref("PersistentVolumeClaim", volume.Claim(d.Name, ordinal))
-			found := observed.Children[ref]
-			isLeaving := found.Object != nil && found.Object.GetDeletionTimestamp() != nil && found.Ownership != plan.Foreign
-			if isLeaving || found.Ownership == plan.Former {
-				waits = append(waits, plan.Wait{For: ref, Message: "is still being deleted"})
+			name := volume.Claim(d.Name, ordinal)
+			found := observed.Children[d.Ref("PersistentVolumeClaim", name)]
+			if found.Ownership == plan.Former || found.Ownership == plan.Consenting && found.Object.GetDeletionTimestamp() != nil {
+				add("PersistentVolumeClaim", name)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package database
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +33,8 @@ type Filled struct{ Used, Size int64 }
 //
 //	they never shrink                                        the largest of the spec's and their own
 //	there is no Growth, or the limit is reached              that size
-//	none is full enough                                      that size
-//	one has not that size yet                                that size
+//	none that was asked for that size is full enough         that size
+//	one was asked for that size, and has not got it yet      that size
 //	they have not grown within the last ten minutes          By percent more, up to the limit
 //	they have, and how fast they fill is not known           that size
 //	they have, and will not be full before the ten are over  that size
@@ -55,8 +54,8 @@ func (d *Database) Grow(observed State) {
 }
 
 // grow is Grow for one of the volumes that each instance has.
-func (d *Database) grow(observed State, volume *Volume, fills []fill) {
-	var sizes []resource.Quantity // of the volumes that there are
+func (d *Database) grow(observed State, volume *Volume, fills map[int]fill) {
+	claims := map[int]*corev1.PersistentVolumeClaim{}
 	for ordinal := range int(d.Replicas) {
 		claim := observed.Claim(d, volume.Claim(d.Name, ordinal))
 		if claim == nil || claim.DeletionTimestamp != nil {
@@ -65,16 +64,24 @@ func (d *Database) grow(observed State, volume *Volume, fills []fill) {
 		if asked := claim.Spec.Resources.Requests.Storage(); asked.Cmp(volume.Size) > 0 {
 			volume.Size = asked.DeepCopy()
 		}
-		if claim.Status.Phase == corev1.ClaimBound {
-			sizes = append(sizes, *claim.Status.Capacity.Storage())
-		}
+		claims[ordinal] = claim
 		at, isKnown := grownAt(claim)
 		if isKnown && at.After(volume.GrownAt) && at.Before(observed.Now.Add(GrowsEach)) {
 			volume.GrownAt, volume.GrownFrom = at, grownFrom(claim)
 		}
 	}
-	// One that can't grow keeps its former request: that it has all of it says nothing.
-	isResizing := slices.ContainsFunc(sizes, func(has resource.Quantity) bool { return has.Cmp(volume.Size) < 0 })
+	isResizing := false
+	for ordinal, claim := range claims {
+		asked, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
+		switch {
+		case asked.Cmp(volume.Size) < 0:
+			// It is still to be asked for the size, or can't have it: that it is full is no reason to
+			// enlarge the others again.
+			delete(fills, ordinal)
+		case claim.Status.Phase == corev1.ClaimBound && has.Cmp(*asked) < 0:
+			isResizing = true
+		}
+	}
 	growth := volume.Growth
 	if growth == nil || isResizing || volume.Size.Cmp(growth.Limit) >= 0 {
 		return
@@ -121,16 +128,16 @@ const (
 	maxSize = 1 << 40
 )
 
-// fills returns how full the volumes of the instances are.
-func (o State) fills(d *Database, of func(contract.Report) fill) []fill {
-	var all []fill
+// fills returns how full the volumes of the instances are, by their ordinals.
+func (o State) fills(d *Database, of func(contract.Report) fill) map[int]fill {
+	all := map[int]fill{}
 	instances := o.Instances(d)
 	primary := PrimaryOf(instances)
 	for _, instance := range instances {
 		if instance.Ordinal < int(d.Replicas) {
 			one := of(instance.Report)
 			isWritten := primary != nil && instance.Ordinal == primary.Ordinal
-			all = append(all, fill{min(max(one.percent, 0), percent), min(max(one.size, 0), maxSize), isWritten})
+			all[instance.Ordinal] = fill{min(max(one.percent, 0), percent), min(max(one.size, 0), maxSize), isWritten}
 		}
 	}
 	return all

@@ -141,6 +141,9 @@ func (s *Subject) RequeueAfter(reason string) time.Duration {
 			after = requeue.Sooner(after, max(volume.GrowsAt.Sub(s.Observed.Now), time.Second))
 		}
 	}
+	if len(s.Result.Waits) > 0 {
+		after = requeue.Sooner(after, LookAgain) // the cache may not hold what is waited for
+	}
 	if s.Observed.Lacking(s.Database) != nil {
 		after = requeue.Sooner(after, ReadAgain) // the event that says why may come later than this
 	}

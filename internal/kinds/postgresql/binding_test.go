@@ -66,8 +66,9 @@ func TestURIFollows(t *testing.T) {
 		"another password": {
 			"app", "p:a/b", "app", own, "postgresql://app:p%3Aa%2Fb@db-rw.shop.svc:5432/app?sslmode=require",
 		},
-		"another user and database": {
-			"shop", "secret", "orders", own, "postgresql://shop:secret@db-rw.shop.svc:5432/orders?sslmode=require",
+		"of another user on purpose": {"shop", "new", "orders", own, ""},
+		"of another database on purpose": {
+			"app", "new", "orders", own, "postgresql://app:new@db-rw.shop.svc:5432/app?sslmode=require",
 		},
 		"its own host and options": {
 			"app", "new", "app", "postgres://app:secret@proxy:6432/app?sslmode=verify-full&x=1",
@@ -98,6 +99,10 @@ func TestURIFollows(t *testing.T) {
 			t.Errorf("%s: it is made once: %t", name, wanted.CreateOnce)
 		}
 		db.Status.CredentialsRevision = "1"
+		contested, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{SlowedChildren: []plan.Contest{{Ref: ref}}})
+		if isKept := contested.CredentialsRevision == "1"; isKept != (test.want != "") {
+			t.Errorf("%s: while somebody reverts it, the revision is %s", name, contested.CredentialsRevision)
+		}
 		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{Changes: []plan.Change{{Ref: ref, Operation: plan.Updated}}})
 		if isKept := status.CredentialsRevision == "1"; isKept != (test.want != "") || isKept != (after == time.Second) {
 			t.Errorf("%s: while it is written, the revision is %s; it is looked again after %s", name, status.CredentialsRevision, after)

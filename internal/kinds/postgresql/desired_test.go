@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -126,14 +127,16 @@ func checkInitialise(t *testing.T, db *databasev1.PostgreSQL, claim string) {
 	}
 }
 
-// TestFormerVolumes: while there are volumes that will be deleted with an earlier database, there
-// is no Lease in which its primary could write, and nothing that needs one.
+// TestFormerVolumes: while there are pods of an earlier database, or volumes that will be deleted
+// with it, there is no Lease in which its primary could write, and nothing that needs one. The
+// status says so, and it is looked again.
 func TestFormerVolumes(t *testing.T) {
 	db := newDatabase(replicas(1), withWAL)
 	lease, claim := Ref(db, "Lease", "db"), Ref(db, "PersistentVolumeClaim", "data-db-2")
 	deleted := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
 	for name, test := range map[string]struct {
 		found    plan.Found
+		pod      *metav1.OwnerReference
 		hasLease bool
 		waits    bool
 	}{
@@ -142,16 +145,29 @@ func TestFormerVolumes(t *testing.T) {
 		"of an earlier one":          {found: plan.Found{Ownership: plan.Former, Object: &corev1.PersistentVolumeClaim{}}, waits: true},
 		"retained, and deleted":      {found: plan.Found{Ownership: plan.Consenting, Object: deleted}, waits: true},
 		"foreign":                    {found: plan.Found{Ownership: plan.Foreign, Object: deleted}},
+		"ours, and deleted":          {found: plan.Found{Ownership: plan.Ours, Object: deleted}},
+		"a former pod":               {pod: &metav1.OwnerReference{Kind: "StatefulSet", UID: "former", Controller: new(true)}, waits: true},
+		"a pod of the user's":        {pod: &metav1.OwnerReference{Kind: "Job", UID: "7", Controller: new(true)}},
 		"deleted beside the Lease":   {found: plan.Found{Ownership: plan.Ours, Object: deleted}, hasLease: true},
 		"former, beside a new Lease": {found: plan.Found{Ownership: plan.Former, Object: deleted}, hasLease: true},
 	} {
 		observed := empty()
 		observed.Children[claim] = test.found
+		if test.pod != nil {
+			observed.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "db-0", OwnerReferences: []metav1.OwnerReference{*test.pod}}}}
+		}
 		if test.hasLease {
 			observed.Children[lease] = plan.Found{Ownership: plan.Ours, Object: &coordinationv1.Lease{}}
 		}
 		wanted := Desired(db, observed, Decision{Replicas: 1})
 		result := plan.Result{Waits: wanted.Waits}
+		status, after := Status(db, observed, Decision{Replicas: 1}, result)
+		isSaid := slices.ContainsFunc(status.Conditions, func(one metav1.Condition) bool {
+			return strings.Contains(one.Message, "the new database begins when it is gone")
+		})
+		if isSaid != test.waits || test.waits && after != database.LookAgain {
+			t.Errorf("%s: %+v; looked again after %s", name, status.Conditions, after)
+		}
 		for _, child := range wanted.Children {
 			switch child.Object.(type) {
 			case *coordinationv1.Lease, *corev1.PersistentVolumeClaim, *appsv1.StatefulSet:

@@ -2,6 +2,7 @@ package postgresql
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,13 +41,13 @@ func loginOf(db *databasev1.PostgreSQL, observed Observed) login {
 }
 
 // staleURI returns the uri that the application's Secret is to have, if the one in it has another
-// user, password or database than the keys beside it: users change those, and clients read either.
-// Its host and options stay, and so does a uri without a password, or one that can't be read: a
-// user has written it.
+// password than the key beside it: users change that one, and clients read either. Its host, its
+// database and its options stay, and so does a uri of another user, without a password, or one that
+// can't be read: a user has written it.
 func staleURI(db *databasev1.PostgreSQL, observed Observed) (uri string, isStale bool) {
 	found, as := observed.Children[Ref(db, "Secret", database.ApplicationName(db.Name))], loginOf(db, observed)
 	secret, isSecret := found.Object.(*corev1.Secret)
-	if found.Ownership != plan.Ours || !isSecret || as.user == "" || as.password == "" || as.database == "" {
+	if found.Ownership != plan.Ours || !isSecret || as.user == "" || as.password == "" {
 		return "", false
 	}
 	parsed, err := url.Parse(string(secret.Data["uri"]))
@@ -54,18 +55,21 @@ func staleURI(db *databasev1.PostgreSQL, observed Observed) (uri string, isStale
 		return "", false
 	}
 	password, hasPassword := parsed.User.Password()
-	if !hasPassword || parsed.User.Username() == as.user && password == as.password && parsed.Path == "/"+as.database {
+	if !hasPassword || parsed.User.Username() != as.user || password == as.password {
 		return "", false
 	}
-	parsed.User, parsed.Path, parsed.RawPath = url.UserPassword(as.user, as.password), "/"+as.database, ""
+	parsed.User = url.UserPassword(as.user, as.password)
 	return parsed.String(), true
 }
 
-// writesURI reports whether the uri of the application's Secret is corrected now. No event tells
-// when the Secret has it, and until then its content is no other one: applications restart once.
+// writesURI reports whether the uri of the application's Secret is corrected now, or is not because
+// somebody reverts that again and again. No event tells when the Secret has it, and until then its
+// content is no other one: applications restart once.
 func writesURI(db *databasev1.PostgreSQL, observed Observed, result plan.Result) bool {
 	_, isStale := staleURI(db, observed)
-	return isStale && result.Changed(Ref(db, "Secret", database.ApplicationName(db.Name)))
+	ref := Ref(db, "Secret", database.ApplicationName(db.Name))
+	isSlowed := slices.ContainsFunc(result.SlowedChildren, func(one plan.Contest) bool { return one.Ref == ref })
+	return isStale && (result.Changed(ref) || isSlowed)
 }
 
 // data is the content of a Secret with which the client connects to a host.
