@@ -89,8 +89,9 @@ func ListWorkloads(ctx context.Context, cached client.Reader, namespace string) 
 }
 
 // ConcernsWorkload returns a predicate that passes an update of a workload if its spec or
-// annotations changed, if its rollout ended, or if it is another one of the same name. It drops the
-// status updates for each pod on the way.
+// annotations changed, if its rollout ended, if its controller has observed one that waits for a
+// user, or if it is another one of the same name. It drops the status updates for each pod on the
+// way.
 func ConcernsWorkload() predicate.Predicate {
 	return predicate.Or(watch.Recreated(), predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, after := update.ObjectOld, update.ObjectNew
@@ -101,8 +102,11 @@ func ConcernsWorkload() predicate.Predicate {
 	}})
 }
 
-// milestone returns the part of a rollout state that is relevant to ConcernsWorkload.
+// milestone returns the part of a rollout state that is relevant to ConcernsWorkload. That a
+// rollout waits for a user is recorded once the workload's controller has observed it, and nothing
+// else may happen until the user acts.
 func milestone(object client.Object) workload.Rolled {
 	rolled := Rolled(object)
-	return workload.Rolled{Complete: rolled.Complete, Failed: rolled.Failed, Blocked: rolled.Blocked}
+	return workload.Rolled{Complete: rolled.Complete, Failed: rolled.Failed, Blocked: rolled.Blocked,
+		Unseen: rolled.Unseen && rolled.Blocked != ""}
 }

@@ -87,3 +87,27 @@ func TestConcernsWorkload(t *testing.T) {
 		})
 	}
 }
+
+// TestConcernsWorkloadThatWaits: that a controller has observed a restart passes if the pods wait
+// for a user, because no other event may say so. For others, the pass after the restart is enough.
+func TestConcernsWorkloadThatWaits(t *testing.T) {
+	for strategy, want := range map[appsv1.DaemonSetUpdateStrategyType]bool{
+		appsv1.OnDeleteDaemonSetStrategyType:      true,
+		appsv1.RollingUpdateDaemonSetStrategyType: false,
+	} {
+		set := func(observed int64, updated int32) *appsv1.DaemonSet {
+			return &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Generation: 2},
+				Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: strategy}},
+				Status: appsv1.DaemonSetStatus{ObservedGeneration: observed, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3,
+					UpdatedNumberScheduled: updated, NumberAvailable: 3, NumberReady: 3},
+			}
+		}
+		if got := ConcernsWorkload().Update(event.UpdateEvent{ObjectOld: set(1, 3), ObjectNew: set(2, 0)}); got != want {
+			t.Errorf("%s: %t, want %t", strategy, got, want)
+		}
+		if ConcernsWorkload().Update(event.UpdateEvent{ObjectOld: set(2, 0), ObjectNew: set(2, 1)}) {
+			t.Errorf("%s: a replaced pod passes", strategy)
+		}
+	}
+}
