@@ -11,7 +11,7 @@ import (
 // stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
 	wanted := target.stampOfRollout(restart, d.now.UTC().Truncate(time.Millisecond))
-	if target.isForeign() && !slices.ContainsFunc(relations, func(r relation) bool { return r.state != UpToDate }) {
+	if target.isReplaced(relations) {
 		wanted.For = HashText(target.RestartedFor) // its pods were started with it since the sources changed
 	}
 	for _, r := range relations {

@@ -79,6 +79,18 @@ func (t *Target) isReverted(source *Source) bool {
 	return t.Template == nil || !t.Template.IsZero() && source.Changed.After(*t.Template)
 }
 
+// isReplaced reports whether another client has replaced the pod template of Mainstay's last
+// restart, and no pods run an earlier content than the stamp says. A source that differs from its
+// stamp, or can't be compared, may become equal again: there must have been no restart for it, or
+// the template must be younger than that.
+func (t *Target) isReplaced(relations []relation) bool {
+	return t.isForeign() && !slices.ContainsFunc(relations, func(r relation) bool {
+		at := t.Stamp.Sources[r.demand.Source.String()].At
+		isYounger := at == nil || t.Template != nil && !at.After(*t.Template)
+		return r.reason == ReasonReverted || r.state != UpToDate && !isYounger
+	})
+}
+
 // isJustDone reports whether the rollout of Mainstay's last restart is complete, and neither the
 // workload nor its stamp says since when.
 func (t *Target) isJustDone() bool {
