@@ -230,6 +230,21 @@ func (o Observed) Suspects(config *configv1.AppConfig) ([]int, time.Duration) {
 	return o.Plan.Suspects(&o.Snapshot, Origin(config.Name), o.Now)
 }
 
+// Reverted returns the targets whose pod template was changed back after a restart for the
+// AppConfig, unless it is known to be younger than the content: that may not have been read yet.
+func (o Observed) Reverted(config *configv1.AppConfig) []int {
+	if o.Older != "" {
+		return nil // they use the other AppConfig
+	}
+	var targets []int
+	for _, status := range o.Plan.Statuses {
+		if status.Reason == workload.ReasonReverted && o.Snapshot.Demands[status.Demand].Origin == Origin(config.Name) {
+			targets = append(targets, status.Target)
+		}
+	}
+	return targets
+}
+
 // users returns the workloads that use the ConfigMap.
 func (o Observed) users(config *configv1.AppConfig) []User {
 	source := workload.SourceRef{Kind: workload.ConfigMap, Name: config.ConfigMapName()}

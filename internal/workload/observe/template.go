@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -82,6 +83,22 @@ func (r Reader) TemplateTime(ctx context.Context, namespace string, target *work
 		r.Templates.remember(current, made)
 	}
 	return &made, nil
+}
+
+// ReadTemplates sets Template of the targets that are asked for by their index. isPending reports
+// that one is not known yet, because its controller has not observed the last change. An error of
+// one does not stop the others.
+func (r Reader) ReadTemplates(ctx context.Context, namespace string, all []workload.Target, asked []int) (isPending bool, err error) {
+	for _, index := range asked {
+		made, failure := r.TemplateTime(ctx, namespace, &all[index])
+		if failure != nil {
+			err = errors.Join(err, failure)
+			continue
+		}
+		all[index].Template = made
+		isPending = isPending || made == nil
+	}
+	return isPending, err
 }
 
 // askTemplateTime is TemplateTime without the cache.

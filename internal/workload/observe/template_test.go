@@ -78,3 +78,35 @@ func TestTemplateTimesAreRemembered(t *testing.T) {
 		})
 	}
 }
+
+// TestReadTemplates: each target that is asked for is read, also after one that can't be.
+func TestReadTemplates(t *testing.T) {
+	target := func(name string) workload.Target {
+		return workload.Target{Ref: workload.TargetRef{Kind: "Deployment", Name: name}, UID: types.UID("uid-of-" + name)}
+	}
+	seen, unseen := deployment("web"), deployment("api")
+	seen.UID, unseen.UID, unseen.Generation = "uid-of-web", "uid-of-api", 2
+	set := &appsv1.ReplicaSet{ObjectMeta: metaOf("api-1", deploymentRevision, "1")}
+	set.CreationTimestamp, set.Labels = *at(3), map[string]string{"app": "api"}
+	set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "api", UID: "uid-of-api",
+		Controller: new(true)}}
+	read := Reader{Cached: cached(t, seen, unseen), Live: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(set).Build()}
+	for name, test := range map[string]struct {
+		asked              []int
+		isPending, isKnown bool
+		fails              bool
+	}{
+		"nothing":                       {},
+		"one that is not observed yet":  {asked: []int{1}, isPending: true},
+		"one that never had pods":       {asked: []int{2}, isKnown: true},
+		"one that is not there, others": {asked: []int{0, 1, 2}, isPending: true, isKnown: true, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []workload.Target{target("gone"), target("api"), target("web")}
+			isPending, err := read.ReadTemplates(t.Context(), "shop", all, test.asked)
+			if isPending != test.isPending || (err != nil) != test.fails || (all[2].Template != nil) != test.isKnown {
+				t.Errorf("pending: %t, known: %v, %v", isPending, all[2].Template, err)
+			}
+		})
+	}
+}

@@ -145,18 +145,10 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 		return result{err: err}
 	}
 	plan := workload.Decide(snapshot, r.clock.Now())
-	var unknown []error
+	isPending, unread := r.reader.ReadTemplates(ctx, namespace, snapshot.Targets, plan.Ask)
 	var unobserved time.Duration
-	for _, index := range plan.Ask {
-		made, err := r.reader.TemplateTime(ctx, namespace, &snapshot.Targets[index])
-		if err != nil {
-			unknown = append(unknown, err)
-			continue
-		}
-		if made == nil {
-			unobserved = lookUnobserved
-		}
-		snapshot.Targets[index].Template = made
+	if isPending {
+		unobserved = lookUnobserved
 	}
 	if len(plan.Ask) > 0 {
 		plan = workload.Decide(snapshot, r.clock.Now())
@@ -165,7 +157,7 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	written, err := r.applyPlan(ctx, namespace, snapshot, plan)
 	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
 	due = requeue.Sooner(requeue.Sooner(due, written.SlowedFor), unobserved)
-	return result{writes: len(plan.Patches), refused: len(written.Refused) > 0, due: due, err: errors.Join(append(unknown, err)...)}
+	return result{writes: len(plan.Patches), refused: len(written.Refused) > 0, due: due, err: errors.Join(unread, err)}
 }
 
 // applyPlan makes the writes of a plan. A failed write does not stop the others. A refusal is

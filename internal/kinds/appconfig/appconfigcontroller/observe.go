@@ -49,12 +49,22 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	return observed, nil
 }
 
-// Complete reads the pods of workloads whose rollout makes no progress: the status says why, and a
-// rollback records it.
+// Complete reads when pod templates were created that are not those of Mainstay's last restart: the
+// workload controller does not always record that they are younger than the content. It also reads
+// the pods of workloads whose rollout makes no progress: the status says why, and a rollback
+// records it.
 func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, _ appconfig.Choice) (bool, error) {
+	reverted := observed.Reverted(config)
+	// A time that is not known yet is read at the workload's next event: its controller observes it.
+	if _, err := k.workloads.ReadTemplates(ctx, config.Namespace, observed.Snapshot.Targets, reverted); err != nil {
+		return false, err
+	}
+	if len(reverted) > 0 {
+		observed.Plan = workload.Decide(observed.Snapshot, observed.Now)
+	}
 	suspects, _ := observed.Suspects(config)
 	observed.Causes = k.workloads.Causes(ctx, config.Namespace, observed.Snapshot.Targets, suspects, observed.Now)
-	return len(observed.Causes) > 0, nil
+	return len(observed.Causes)+len(reverted) > 0, nil
 }
 
 // rendering returns what a spec renders, from a cache. A content that will not be written is not

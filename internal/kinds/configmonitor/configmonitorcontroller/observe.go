@@ -61,13 +61,7 @@ func (k kind) readTemplates(ctx context.Context, monitor *configv1.ConfigMonitor
 		observed.Unasked = true
 		return false, nil
 	}
-	for _, target := range targets {
-		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &observed.Snapshot.Targets[target])
-		if err != nil {
-			return false, err
-		}
-		observed.Snapshot.Targets[target].Template = made
-		observed.Unasked = observed.Unasked || made == nil
-	}
-	return true, nil
+	var err error
+	observed.Unasked, err = k.reader.ReadTemplates(ctx, monitor.Namespace, observed.Snapshot.Targets, targets)
+	return err == nil, err
 }
