@@ -201,6 +201,9 @@ type User struct {
 	Restarted, Completed bool
 	// Blocked reports that its pods are not replaced until a user acts; Message says why.
 	Blocked bool
+	// Reverted reports that its pod template was changed back after that restart: its pods may run an
+	// earlier content.
+	Reverted bool
 	// Cause is what is wrong with its pods; nil if nothing is, or nothing is known.
 	Cause *workload.Problem
 }
@@ -259,7 +262,8 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 		user := User{
 			Ref: target.Ref, State: status.State, Message: status.Message, Hash: seen.All, Was: seen.Was,
 			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Ready: target.Rolled.Ready, Restarted: seen.At != nil,
-			Blocked: status.State == workload.Rolling && status.Reason == workload.ReasonBlocked, Completed: !target.Rolled.Since.IsZero(),
+			Blocked:   status.State == workload.Rolling && status.Reason == workload.ReasonBlocked,
+			Completed: !target.Rolled.Since.IsZero(), Reverted: status.Reason == workload.ReasonReverted,
 		}
 		if cause, known := o.Causes[status.Target]; known && user.isRolling() {
 			user.Cause, user.Message = &cause, user.Message+o.Causes.Detail(status.Target)

@@ -104,6 +104,9 @@ func workloadStatus(user User, has stored, revisions []Revision) configv1.Worklo
 		Kind: user.Ref.Kind, Name: user.Ref.Name, State: states[user.State], Pods: user.Pods, Message: user.Message,
 		Revision: revisionOf(user.Hash, has, revisions),
 	}
+	if user.Reverted {
+		status.Revision = 0 // not known: the stamp is of the restart
+	}
 	if has.justChanged && user.Hash != has.Hash {
 		status.State, status.Message = configv1.WorkloadWaiting, "the new content is written: this workload gets it next"
 	}
@@ -114,8 +117,12 @@ func workloadStatus(user User, has stored, revisions []Revision) configv1.Worklo
 }
 
 // running returns how many pods run the content that the newest were started with. Pods are not
-// counted individually: those of an earlier template count for the content before.
+// counted individually: those of an earlier template count for the content before, and so do all
+// whose template was changed back.
 func (u User) running() int32 {
+	if u.Reverted {
+		return 0
+	}
 	if u.State == workload.UpToDate || !u.Restarted {
 		return u.Pods
 	}

@@ -211,6 +211,20 @@ func TestStatusOfRevisions(t *testing.T) {
 	}, status.Workloads)
 }
 
+// TestStatusOfARevertedTemplate: pods whose template was changed back after the restart count for
+// the content before, although all of them have the present template.
+func TestStatusOfARevertedTemplate(t *testing.T) {
+	config := newConfig(says("b"))
+	status := newWorld().keeps("a", "b").has(2, "b").runs("x", "b", "a", workload.Waiting, 3).reverted().status(config, plan.Result{})
+	equal(t, "2 0/3, Ready=False Waiting", statusLine(status))
+	equal(t, []configv1.WorkloadStatus{{Kind: "Deployment", Name: "x", State: "Waiting", Pods: 3, Message: "it is Waiting"}}, status.Workloads)
+	var pods []int32
+	for _, revision := range status.Revisions {
+		pods = append(pods, revision.Pods)
+	}
+	equal(t, []int32{0, 3}, pods)
+}
+
 func TestRequeueAfter(t *testing.T) {
 	for name, test := range map[string]struct {
 		pending       string

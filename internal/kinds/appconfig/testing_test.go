@@ -115,6 +115,12 @@ func (w *world) blocked() *world {
 	return w
 }
 
+// reverted changes the pod template of the workload that was added last back.
+func (w *world) reverted() *world {
+	w.Plan.Statuses[len(w.Plan.Statuses)-1].Reason = workload.ReasonReverted
+	return w
+}
+
 // rolled changes the rollout state of the workload that was added last.
 func (w *world) rolled(change func(*workload.Rolled)) *world {
 	change(&w.Snapshot.Targets[len(w.Snapshot.Targets)-1].Rolled)
