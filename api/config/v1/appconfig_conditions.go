@@ -50,7 +50,8 @@ const (
 	WorkloadUpToDate = "UpToDate"
 	// WorkloadRolling: its pods are being replaced, or will be once a user resumes it or deletes them.
 	WorkloadRolling = "Rolling"
-	// WorkloadWaiting: it will be rolled, but not yet.
+	// WorkloadWaiting: it will be rolled, but not yet; or, after its pod template was changed back,
+	// once a user restarts it.
 	WorkloadWaiting = "Waiting"
 	// WorkloadFailed: its new pods did not become available in time.
 	WorkloadFailed = "Failed"

@@ -37,7 +37,8 @@ const (
 	// ReasonStarting (Ready): pods of a workload are being replaced or started, and not because of
 	// Mainstay: it is new, or its owner has changed it.
 	ReasonStarting = "Starting"
-	// ReasonWaiting (Ready): something will be restarted, but not yet. status.skipped has the reasons.
+	// ReasonWaiting (Ready): something will be restarted, but not yet; or, after its pod template was
+	// changed back, once a user restarts it. status.skipped has the reasons.
 	ReasonWaiting = "Waiting"
 	// ReasonBlocked (Ready): a workload's template has the change, but its pods are not replaced: it
 	// is paused, or has the update strategy OnDelete or a partition.
