@@ -298,6 +298,40 @@ func (s *subject) first(phase platformv1.ComponentPhase) *platformv1.ComponentSt
 	return &s.components[at]
 }
 
+// firstFailed returns the first failed component that depends on no other failed one, because what
+// depends on one may have failed with it; nil if none has failed.
+func (s *subject) firstFailed() *platformv1.ComponentStatus {
+	hasFailed, needs := map[string]bool{}, map[string][]string{}
+	for _, c := range s.components {
+		hasFailed[c.Name] = hasFailed[c.Name] || c.Phase == platformv1.ComponentFailed
+	}
+	for _, c := range s.stack.Spec.Components {
+		needs[c.Name] = c.DependsOn
+	}
+	var first *platformv1.ComponentStatus
+	for i := range s.components {
+		if one := &s.components[i]; one.Phase == platformv1.ComponentFailed {
+			if !reaches(one.Name, needs, hasFailed, map[string]bool{one.Name: true}) {
+				return one
+			}
+			first = cmp.Or(first, one) // of components that depend on each other
+		}
+	}
+	return first
+}
+
+// reaches reports whether a component depends on another one that has failed, directly or not. seen
+// are those that were looked at.
+func reaches(name string, needs map[string][]string, hasFailed, seen map[string]bool) bool {
+	return slices.ContainsFunc(needs[name], func(needed string) bool {
+		if seen[needed] {
+			return false
+		}
+		seen[needed] = true
+		return hasFailed[needed] || reaches(needed, needs, hasFailed, seen)
+	})
+}
+
 // named returns the components of some phases, as a list for people.
 func (s *subject) named(phases ...platformv1.ComponentPhase) string {
 	var names []string

@@ -80,6 +80,36 @@ func TestStatusOfACircle(t *testing.T) {
 	}
 }
 
+// TestFirstFailed: the stack names the failed component on which the other failed ones depend, even
+// if it is not the first of the spec.
+func TestFirstFailed(t *testing.T) {
+	for name, test := range map[string]struct {
+		components []platformv1.Component
+		broken     []string
+		want       string
+	}{
+		"one":               {[]platformv1.Component{web("a"), web("b", "a")}, []string{"b"}, "b"},
+		"both are roots":    {[]platformv1.Component{web("a"), web("b")}, []string{"a", "b"}, "a"},
+		"the second":        {[]platformv1.Component{web("a", "b"), web("b")}, []string{"a", "b"}, "b"},
+		"through a third":   {[]platformv1.Component{web("a", "b"), web("b", "c"), web("c")}, []string{"a", "c"}, "c"},
+		"in a stored cycle": {[]platformv1.Component{web("a", "b"), web("b", "a")}, []string{"a", "b"}, "a"},
+	} {
+		w := world{newStack(test.components...), plan.Children{}}
+		for _, c := range test.components {
+			reason := ""
+			if slices.Contains(test.broken, c.Name) {
+				reason = "Broken"
+			}
+			w.make(t, c, reason)
+		}
+		status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{})
+		ready := meta.FindStatusCondition(status.Conditions, "Ready")
+		if !strings.HasPrefix(ready.Message, "component "+test.want+" (") {
+			t.Errorf("%s: %s", name, ready.Message)
+		}
+	}
+}
+
 // TestHeld: a component whose change comes after that of another waits for it, and one whose change
 // was not written because of an error is not ready for its spec. One that needs no change is what
 // its object says.

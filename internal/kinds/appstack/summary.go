@@ -48,7 +48,7 @@ func foreignInTheWay(s *subject) string {
 }
 
 func failed(s *subject) string {
-	first := s.first(platformv1.ComponentFailed)
+	first := s.firstFailed()
 	if first == nil {
 		return ""
 	}
