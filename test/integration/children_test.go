@@ -260,6 +260,22 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	g.Expect(after.Spec.Selector).To(gomega.Equal(map[string]string{"run": "legacy"}), "old and new pods have these labels")
 	g.Expect(after.Spec.ClusterIP).To(gomega.Equal(service.Spec.ClusterIP))
 	g.Expect(after.Spec.Type).To(gomega.Equal(corev1.ServiceTypeNodePort))
+
+	// A value of another client that contradicts ours is removed, with all that others have set.
+	change(t, adopted, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DEBUG", Value: "1"}}
+	})
+	change(t, app, func(app *msappsv1.WebApp) {
+		app.Spec.Env = []corev1.EnvVar{{Name: "DEBUG", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
+		}}}
+	})
+	g.Eventually(func() (bool, error) {
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
+		env := deployment.Spec.Template.Spec.Containers[0].Env
+		return len(env) == 1 && env[0].Value == "" && env[0].ValueFrom != nil, err
+	}).Should(gomega.BeTrue())
+	g.Expect(*read(t, app, &appsv1.Deployment{}).Spec.Replicas).To(gomega.BeEquivalentTo(3), "they are still kept")
 }
 
 // replicasSeen records every number of replicas in the spec of a Deployment.

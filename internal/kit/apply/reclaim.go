@@ -20,7 +20,8 @@ import (
 // reclaim handles a child of ours that the API server refused as invalid. Fields of other managers
 // may contradict the desired ones, for example a second port of the same name. If the API server
 // would accept the child without them, reclaim takes those fields over and removes them in the
-// write that applies the child.
+// write that applies the child. Yielded fields keep their values, as in an adoption: all other
+// managers lose them, too.
 func (r *run) reclaim(ctx context.Context, task task, refused error) error {
 	live := plan.Children{}
 	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
@@ -31,6 +32,9 @@ func (r *run) reclaim(ctx context.Context, task task, refused error) error {
 		return refused
 	}
 	if err := r.takeOverFields(ctx, existing.Object, task.object, r.manager); err != nil {
+		return err
+	}
+	if err := r.handOverFields(ctx, task, plan.Found{Object: existing.Object, Ownership: plan.Consenting}); err != nil {
 		return err
 	}
 	return r.write(ctx, r.manager, task.object, client.ForceOwnership)

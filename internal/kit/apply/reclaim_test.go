@@ -1,12 +1,74 @@
 package apply
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
+
+// TestReclaimKeepsYieldedFields: all managers lose their fields to ours, and the API server resets
+// a field that its last owner leaves out. So a yielded field gets another owner in between.
+func TestReclaimKeepsYieldedFields(t *testing.T) {
+	yield := [][]string{{"spec", "replicas"}}
+	for name, test := range map[string]struct {
+		replicas *int32
+		yield    [][]string
+		want     []string
+	}{
+		"yielded":     {nil, yield, []string{"patch", "patch", "mainstay/handover map[replicas:6]", "mainstay/test"}},
+		"in the spec": {new(int32(2)), yield, []string{"patch", "patch", "mainstay/test"}},
+		"not yielded": {nil, nil, []string{"patch", "patch", "mainstay/test"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := testRenderer(t).scheme
+			live := deployment(func(d *appsv1.Deployment) {
+				d.Namespace, d.Spec.Replicas = "web", new(int32(6))
+				d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1",
+					Controller: new(true)}}
+			})
+			var writes []string
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(live).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					writes = append(writes, "patch") // the dry run, and what takes the fields over
+					return nil
+				},
+				Apply: func(_ context.Context, _ client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					write := (&client.ApplyOptions{}).ApplyOptions(options).FieldManager
+					if write == "mainstay/handover" {
+						write += fmt.Sprint(" ", object.(interface{ UnstructuredContent() map[string]any }).UnstructuredContent()["spec"])
+					}
+					writes = append(writes, write)
+					return nil
+				},
+			}).Build()
+			r := run{Applier: New(c, children.Reader{Cached: c, Live: c, Scheme: scheme}), owner: owner(), manager: "mainstay/test"}
+			child := plan.Child{Object: deployment(func(d *appsv1.Deployment) { d.Spec.Replicas = test.replicas }), Yield: test.yield}
+			rendered, err := r.render.render(owner(), child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.reclaim(t.Context(), task{Child: child, rendered: rendered}, errors.New("refused")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, writes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
 
 func TestReclaimedEntries(t *testing.T) {
 	const ours = "mainstay/appconfig"
