@@ -45,7 +45,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		}
 		wanted.Children = append(wanted.Children, child)
 	}
-	if mustWaitForPods(app, observed) || isHeldWithPods(app, observed, "Service") {
+	if isServiceHeld(app, observed) {
 		wanted.Keep = append(wanted.Keep, service)
 	} else {
 		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}},
@@ -57,22 +57,39 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if wantsBudget(app, observed) {
 		add(desiredBudget(app, observed))
 	}
-	if app.Spec.Ingress != nil {
-		wanted.Children = append(wanted.Children, plan.Child{Object: desiredIngress(app), Needs: []plan.Ref{service},
-			Yield: [][]string{{"spec", "ingressClassName"}}})
-	}
-	if app.Spec.Route != nil && observed.HasRouteAPI {
-		add(desiredRoute(app), service)
-	}
-	if metrics := app.Spec.Metrics; metrics != nil {
-		if observed.HasMonitorAPI {
-			add(desiredServiceMonitor(app, observed), service)
-		}
-		if metrics.Dashboard {
-			add(desiredDashboard(app))
-		}
+	addReferring(&wanted, app, observed)
+	if app.Spec.Metrics != nil && app.Spec.Metrics.Dashboard {
+		add(desiredDashboard(app))
 	}
 	return wanted
+}
+
+// addReferring adds the objects that refer to the port of the Service to a plan. What exists of
+// them stays as it is while the Service does, and lacks the port of the spec.
+func addReferring(wanted *plan.Plan, app *msappsv1.WebApp, observed Observed) {
+	add := func(kind string, child plan.Child) {
+		ref := Ref(app, kind)
+		if _, there := observed.Children.Get(ref); there && heldPort(app, observed) != 0 {
+			wanted.Keep = append(wanted.Keep, ref)
+			return
+		}
+		child.Needs = []plan.Ref{Ref(app, "Service")}
+		wanted.Children = append(wanted.Children, child)
+	}
+	if app.Spec.Ingress != nil {
+		add("Ingress", plan.Child{Object: desiredIngress(app), Yield: [][]string{{"spec", "ingressClassName"}}})
+	}
+	if app.Spec.Route != nil && observed.HasRouteAPI {
+		add("HTTPRoute", plan.Child{Object: desiredRoute(app)})
+	}
+	if app.Spec.Metrics != nil && observed.HasMonitorAPI {
+		add("ServiceMonitor", plan.Child{Object: desiredServiceMonitor(app, observed)})
+	}
+}
+
+// isServiceHeld reports whether the Service exists, and stays as it is for now.
+func isServiceHeld(app *msappsv1.WebApp, observed Observed) bool {
+	return mustWaitForPods(app, observed) || isHeldWithPods(app, observed, "Service")
 }
 
 // isHeldWithPods reports whether a child that names the port of the pods exists, and stays as it

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,6 +50,27 @@ func servicePortName(app *msappsv1.WebApp, observed Observed) string {
 		}
 	}
 	return portName
+}
+
+// heldPort returns the port of a Service that stays as it is for now, and lacks the port of the
+// spec; 0 otherwise. If it has several, the first one counts.
+func heldPort(app *msappsv1.WebApp, observed Observed) int32 {
+	object, _ := observed.Children.Get(Ref(app, "Service"))
+	service, ok := object.(*corev1.Service)
+	if !ok || !isServiceHeld(app, observed) {
+		return 0
+	}
+	first := int32(0)
+	for _, port := range service.Spec.Ports {
+		if port.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		if port.Port == app.Spec.ServicePort {
+			return 0
+		}
+		first = cmp.Or(first, port.Port)
+	}
+	return first
 }
 
 // podPort returns the port on which pods serve, as a Service or a NetworkPolicy names it: by its
@@ -188,5 +210,5 @@ func address(app *msappsv1.WebApp, observed Observed) string {
 		}
 		return scheme + "://" + ingress.Host + ingress.Path
 	}
-	return fmt.Sprintf("http://%s.%s.svc:%d", app.Name, app.Namespace, app.Spec.ServicePort)
+	return fmt.Sprintf("http://%s.%s.svc:%d", app.Name, app.Namespace, cmp.Or(heldPort(app, observed), app.Spec.ServicePort))
 }

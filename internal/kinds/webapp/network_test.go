@@ -1,6 +1,8 @@
 package webapp
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -10,7 +12,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/monitoring"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -66,5 +71,53 @@ func TestPodPort(t *testing.T) {
 				t.Errorf("%s: %T has %v, want %v", situation, child.Object, got, test.want)
 			}
 		}
+	}
+}
+
+// TestReferringObjectsStayWithTheService: while the Service is held, nothing that exists refers to
+// a port that it does not have.
+func TestReferringObjectsStayWithTheService(t *testing.T) {
+	const fields = "port: 9090\nmetrics: {}\nroute: {parentRefs: [{name: public}]}\ningress: {host: '*.example.com'}"
+	bound, unbound := admitted(withFields(fields), bindings(oneBinding)), admitted(withFields(fields))
+	referring := plan.Children{
+		Ref(bound, "Ingress"):        {Ownership: plan.Ours, Object: &networkingv1.Ingress{}},
+		Ref(bound, "HTTPRoute"):      {Ownership: plan.Ours, Object: &gatewayv1.HTTPRoute{}},
+		Ref(bound, "ServiceMonitor"): {Ownership: plan.Ours, Object: &monitoring.ServiceMonitor{}},
+	}
+	serving := func(children plan.Children, ownership plan.Ownership, port int32) Observed {
+		children[Ref(bound, "Service")] = plan.Found{Ownership: ownership, Object: &corev1.Service{Spec: corev1.ServiceSpec{
+			Ports: []corev1.ServicePort{{Port: 53, Protocol: corev1.ProtocolUDP}, {Port: port, Protocol: corev1.ProtocolTCP}}}}}
+		return Observed{Children: children, HasRouteAPI: true, HasMonitorAPI: true}
+	}
+	runs := func() plan.Children {
+		children := found(plan.Ours, rolledOut())
+		maps.Copy(children, referring)
+		return children
+	}
+	for name, test := range map[string]struct {
+		app      *msappsv1.WebApp
+		observed Observed
+		keeps    bool
+		port     int
+	}{
+		"held for a binding":            {bound, binding(serving(runs(), plan.Ours, 8080), nil), true, 8080},
+		"held for a binding, same port": {bound, binding(serving(runs(), plan.Ours, 9090), nil), false, 9090},
+		"held for a binding, new ones":  {bound, binding(serving(found(plan.Ours, rolledOut()), plan.Ours, 8080), nil), false, 8080},
+		"the binding can be used":       {bound, binding(serving(runs(), plan.Ours, 8080), store("True", "1")), false, 9090},
+		"to be adopted, without pods":   {unbound, serving(maps.Clone(referring), plan.Consenting, 80), true, 80},
+		"to be adopted, with pods":      {unbound, serving(runs(), plan.Consenting, 80), false, 9090},
+		"a foreign one":                 {unbound, serving(runs(), plan.Foreign, 80), false, 9090},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applied, kept := wantedKinds(Desired(test.app, test.observed))
+			for ref := range referring {
+				if slices.Contains(kept, ref.Kind) != test.keeps || slices.Contains(applied, ref.Kind) == test.keeps {
+					t.Errorf("%s: applied %v, kept %v", ref.Kind, applied, kept)
+				}
+			}
+			if got, want := address(test.app, test.observed), fmt.Sprintf("http://shop.web.svc:%d", test.port); got != want {
+				t.Errorf("the address is %s, want %s", got, want)
+			}
+		})
 	}
 }
