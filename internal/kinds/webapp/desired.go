@@ -34,8 +34,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	default:
 		add(desiredNetworkPolicy(app, observed))
 	}
-	if observed.ServiceAccountMissing && !app.Spec.Suspend || waitsForBindings(app, observed) {
-		// New pods could not be created, or used; the running ones stay.
+	if isDeploymentHeld(app, observed) {
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
 		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true,
@@ -51,7 +50,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}},
 			Decisive: true})
 	}
-	if app.Spec.Autoscaling != nil && !app.Spec.Suspend {
+	if app.Spec.Autoscaling != nil && !app.Spec.Suspend && hasDeployment(app, observed) {
 		add(desiredAutoscaler(app, observed), deployment)
 	}
 	if wantsBudget(app, observed) {
@@ -90,6 +89,19 @@ func addReferring(wanted *plan.Plan, app *msappsv1.WebApp, observed Observed) {
 // isServiceHeld reports whether the Service exists, and stays as it is for now.
 func isServiceHeld(app *msappsv1.WebApp, observed Observed) bool {
 	return mustWaitForPods(app, observed) || isHeldWithPods(app, observed, "Service")
+}
+
+// isDeploymentHeld reports whether the Deployment stays as it is, or away, for now: new pods could
+// not be created, or used; the running ones stay.
+func isDeploymentHeld(app *msappsv1.WebApp, observed Observed) bool {
+	return observed.ServiceAccountMissing && !app.Spec.Suspend || waitsForBindings(app, observed)
+}
+
+// hasDeployment reports whether the app has a Deployment, may adopt one, or gets one now. One that
+// is held is not created, so no conflict shows whether its name belongs to another owner, whose
+// Deployment an autoscaler would scale.
+func hasDeployment(app *msappsv1.WebApp, observed Observed) bool {
+	return observed.deployment(app) != nil || !isDeploymentHeld(app, observed)
 }
 
 // isHeldWithPods reports whether a child that names the port of the pods exists, and stays as it

@@ -380,6 +380,38 @@ func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
 	}
 }
 
+// TestNoAutoscalerWithoutADeployment: while the Deployment is held, it is not known whether its
+// name belongs to another owner. An autoscaler that exists is not kept either.
+func TestNoAutoscalerWithoutADeployment(t *testing.T) {
+	autoscaled := spec(func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: 2} })
+	foreign := Observed{Children: found(plan.Foreign, rolledOut())}
+	without := func(observed Observed) Observed {
+		observed.ServiceAccountMissing = true
+		return observed
+	}
+	for name, test := range map[string]struct {
+		change   func(*msappsv1.WebApp)
+		observed Observed
+		want     bool
+	}{
+		"new":                              {bindings(), Observed{}, true},
+		"new, and waits":                   {bindings(oneBinding), binding(Observed{}, nil), false},
+		"new, and can start":               {bindings(oneBinding), binding(Observed{}, store("True", "1")), true},
+		"a foreign Deployment, and waits":  {bindings(oneBinding), binding(foreign, nil), false},
+		"runs, and waits":                  {bindings(oneBinding), binding(running(), nil), true},
+		"to be adopted, and waits":         {bindings(oneBinding), binding(Observed{Children: found(plan.Consenting, rolledOut())}, nil), true},
+		"a foreign one, without account":   {bindings(), without(foreign), false},
+		"new, without its ServiceAccount":  {bindings(), without(Observed{}), false},
+		"runs, without its ServiceAccount": {bindings(), without(running()), true},
+	} {
+		applied, kept := wantedKinds(Desired(admitted(autoscaled, test.change), test.observed))
+		const kind = "HorizontalPodAutoscaler"
+		if slices.Contains(applied, kind) != test.want || slices.Contains(kept, kind) {
+			t.Errorf("%s: applied %v, kept %v", name, applied, kept)
+		}
+	}
+}
+
 func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) { s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Min: 3, Max: 5} }))
 	for name, test := range map[string]struct {
