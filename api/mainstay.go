@@ -67,8 +67,8 @@ const (
 	// AnnotationRestartedAt copies spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 
-	// AnnotationResumeReplicas, on the Deployment of a suspended WebApp that leaves the number of
-	// replicas to others, is the number that it gets back when it is resumed.
+	// AnnotationResumeReplicas, on the Deployment of a suspended WebApp, is the number of replicas
+	// that it gets back when it is resumed, unless its spec says it then.
 	AnnotationResumeReplicas = Domain + "/resume-replicas"
 
 	// AnnotationRotate, on the Secret of Mainstay's serving certificate, requests a new certificate.

@@ -39,22 +39,34 @@ func effectiveReplicas(app *msappsv1.WebApp, observed Observed) *int32 {
 }
 
 // resumeAnnotation returns the annotation of the Deployment with the number of replicas that a
-// suspended app gets back; nil for an app that is not suspended, or whose spec has the number.
-// Without it the number would be lost: only the Deployment has it. Resuming means that pods run, so
-// it is at least 1.
+// suspended app gets back if its spec has none by then; nil for an app that is not suspended.
+// Without it the number would be lost: an app may lose it and be resumed in one change.
 func resumeAnnotation(app *msappsv1.WebApp, observed Observed) map[string]string {
-	if !app.Spec.Suspend || app.Spec.Replicas != nil || app.Spec.Autoscaling != nil {
+	if !app.Spec.Suspend {
 		return nil
 	}
-	count := int32(1)
-	if deployment := observed.deployment(app); deployment != nil {
-		running := ptr.Deref(deployment.Spec.Replicas, 1)
-		if running == 0 {
-			running = ptr.Deref(resumeReplicas(deployment.Annotations), 1)
-		}
-		count = running
+	return map[string]string{api.AnnotationResumeReplicas: strconv.Itoa(int(replicasBefore(app, observed)))}
+}
+
+// replicasBefore returns the number of replicas that a suspended app had: that of the spec,
+// otherwise that of the Deployment, which has it until it is stopped, and from then on in its
+// annotation. Resuming means that pods run, so it is at least 1.
+func replicasBefore(app *msappsv1.WebApp, observed Observed) int32 {
+	if app.Spec.Replicas != nil {
+		return *app.Spec.Replicas
 	}
-	return map[string]string{api.AnnotationResumeReplicas: strconv.Itoa(int(count))}
+	if deployment := observed.deployment(app); deployment != nil {
+		if running := ptr.Deref(deployment.Spec.Replicas, 1); running > 0 {
+			return running
+		}
+		if had := resumeReplicas(deployment.Annotations); had != nil {
+			return *had
+		}
+	}
+	if app.Spec.Autoscaling != nil {
+		return app.Spec.Autoscaling.Min
+	}
+	return 1
 }
 
 // resumeReplicas returns the number of replicas in the annotation; nil if there is none. One that a

@@ -94,12 +94,13 @@ func TestStatusOfSuspended(t *testing.T) { checkStatus(t, suspendedStatus) }
 func TestSuspendAndResume(t *testing.T) {
 	five := func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(5)) }
 	for name, test := range map[string]struct {
-		spec    func(*msappsv1.WebAppSpec)
-		resumed *int32
+		spec func(*msappsv1.WebAppSpec)
+		// without is the number if the spec loses its own in the same change.
+		resumed, without *int32
 	}{
-		"a number in the spec":        {five, new(int32(5))},
-		"an autoscaler":               {autoscaled, new(int32(3))},
-		"a number of somebody else's": {func(*msappsv1.WebAppSpec) {}, new(int32(2))},
+		"a number in the spec":        {five, new(int32(5)), new(int32(5))},
+		"an autoscaler":               {autoscaled, new(int32(3)), new(int32(2))},
+		"a number of somebody else's": {func(*msappsv1.WebAppSpec) {}, new(int32(2)), new(int32(2))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := running()
@@ -116,6 +117,9 @@ func TestSuspendAndResume(t *testing.T) {
 			}
 			if written.Annotations[api.AnnotationResumeReplicas] != "" {
 				t.Error("the annotation stays")
+			}
+			if diff := cmp.Diff(test.without, desiredDeployment(admitted(), observed).Spec.Replicas); diff != "" {
+				t.Errorf("without a number in the spec: %s", diff)
 			}
 		})
 	}
@@ -136,6 +140,9 @@ func TestResumeReplicas(t *testing.T) {
 		if got := resumeAnnotation(admitted(suspended()), observed); got[api.AnnotationResumeReplicas] != "1" {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	if got := resumeAnnotation(admitted(suspended(autoscaled)), Observed{}); got[api.AnnotationResumeReplicas] != "3" {
+		t.Errorf("a new one with an autoscaler: %v", got)
 	}
 }
 
