@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -96,7 +97,7 @@ type objectSummary struct {
 //	a user scaled the Deployment to zero                Waiting   ScaledToZero
 //	a user paused the Deployment                        Waiting   DeploymentPaused
 //	the rollout has exceeded its deadline, and pods     Stalled   the problem's
-//	  have a problem
+//	  have a problem, or can't be created
 //	the rollout has exceeded its deadline               Stalled   RolloutFailed
 //	pods can't be created                               Failed    PodsRefused
 //	pods have a problem, and not all are available      see pods  the problem's
@@ -200,12 +201,12 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 	if problem == nil { // a container may be ready again, and its Deployment not know that yet
 		problem, _ = Evidence(app, observed).OnTrial()
 	}
+	refused := refusal(deployment)
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
-		return new(overdue(app, deployment, problem))
-	case current && isTrue(condition(deployment, appsv1.DeploymentReplicaFailure)):
-		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s",
-			workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
+		return new(overdue(app, deployment, cmp.Or(problem, refused)))
+	case current && refused != nil:
+		return &objectSummary{Summary: summary.Of(summary.Failed, refused.Reason, "%s", refused.Message), rolling: rolling}
 	case current && problem != nil:
 		return &objectSummary{Summary: summary.Of(problemSeverity(problem.Reason), problem.Reason, "%s", problem.Message), rolling: rolling}
 	case rolling:
@@ -218,6 +219,15 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "%d of %d replicas are available",
 			seen.AvailableReplicas, wanted), rolling: true}
 	}
+}
+
+// refusal returns why pods of a Deployment can't be created; nil if they can.
+func refusal(deployment *appsv1.Deployment) *workload.Problem {
+	failure := condition(deployment, appsv1.DeploymentReplicaFailure)
+	if !isTrue(failure) {
+		return nil
+	}
+	return &workload.Problem{Reason: api.ReasonPodsRefused, Message: workload.WithoutPodNames(deployment.Name, failure.Message)}
 }
 
 // overdue returns the summary of a rollout that has exceeded its deadline. If the cause is known,

@@ -210,6 +210,12 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=False ImagePullFailed", "Degraded=True ImagePullFailed",
 			"Stalled=True ImagePullFailed", active},
 	},
+	"a rollout past its deadline says why there are no pods": {
+		observed: running(stuck, podsRefused), phase: "Degraded",
+		message: "within 600 s (spec.strategy.progressDeadlineSeconds): exceeded quota: compute",
+		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused",
+			"Stalled=True PodsRefused", active},
+	},
 	"a pod that does not become ready says why": {
 		observed: unreadyFor(running(noneReady), 30*time.Second), phase: "Pending",
 		message:    "container webapp does not pass its readiness probe: dial tcp (pod):8080: connect: connection refused",
@@ -357,8 +363,10 @@ func TestStatusPrecedence(t *testing.T) {
 		{"ServiceAccountNotFound", func() { observed.ServiceAccountMissing = false }},
 		{"Deploying", func() { result = changed("Service") }},
 		{"ImagePullFailed", func() { observed.Pods = nil }},
+		{"PodsRefused", func() { deployment.Status.Conditions = deployment.Status.Conditions[:1] }},
 		{"RolloutFailed", func() {
 			rolling(deployment)
+			podsRefused(deployment)
 			deployment.Status.Conditions[0].Status, observed.Pods = "True", []corev1.Pod{unpullable()}
 		}},
 		{"PodsRefused", func() { deployment.Status.Conditions = deployment.Status.Conditions[:1] }},
