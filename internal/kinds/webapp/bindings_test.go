@@ -315,6 +315,11 @@ var bindingStatus = map[string]statusCase{
 		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main, which does not exist; until then the pods stay as they are",
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
+	"an app with a Deployment to adopt waits": {
+		app: bindings(oneBinding), observed: binding(Observed{Children: found(plan.Consenting, rolledOut())}, nil), phase: "Pending",
+		message:    "waiting for Store main, which does not exist; until then the pods stay as they are",
+		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
+	},
 	"problems of the pods that run come first": {
 		app: bindings(oneBinding), observed: binding(running(podsRefused), nil), phase: "Degraded",
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},

@@ -92,7 +92,8 @@ type objectSummary struct {
 //	suspended, and pods are left                        UnderWay  Suspending
 //	suspended, and none is                              Waiting   Suspended
 //	the ServiceAccount of the spec does not exist       Failed    ServiceAccountNotFound
-//	a binding is not usable, and no pod runs            Waiting   WaitingForBinding
+//	a binding is not usable, and no pod runs, or the    Waiting   WaitingForBinding
+//	  Deployment is yet to be adopted
 //	there is no Deployment yet, or one was just changed UnderWay  Deploying
 //	a user scaled the Deployment to zero                Waiting   ScaledToZero
 //	a user paused the Deployment                        Waiting   DeploymentPaused
@@ -126,7 +127,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
-	case waitsForBindings(app, observed) && hasNoPods(app, observed):
+	case waitsForBindings(app, observed) && (deployment == nil || hasNoPods(app, observed)):
 		return waiting(app, observed)
 	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s", deploying(app, deployment, result)),
