@@ -90,7 +90,8 @@ func ingressProblem(app *msappsv1.WebApp, observed Observed) (*summary.Summary, 
 			"spec.ingress.className: there is no IngressClass %s in this cluster", *class)), ingress.CreationTimestamp.Time
 	case class == nil:
 		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressWithoutAddress,
-				"Ingress %s has no address, and no class: set spec.ingress.className, or make a class of the cluster the default", ingress.Name)),
+				"Ingress %s has no address, and no class: set spec.ingress.className, or make a class the default and delete the Ingress: "+
+					"Mainstay creates it again", ingress.Name)),
 			ingress.CreationTimestamp.Time
 	default:
 		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressWithoutAddress,
