@@ -245,7 +245,7 @@ func desiredAutoscaler(app *msappsv1.WebApp, observed Observed) *autoscalingv2.H
 // has it. For a single pod, a budget would either block a drain or have no effect. Without pods, a
 // budget with minAvailable would be violated, and monitoring systems alert of that.
 func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
-	if app.Spec.Suspend {
+	if app.Spec.Suspend || !hasDeployment(app, observed) {
 		return false
 	}
 	if disruption := app.Spec.Disruption; disruption != nil {

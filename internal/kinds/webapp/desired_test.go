@@ -224,7 +224,10 @@ func TestWantsBudget(t *testing.T) {
 		"a replica number of others counts as it is: two": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut())}, true},
 		"a replica number of others counts as it is: one": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))},
 			false},
-		"nothing is known yet": {func(*msappsv1.WebApp) {}, Observed{}, false},
+		"nothing is known yet":                    {func(*msappsv1.WebApp) {}, Observed{}, false},
+		"two replicas that can't be created":      {replicas(2), Observed{ServiceAccountMissing: true}, false},
+		"two replicas that wait for a binding":    {replicas(2), binding(Observed{}, nil), false},
+		"two that run while a binding is awaited": {replicas(2), binding(running(), nil), true},
 		"one replica has one if asked for": {spec(func(s *msappsv1.WebAppSpec) { s.Disruption = &msappsv1.Disruption{} }),
 			Observed{}, true},
 	} {
