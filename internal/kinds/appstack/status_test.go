@@ -2,6 +2,7 @@ package appstack
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
