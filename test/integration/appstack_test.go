@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/setup"
@@ -477,6 +479,24 @@ func TestStackConnects(t *testing.T) {
 		return app.Spec.Ingress, err
 	}).Should(gomega.HaveField("Host", "a.example.com"))
 	s.Expect(app.Spec.Bindings).To(gomega.HaveLen(1))
+}
+
+// TestStackAdoptsADatabase: a database that a stack takes over keeps what the stack does not set: its
+// users and databases are data.
+func TestStackAdoptsADatabase(t *testing.T) {
+	_, space, _ := managed(t)
+	db := newDatabase(space)
+	db.Name, db.Annotations = "shop-db", map[string]string{api.AnnotationAdopt: "AppStack/shop"}
+	db.Spec.Users = []databasev1.User{{Name: "orders"}}
+	create(t, db)
+	s := stacking(t, newStack(space, platformv1.Component{Name: "db", Type: "postgresql",
+		Spec: runtime.RawExtension{Raw: []byte(`{"version":"17","storage":"2Gi"}`)}}))
+	s.Eventually(func() (*databasev1.PostgreSQL, error) {
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(db), db)
+		return db, err
+	}).Should(gomega.HaveField("OwnerReferences", gomega.HaveLen(1)))
+	s.Expect(db.Spec.Storage.String()).To(gomega.Equal("2Gi"))
+	s.Expect(db.Spec.Users).To(gomega.HaveLen(1))
 }
 
 // TestStackKindOff: what is of a kind that is off stays, and is not known.

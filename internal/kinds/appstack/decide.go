@@ -51,6 +51,9 @@ type Step struct {
 	// Former are the components that the object depended on before, and may still use. Its annotation
 	// keeps them.
 	Former []string
+	// HasData reports that the component's kind has data. What others have set on such an object is
+	// never removed: databases and users may be among it.
+	HasData bool
 	// IsLeft reports that the component is no longer to exist.
 	IsLeft bool
 }
@@ -165,7 +168,7 @@ func decideComponent(stack *platformv1.AppStack, c *platformv1.Component, observ
 	if !known {
 		return Step{}, false
 	}
-	step := Step{Name: c.Name, Ref: kind.Ref(stack.Namespace, ObjectName(stack.Name, c.Name)), Action: Apply}
+	step := Step{Name: c.Name, Ref: kind.Ref(stack.Namespace, ObjectName(stack.Name, c.Name)), Action: Apply, HasData: kind.DataAfter != nil}
 	step.Existing = observed.existing(step.Ref)
 	isOrdered := stack.Spec.Updates == platformv1.UpdatesOrdered
 	for _, name := range c.DependsOn {
@@ -349,7 +352,7 @@ func Desired(stack *platformv1.AppStack, decided Decision) plan.Plan {
 	for _, step := range decided.Steps {
 		switch step.Action {
 		case Apply:
-			wanted.Children = append(wanted.Children, plan.Child{Object: step.desired(), After: step.After})
+			wanted.Children = append(wanted.Children, plan.Child{Object: step.desired(), After: step.After, KeepOthers: step.HasData})
 		case Wait, Leave, Delete:
 			wanted.Keep = append(wanted.Keep, step.Ref)
 		}

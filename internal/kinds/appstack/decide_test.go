@@ -3,6 +3,7 @@ package appstack
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -278,4 +279,16 @@ func find(found plan.Children, name string) plan.Object {
 func deleteNow(object plan.Object) {
 	now := metav1.Now()
 	object.SetDeletionTimestamp(&now)
+}
+
+// TestOthersFieldsOfData: what others have set on an object with data is never removed.
+func TestOthersFieldsOfData(t *testing.T) {
+	w := world{newStack(one("db", "postgresql", `{}`), web("back")), plan.Children{}}
+	got := map[string]bool{}
+	for _, child := range Desired(w.stack, Decide(w.stack, w.observed())).Children {
+		got[child.Object.GetName()] = child.KeepOthers
+	}
+	if diff := cmp.Diff(map[string]bool{"shop-db": true, "shop-back": false}, got); diff != "" {
+		t.Error(diff)
+	}
 }

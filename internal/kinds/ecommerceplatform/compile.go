@@ -28,6 +28,7 @@ func Compile(platform *platformv1.EcommercePlatform, existing *platformv1.AppSta
 	was := formerDatabase(platform, existing)
 	c := compiler{
 		platform: platform, existing: existing, was: was, defaults: table[environment], caches: installation.Caches,
+		types:   installation.Types,
 		version: cmp.Or(platform.Spec.Database.Version, was.Version, newest(installation.versions(platform.Spec.Database.Type))),
 	}
 	stack := &platformv1.AppStack{
@@ -70,6 +71,7 @@ type compiler struct {
 	defaults defaults
 	version  string
 	caches   []string
+	types    []string // those of the components whose kinds are on
 }
 
 // former is what is kept of an existing component.
@@ -212,9 +214,10 @@ func (c compiler) cacheVersion() string {
 }
 
 // keepsCache reports whether a cache that is disabled has to stay for now, because pods of the
-// backend may use it: until the AppStack has made the backend without it, and that is ready.
+// backend may use it: until the AppStack has made the backend without it, and that is ready. While
+// the kind Cache is off, an AppStack with one is refused, and nothing deletes the Cache.
 func (c compiler) keepsCache() bool {
-	if componentOf(c.existing, cacheName) == nil {
+	if componentOf(c.existing, cacheName) == nil || !slices.Contains(c.types, cacheType) {
 		return false
 	}
 	backend := componentOf(c.existing, backendName)

@@ -167,6 +167,11 @@ func TestCacheGoesLast(t *testing.T) {
 	if got := has(Compile(disabled, nil, installation)); got != "" {
 		t.Errorf("of a new platform there is %q", got)
 	}
+	off := installation
+	off.Types = slices.DeleteFunc(slices.Clone(installation.Types), func(one string) bool { return one == cacheType })
+	if got := has(Compile(disabled, second, off)); got != "" {
+		t.Errorf("with the kind Cache off there is %q, which is refused", got)
+	}
 }
 
 // TestEndpoints: the most public address of the frontend, and that of the backend.

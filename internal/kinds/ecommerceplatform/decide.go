@@ -41,8 +41,9 @@ func Desired(platform *platformv1.EcommercePlatform, decided Decision) plan.Plan
 	wanted := plan.Plan{}
 	switch {
 	case decided.Stack != nil:
-		// What exists decides about versions and storage, also where the cache did not show it.
-		wanted.Children = []plan.Child{{Object: decided.Stack, Decisive: true}}
+		// What exists decides about versions and storage, also where the cache did not show it. What
+		// others have added stays: it may be a component with data.
+		wanted.Children = []plan.Child{{Object: decided.Stack, Decisive: true, KeepOthers: true}}
 		for _, object := range decided.Monitoring {
 			wanted.Children = append(wanted.Children, plan.Child{Object: object})
 		}

@@ -28,8 +28,12 @@ func TestAdopted(t *testing.T) {
 		if problems := Decide(wrong, with(wrong, stack, ownership)).Problems; len(problems) > 0 != isKept {
 			t.Errorf("ownership %d: another version: %v", ownership, problems)
 		}
-		if !Desired(platform, decided).Children[0].Decisive {
+		child := Desired(platform, decided).Children[0]
+		if !child.Decisive {
 			t.Errorf("ownership %d: an AppStack that the cache does not show yet would be overwritten", ownership)
+		}
+		if !child.KeepOthers {
+			t.Errorf("ownership %d: components that others have added would be removed, with their data", ownership)
 		}
 		if got, want := Released(going, with(going, stack, ownership)), ownership != plan.Ours; got != want {
 			t.Errorf("ownership %d: released is %t", ownership, got)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -225,6 +226,7 @@ func TestWarnOfCache(t *testing.T) {
 	larger := func(s *platformv1.EcommercePlatformSpec) { s.Cache.Memory = new(resource.MustParse("1Gi")) }
 	const replaced = "component cache: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes"
 	const deleted = "spec.cache.enabled: Cache shop-cache is deleted once the backend runs without it, and what it has in memory is lost"
+	labelled := func(s *platformv1.EcommercePlatformSpec) { s.Labels = msappsv1.Labels{"team": "shop"} }
 	image := func(s *platformv1.EcommercePlatformSpec) { s.Backend.Image = "r.io/back:2" }
 	stack, bare := made(admitted(), nil), made(admitted(withoutCache), nil)
 	for name, test := range map[string]struct {
@@ -234,6 +236,7 @@ func TestWarnOfCache(t *testing.T) {
 	}{
 		"another image":         {image, in("development"), stack, ""},
 		"more memory":           {in("development"), larger, stack, replaced},
+		"other labels":          {in("development"), labelled, stack, replaced},
 		"off":                   {in("development"), withoutCache, stack, deleted},
 		"off, and stays off":    {withoutCache, func(s *platformv1.EcommercePlatformSpec) { withoutCache(s); image(s) }, stack, ""},
 		"on":                    {withoutCache, in("development"), bare, ""},

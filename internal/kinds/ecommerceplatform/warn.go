@@ -49,7 +49,7 @@ func warnOfCache(platform, before *platformv1.EcommercePlatform, was, will, exis
 	case *before.Spec.Cache.Enabled && !*platform.Spec.Cache.Enabled:
 		return []string{fmt.Sprintf("spec.cache.enabled: Cache %s is deleted once the backend runs without it, and what it has in memory is lost",
 			objectName(platform, cacheName))}
-	case former != nil && next != nil && !bytes.Equal(former.Spec.Raw, next.Spec.Raw):
+	case former != nil && next != nil && (!bytes.Equal(former.Spec.Raw, next.Spec.Raw) || !maps.Equal(was.Spec.Labels, will.Spec.Labels)):
 		return []string{fmt.Sprintf("component %s: its instances are replaced, and what it has in memory may be lost: it stores nothing on volumes",
 			cacheName)}
 	}
