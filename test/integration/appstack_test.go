@@ -481,8 +481,8 @@ func TestStackConnects(t *testing.T) {
 	s.Expect(app.Spec.Bindings).To(gomega.HaveLen(1))
 }
 
-// TestStackAdoptsADatabase: a database that a stack takes over keeps what the stack does not set: its
-// users and databases are data.
+// TestStackAdoptsADatabase: a database that a stack takes over keeps what the stack does not set:
+// its users and databases are data.
 func TestStackAdoptsADatabase(t *testing.T) {
 	_, space, _ := managed(t)
 	db := newDatabase(space)
