@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -53,7 +54,9 @@ func TestLingering(t *testing.T) {
 		if !isLast() {
 			t.Error("connections stay when the server ends")
 		}
-		_ = <-ended // It says that its context ended.
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		if got := time.Since(start); got != lingerTime {
 			t.Errorf("served for %s after it was told to end, want %s", got, lingerTime)
 		}
