@@ -42,7 +42,7 @@ func TestCredentialsRevision(t *testing.T) {
 	}
 }
 
-// TestRevisionKey: no password tells the key, and none is told by it.
+// TestRevisionKey: the key can't be computed from one of the passwords, nor a password from it.
 func TestRevisionKey(t *testing.T) {
 	d, keys := &Database{Namespace: "shop", Name: "db"}, map[string]bool{"": true, "a": true, "b": true}
 	for _, drawn := range []State{{Password: "a", MetricsPassword: "b"}, {Password: "a"}, {MetricsPassword: "b"}} {

@@ -51,7 +51,7 @@ func (s *Subject) Withheld() string {
 	return summary.If(len(s.Result.Withheld) > 0, "spec.paused is true and withholds a change of %s", plan.Join(s.Result.Withheld))
 }
 
-// Terminating says that a deleted child still exists, or a volume of an earlier database.
+// Terminating says that a deleted child still exists, or what an earlier database of the name left.
 func (s *Subject) Terminating() string {
 	if len(s.Result.Terminating) > 0 {
 		return plan.Join(s.Result.Terminating) + " is still being deleted and will be created again"
@@ -60,7 +60,7 @@ func (s *Subject) Terminating() string {
 	for i, wait := range s.Result.Waits {
 		waits[i] = wait.For
 	}
-	return summary.If(len(waits) > 0, "%s is still being deleted; the new database begins when it is gone", plan.Join(waits))
+	return summary.If(len(waits) > 0, "the database begins when what is left of an earlier one is deleted: %s", plan.Join(waits))
 }
 
 // RefusedVolume says why an instance can't go on with what is on its volume.

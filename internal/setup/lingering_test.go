@@ -25,8 +25,8 @@ func (scriptedServer) Start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestLingering: a server that is told to end still answers for a while, and closes with each
-// answer the connection that it came by.
+// TestLingering: after the end of its context a server still answers for a while, and closes the
+// connection with each answer.
 func TestLingering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := http.NewServeMux()
@@ -58,7 +58,7 @@ func TestLingering(t *testing.T) {
 			t.Error(err)
 		}
 		if got := time.Since(start); got != lingerTime {
-			t.Errorf("served for %s after it was told to end, want %s", got, lingerTime)
+			t.Errorf("served for %s after the end of its context, want %s", got, lingerTime)
 		}
 	})
 }

@@ -78,11 +78,14 @@ func TestStatus(t *testing.T) {
 		"no image":           {newCache(), noImage, plan.Result{}, "ImageNotConfigured spec.image: Required value: this installation has no image for Valkey 9", "Failed"},
 		"foreign data":       {worked(3), running(worked(3), 3).says(1, other), plan.Result{}, "Conflict the volume data-sessions-1 has the data of Valkey 9", "Degraded"},
 		"hibernates":         {worked(3, hibernates), running(worked(3), 3), plan.Result{}, "Scaling spec.hibernated is true, and 3 instances are not stopped yet", "Updating"},
-		"not stopped":        {worked(3, hibernates, pauses), running(worked(3), 3), plan.Result{}, "PausedByUser spec.paused is true and withholds spec.hibernated, which is true", "Paused"},
-		"hibernated":         {asleep(hibernates), without(running(worked(3), 3)), plan.Result{}, "Hibernated spec.hibernated is true: no instance runs", "Hibernated"},
-		"wakes":              {asleep(), young(none), plan.Result{}, "Updating the instances are being started: sessions-0", "Updating"},
-		"does not wake":      {asleep(), running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent), plan.Result{}, "FailingOver no instance takes writes", "FailingOver"},
-		"paused":             {worked(3, pauses), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
+		"not stopped": {
+			worked(3, hibernates, pauses), running(worked(3), 3), plan.Result{},
+			"PausedByUser spec.paused is true and withholds spec.hibernated, which is true", "Paused",
+		},
+		"hibernated":    {asleep(hibernates), without(running(worked(3), 3)), plan.Result{}, "Hibernated spec.hibernated is true: no instance runs", "Hibernated"},
+		"wakes":         {asleep(), young(none), plan.Result{}, "Updating the instances are being started: sessions-0", "Updating"},
+		"does not wake": {asleep(), running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent), plan.Result{}, "FailingOver no instance takes writes", "FailingOver"},
+		"paused":        {worked(3, pauses), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
 	} {
 		status, _ := Status(test.c, test.observed, Decide(test.c, test.observed), test.result)
 		ready := condition(status, "Ready")

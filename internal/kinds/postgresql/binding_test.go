@@ -79,6 +79,7 @@ func TestURIFollows(t *testing.T) {
 		"no uri":              {"app", "new", "app", "", ""},
 		"another protocol":    {"app", "new", "app", "https://app:secret@db/app", ""},
 		"unreadable":          {"app", "new", "app", "postgresql://app:secret@db/%zz", ""},
+		"too long":            {"app", "new", "app", own + "&x=" + strings.Repeat("x", maxURI), ""},
 		"an empty password":   {"app", "", "app", own, ""},
 	} {
 		db, observed := newDatabase(), running(newDatabase(), 1)
@@ -101,7 +102,7 @@ func TestURIFollows(t *testing.T) {
 		db.Status.CredentialsRevision = "1"
 		contested, _ := Status(db, observed, Decision{Replicas: 1}, plan.Result{SlowedChildren: []plan.Contest{{Ref: ref}}})
 		if isKept := contested.CredentialsRevision == "1"; isKept != (test.want != "") {
-			t.Errorf("%s: while somebody reverts it, the revision is %s", name, contested.CredentialsRevision)
+			t.Errorf("%s: while another client reverts it, the revision is %s", name, contested.CredentialsRevision)
 		}
 		status, after := Status(db, observed, Decision{Replicas: 1}, plan.Result{Changes: []plan.Change{{Ref: ref, Operation: plan.Updated}}})
 		if isKept := status.CredentialsRevision == "1"; isKept != (test.want != "") || isKept != (after == time.Second) {

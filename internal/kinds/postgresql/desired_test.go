@@ -163,7 +163,7 @@ func TestFormerVolumes(t *testing.T) {
 		result := plan.Result{Waits: wanted.Waits}
 		status, after := Status(db, observed, Decision{Replicas: 1}, result)
 		isSaid := slices.ContainsFunc(status.Conditions, func(one metav1.Condition) bool {
-			return strings.Contains(one.Message, "the new database begins when it is gone")
+			return strings.Contains(one.Message, "the database begins when what is left of an earlier one is deleted: ")
 		})
 		if isSaid != test.waits || test.waits && after != database.LookAgain {
 			t.Errorf("%s: %+v; looked again after %s", name, status.Conditions, after)

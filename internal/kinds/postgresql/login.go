@@ -40,14 +40,20 @@ func loginOf(db *databasev1.PostgreSQL, observed Observed) login {
 	}
 }
 
+// maxURI is the longest uri that is read, in bytes: those that Mainstay makes have some hundred.
+const maxURI = 4 << 10
+
 // staleURI returns the uri that the application's Secret is to have, if the one in it has another
 // password than the key beside it: users change that one, and clients read either. Its host, its
-// database and its options stay, and so does a uri of another user, without a password, or one that
-// can't be read: a user has written it.
+// database and its options stay, and so does a uri of another user, without a password, longer than
+// maxURI, or one that can't be read: a user has written it.
 func staleURI(db *databasev1.PostgreSQL, observed Observed) (uri string, isStale bool) {
 	found, as := observed.Children[Ref(db, "Secret", database.ApplicationName(db.Name))], loginOf(db, observed)
 	secret, isSecret := found.Object.(*corev1.Secret)
 	if found.Ownership != plan.Ours || !isSecret || as.user == "" || as.password == "" {
+		return "", false
+	}
+	if len(secret.Data["uri"]) > maxURI {
 		return "", false
 	}
 	parsed, err := url.Parse(string(secret.Data["uri"]))
@@ -63,8 +69,8 @@ func staleURI(db *databasev1.PostgreSQL, observed Observed) (uri string, isStale
 }
 
 // writesURI reports whether the uri of the application's Secret is corrected now, or is not because
-// somebody reverts that again and again. No event tells when the Secret has it, and until then its
-// content is no other one: applications restart once.
+// another client reverts that again and again. The Secret is not watched, and until it has the uri
+// its content counts as unchanged: applications restart once.
 func writesURI(db *databasev1.PostgreSQL, observed Observed, result plan.Result) bool {
 	_, isStale := staleURI(db, observed)
 	ref := Ref(db, "Secret", database.ApplicationName(db.Name))

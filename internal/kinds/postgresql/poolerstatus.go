@@ -104,7 +104,7 @@ func poolerLeavesAfter(
 	case observed.Now.Before(status.LeavesAt.Time):
 		return max(status.LeavesAt.Sub(observed.Now), time.Second)
 	case slices.ContainsFunc(poolerRefs(db), result.Changed):
-		return time.Second // No event tells that its Secret is gone.
+		return time.Second // Its Secret is not watched.
 	}
 	return 0
 }

@@ -53,7 +53,7 @@ func resumeAnnotation(app *msappsv1.WebApp, observed Observed) map[string]string
 // annotation. Resuming means that pods run, so it is at least 1.
 func replicasBefore(app *msappsv1.WebApp, observed Observed) int32 {
 	if app.Spec.Replicas != nil {
-		return *app.Spec.Replicas
+		return max(*app.Spec.Replicas, 1)
 	}
 	if deployment := observed.deployment(app); deployment != nil {
 		if running := ptr.Deref(deployment.Spec.Replicas, 1); running > 0 {

@@ -98,9 +98,10 @@ func TestSuspendAndResume(t *testing.T) {
 		// without is the number if the spec loses its own in the same change.
 		resumed, without *int32
 	}{
-		"a number in the spec":        {five, new(int32(5)), new(int32(5))},
-		"an autoscaler":               {autoscaled, new(int32(3)), new(int32(2))},
-		"a number of somebody else's": {func(*msappsv1.WebAppSpec) {}, new(int32(2)), new(int32(2))},
+		"a number in the spec":       {five, new(int32(5)), new(int32(5))},
+		"an autoscaler":              {autoscaled, new(int32(3)), new(int32(2))},
+		"a number of another client": {func(*msappsv1.WebAppSpec) {}, new(int32(2)), new(int32(2))},
+		"none":                       {func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(0)) }, new(int32(0)), new(int32(1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := running()
