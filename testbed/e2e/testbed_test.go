@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +138,7 @@ func TestUp(t *testing.T) {
 	if elapsed := time.Since(start); elapsed > secondUp {
 		t.Errorf("a second up took %s, want at most %s", elapsed, secondUp)
 	}
+	testShare(b, 2)
 	b.kube("apply", "-f", "testdata/objects.yaml")
 	b.kube("wait", "--for=condition=Ready", "pod", "--all", "--timeout=5m")
 	t.Run("works", func(t *testing.T) {
@@ -167,6 +171,28 @@ func TestDown(t *testing.T) {
 	}
 	if difference := cmp.Diff(before, after, cmpopts.EquateEmpty()); difference != "" {
 		t.Errorf("down left the machine different (-before +after):\n%s", difference)
+	}
+}
+
+// testShare checks that the pods of the nodes together have a share of processor time like that of
+// so many machines.
+func testShare(b *testbed, nodes int) {
+	b.t.Helper()
+	found := 0
+	for pattern, one := range map[string]int{"/sys/fs/cgroup/cpu*/%s/cpu.shares": 1024, "/sys/fs/cgroup/%s/cpu.weight": 100} {
+		files, err := filepath.Glob(fmt.Sprintf(pattern, "mainstay-testbed"+suffix()))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		found += len(files)
+		for _, file := range files {
+			if got, want := strings.TrimSpace(run(b.t, "cat", file)), strconv.Itoa(nodes*runtime.NumCPU()*one); got != want {
+				b.t.Errorf("%s contains %s, want %s", file, got, want)
+			}
+		}
+	}
+	if found == 0 {
+		b.t.Error("no control group limits the pods' share of processor time")
 	}
 }
 

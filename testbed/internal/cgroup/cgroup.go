@@ -123,6 +123,36 @@ func CreateNode(node string) error {
 	return nil
 }
 
+// Weigh gives the pods of all nodes together the share of processor time that they would have if
+// each node were a machine with these processors: without it, all of them had that of one process
+// beside everything else that runs here. CreateNode comes first.
+func Weigh(nodes, processors int) error {
+	hierarchies, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, hierarchy := range hierarchies {
+		for file, weight := range weights(nodes, processors) {
+			path := filepath.Join(hierarchy, Root(), file)
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				continue // another controller's hierarchy, or another version
+			}
+			if err := os.WriteFile(path, []byte(strconv.Itoa(weight)), 0); err != nil {
+				return fmt.Errorf("giving the pods processor time: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// weights returns what the files that set a group's share of processor time contain: cpu.shares in
+// version 1, and cpu.weight in version 2, where a single process has 1024 and 100. The kubelet gives
+// the pods of a machine 1024 for each processor.
+func weights(nodes, processors int) map[string]int {
+	processes := max(nodes*processors, 1)
+	return map[string]int{"cpu.shares": min(processes*1024, 1<<18), "cpu.weight": min(processes*100, 10_000)}
+}
+
 // prepare makes a new group usable. In version 1 a cpuset is empty at first, and in version 2 a
 // child has only the controllers that its parent passes on.
 func prepare(parent, child string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -191,7 +192,7 @@ func (c *Cluster) configure(nodes int) error {
 			return err
 		}
 	}
-	return nil
+	return cgroup.Weigh(nodes, runtime.NumCPU())
 }
 
 func (c *Cluster) startNetwork(ctx context.Context, nodes int) error {
