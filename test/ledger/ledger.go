@@ -36,8 +36,14 @@ type Ledger struct {
 	acknowledged []acknowledgement
 	unknown      map[Entry]bool
 	forgiven     map[Entry]bool
-	failures     int
-	lastError    error
+	failed       []failure
+}
+
+// failure is what a client was told instead of an acknowledgement.
+type failure struct {
+	client   string
+	sent, at time.Time
+	err      error
 }
 
 // New returns an empty ledger.
@@ -69,7 +75,7 @@ func (l *Ledger) once(ctx context.Context, entry Entry, limit time.Duration, wri
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.failures, l.lastError = l.failures+1, err
+		l.failed = append(l.failed, failure{entry.Client, sent, at, err})
 		return
 	}
 	delete(l.unknown, entry)
@@ -81,7 +87,36 @@ func (l *Ledger) once(ctx context.Context, entry Entry, limit time.Duration, wri
 func (l *Ledger) Acknowledged() (acknowledged, failed int, last error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.acknowledged), l.failures, l.lastError
+	if len(l.failed) > 0 {
+		last = l.failed[len(l.failed)-1].err
+	}
+	return len(l.acknowledged), len(l.failed), last
+}
+
+// Failures describes what a client was told since a time instead of acknowledgements: how often the
+// same in a row, when first and when last.
+func (l *Ledger) Failures(client string, since time.Time) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var told []string
+	var first failure
+	count := 0
+	for i, f := range l.failed {
+		if f.client != client || f.sent.Before(since) {
+			continue
+		}
+		if count == 0 || f.err.Error() != first.err.Error() {
+			first, count = f, 0
+		}
+		count++
+		line := fmt.Sprintf("%s to %s: %d times: %v", first.sent.Format("15:04:05.000"), l.failed[i].at.Format("15:04:05.000"), count, first.err)
+		if count > 1 {
+			told[len(told)-1] = line
+		} else {
+			told = append(told, line)
+		}
+	}
+	return told
 }
 
 // AcknowledgedTo returns how many writes of a client were acknowledged.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,6 +177,36 @@ func TestForgivenStaysAway(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if wrong := strings.Join(l.Check([]Entry{{"client", 1}}, time.Now()), "\n"); !strings.Contains(wrong, "client 1 is there again") {
 			t.Errorf("got %q", wrong)
+		}
+	})
+}
+
+// TestFailures: the same failure in a row is described once, and other clients' are not.
+func TestFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, begun := New(), time.Now()
+		write := func(client, problem string) {
+			l.once(t.Context(), Entry{client, 1}, time.Second, func(context.Context, Entry) (string, error) {
+				time.Sleep(time.Millisecond)
+				return "", errors.New(problem)
+			})
+		}
+		write("a", "early")
+		later := time.Now()
+		for _, problem := range []string{"away", "away", "read-only", "away"} {
+			write("a", problem)
+			write("b", "other")
+		}
+		var told []string
+		for _, line := range l.Failures("a", later) {
+			_, count, _ := strings.Cut(line, ": ")
+			told = append(told, count)
+		}
+		if want := []string{"2 times: away", "1 times: read-only", "1 times: away"}; !slices.Equal(told, want) {
+			t.Errorf("%q, want %q", told, want)
+		}
+		if told := l.Failures("a", begun); len(told) != 4 {
+			t.Errorf("since the begin: %q, want 4 lines", told)
 		}
 	})
 }
