@@ -146,8 +146,8 @@ func Weigh(nodes, processors int) error {
 }
 
 // weights returns what the files that set a group's share of processor time contain: cpu.shares in
-// version 1, and cpu.weight in version 2, where a single process has 1024 and 100. The kubelet gives
-// the pods of a machine 1024 for each processor.
+// version 1, and cpu.weight in version 2, where a single process has 1024 and 100. The kubelet
+// gives the pods of a machine 1024 for each processor.
 func weights(nodes, processors int) map[string]int {
 	processes := max(nodes*processors, 1)
 	return map[string]int{"cpu.shares": min(processes*1024, 1<<18), "cpu.weight": min(processes*100, 10_000)}
