@@ -99,16 +99,13 @@ func (n *node) start() {
 	n.server.rule, n.server.history = election.Rule{}, ""
 	n.core = &election.Observed{
 		Config: n.w.decided, Me: election.Member{Name: n.name(), Incarnation: n.disk.member.Incarnation},
-		PodUID: n.uid, Local: n.disk.local, Saved: n.disk.local,
+		PodUID: n.uid, Local: n.disk.local, Saved: n.disk.local, Others: n.w.others(n),
 	}
 	if n.disk.member.HasData() {
 		n.core.Found(n.disk.system, n.disk.log.timeline)
 	}
 	for _, other := range n.w.nodes {
 		if other != n {
-			if n.w.plan.ephemeral {
-				n.core.Others = append(n.core.Others, other.name())
-			}
 			n.core.Peers = append(n.core.Peers, election.Peer{Name: other.name()})
 		}
 	}

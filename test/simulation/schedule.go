@@ -34,6 +34,8 @@ type schedule struct {
 	staysHung bool
 	// decides is true if the user changes the durability and the patience meanwhile.
 	decides bool
+	// scales is true if the user then changes the number of instances too.
+	scales bool
 	// staysAway is true if the leader never reaches the API server again, and its server dies.
 	staysAway bool
 	forEver   *node
@@ -66,6 +68,7 @@ func draw(random *rand.Rand) schedule {
 	plan.staysAway = !plan.staysHung && !plan.onlyAPI && plan.instances > 2 && plan.durability == election.Required && random.IntN(4) == 0
 	plan.decides = !plan.staysAway && !plan.onlyAPI && random.IntN(4) == 0
 	plan.end = plan.heal + 2*plan.longest() + 45*time.Second
+	plan.scales = plan.decides && plan.instances > 2 && !plan.staysHung && !plan.fresh
 	if plan.adopts = plan.fresh && random.IntN(2) == 0; plan.adopts {
 		plan.remains = make([]bool, plan.instances)
 		for range []int{0, 0, 1, plan.instances}[random.IntN(4)] {
@@ -357,24 +360,43 @@ func (w *world) request(n *node) {
 	n.wake()
 }
 
-// decide lets the user want another durability and patience. Each instance hears of it when it
-// does. Where nothing may be lost, that stays so.
+// decide lets the user want another durability and patience, and perhaps another number of
+// instances. Each instance hears of it when it does. Where nothing may be lost, that stays so.
 func (w *world) decide() {
 	w.decided.After = []time.Duration{shortAfter, longAfter}[w.random.IntN(2)]
 	w.decided.Durability = []election.Durability{election.Required, election.Preferred}[w.random.IntN(2)]
 	if !w.check.promises() && w.chance(2) {
 		w.decided.Durability = election.Asynchronous
 	}
-	w.log("the user decides: durability %d, failover after %s", w.decided.Durability, w.decided.After)
+	if w.plan.scales {
+		w.decided.Instances = 2 + w.random.IntN(len(w.nodes)-1)
+	}
+	w.log("the user decides: durability %d, failover after %s, %d instances", w.decided.Durability, w.decided.After, w.decided.Instances)
 	for _, n := range w.nodes {
 		life := n.life
 		w.after(w.between(0, 3*time.Second), func() {
 			n.resume(life, func() {
-				n.core.Configured(w.decided, nil)
+				n.core.Configured(w.decided, w.others(n))
 				n.step()
 			})
 		})
 	}
+}
+
+// others returns the names of the other instances that the user wants, as far as the instances of
+// this schedule are told. Those that are no longer wanted go on: the manager removes none that a
+// rule names.
+func (w *world) others(n *node) []string {
+	var names []string
+	if !w.plan.ephemeral && !w.plan.scales {
+		return nil
+	}
+	for _, other := range w.nodes[:w.decided.Instances] {
+		if other != n {
+			names = append(names, other.name())
+		}
+	}
+	return names
 }
 
 // heal ends all faults.

@@ -2,6 +2,7 @@ package election
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,5 +289,43 @@ func TestFoundTimeline(t *testing.T) {
 	o.Server, o.Saved, o.Record.TriedAt = Server{State: Standby, Final: true, Position: "0"}, o.Local, o.Now
 	if claim, _ := Decide(o).(WriteRecord); claim.Record.System != "s" || claim.Record.Timeline != 2 {
 		t.Errorf("got %+v", claim)
+	}
+}
+
+// TestScaleIn: a leader takes members that should no longer exist out of its rule, although they
+// receive, because the manager removes no pod that a rule names. It keeps one that commits need.
+func TestScaleIn(t *testing.T) {
+	scaled := func(durability Durability, change func(*Observed)) *Observed {
+		o := leading()
+		o.Server.ReceiversAt = o.Now
+		config := o.Config
+		config.Instances, config.Durability = 2, durability
+		o.Configured(config, []string{b.Name})
+		change(o)
+		return o
+	}
+	nothing := func(*Observed) {}
+	for name, test := range map[string]struct {
+		state *Observed
+		want  []Member
+	}{
+		"required":     {scaled(Required, nothing), []Member{b}},
+		"preferred":    {scaled(Preferred, nothing), []Member{b}},
+		"asynchronous": {scaled(Asynchronous, nothing), []Member{b}},
+		"the one that stays has diverged": {scaled(Required, func(o *Observed) {
+			o.Peers[0].Pong.Diverged = true
+		}), []Member{c}},
+	} {
+		write, isWrite := Decide(test.state).(WriteRecord)
+		if !isWrite || len(write.Record.Rules) != 2 || !slices.Equal(write.Record.newest().Set, test.want) {
+			t.Errorf("%s: got %+v, want a rule with %v", name, Decide(test.state), test.want)
+		}
+	}
+	o := scaled(Required, func(o *Observed) {
+		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1}
+		o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}
+	})
+	if wait, isWait := Decide(o).(Wait); !isWait {
+		t.Errorf("one that receives and should not exist: got %+v, want no change", wait)
 	}
 }

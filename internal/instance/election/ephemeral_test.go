@@ -226,6 +226,17 @@ func alone(instances int) *Observed {
 	return o
 }
 
+// scaled returns alone(1) that heard some time ago that two more instances should exist.
+func scaled(ago time.Duration) *Observed {
+	o := alone(1)
+	config := o.Config
+	config.Instances = 3
+	o.Now -= ago
+	o.Configured(config, []string{b.Name, c.Name})
+	o.Now += ago
+	return o
+}
+
 // TestLonelyLeader: a leader of several instances that gets no answer from them renews the Lease,
 // and accepts no writes if it can't. A single instance does, and so does a leader that gets an
 // answer.
@@ -253,6 +264,8 @@ func TestLonelyLeader(t *testing.T) {
 			return o
 		}(), "Wait"},
 		{"it is the only instance", alone(1), "Wait"},
+		{"it was the only instance until now", scaled(0), "WriteRecord"},
+		{"it was the only instance, and could not renew since", scaled(9 * time.Second), "Kill"},
 		{"the data are stored", func() *Observed {
 			o := alone(3)
 			o.Config.Ephemeral = false

@@ -376,7 +376,11 @@ func (o *Observed) Began() { o.Begun = o.System }
 // Configured notes the settings, and the names of the other instances that should exist. Messages
 // of an instance that should no longer exist are still processed, because a rule may need it.
 func (o *Observed) Configured(config Config, others []string) {
+	wasAlone := o.Config.Instances == 1 && !o.mustHear()
 	o.Config, o.Others = config, others
+	if wasAlone && o.mustHear() {
+		o.AloneUntil = o.Now
+	}
 	for _, name := range others {
 		if name != o.Me.Name && o.peer(name) == nil {
 			o.Peers = append(o.Peers, Peer{Name: name})

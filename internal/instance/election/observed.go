@@ -296,8 +296,11 @@ type Observed struct {
 	Held         Held
 	Intent       Intent
 	Peers        []Peer
-	// Others are the names of the other instances that should exist.
+	// Others are the names of the other instances that should exist; empty if the settings name none.
 	Others []string
+	// AloneUntil is when this instance heard that others should exist beside it, in whose absence it
+	// needed no renewal (mustHear); 0 if it has not.
+	AloneUntil time.Duration
 	// PingedAt is when the last pings were sent.
 	PingedAt time.Duration
 	// AskedAt is when the last Ask was sent, for the term Asked; both are 0 before the first one.
@@ -420,12 +423,17 @@ func (o *Observed) answeredBefore(within time.Duration) []Member {
 }
 
 // mayWrite reports whether a leader may still accept writes: within the given time it has renewed
-// the Lease or enough members have answered, or one of its rules names no other member.
+// the Lease or enough members have answered, or one of its rules names no other member. One that
+// was the only instance until then has that time to renew: the others begin nothing before the
+// record has been unchanged for longer.
 func (o *Observed) mayWrite(within time.Duration) bool {
 	if o.Held.RenewedAt != 0 && o.Now-o.Held.RenewedAt < within {
 		return true
 	}
-	return o.heldByRule(within)
+	wasAlone := o.AloneUntil != 0 && o.Now-o.AloneUntil < within
+	return o.heldByRule(within) || wasAlone && slices.ContainsFunc(o.rules(), func(rule Rule) bool {
+		return rule.Leader == o.Me && rule.alone()
+	})
 }
 
 // heldByRule reports whether one of our rules prevents another leader: it names no other member, or

@@ -97,12 +97,13 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	return Rule{Leader: o.Me, Set: set, Acks: needed, Async: o.Config.Durability == Asynchronous}
 }
 
-// joined returns the set, with the members added that follow us, receive, and are near.
+// joined returns the set, with the members added that follow us, receive, and are near, unless they
+// should no longer exist.
 func (o *Observed) joined(set []Member) []Member {
 	joined := slices.Clone(set)
 	for _, member := range o.answered(pingEvery + silentAfter) {
 		peer := o.peer(member.Name)
-		if peer.Near && o.Now-peer.StreamedAt < silentAfter && !slices.Contains(joined, member) && member.HasData() {
+		if peer.Near && o.Now-peer.StreamedAt < silentAfter && !slices.Contains(joined, member) && member.HasData() && o.isWanted(member) {
 			joined = append(joined, member)
 		}
 	}
@@ -123,14 +124,21 @@ func (o *Observed) withoutGone(set []Member, needed int) []Member {
 	return kept
 }
 
-// isGone reports whether the member has been silent for leaveAfter, has diverged, or was replaced
-// by another member of its pod.
+// isGone reports whether the member has been silent for leaveAfter, has diverged, was replaced by
+// another member of its pod, or should no longer exist: the manager removes no pod that a rule
+// names.
 func (o *Observed) isGone(member Member) bool {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member.HasData() && peer.Member != member {
 		return true
 	}
-	return o.silence(member) >= leaveAfter || o.isDiverged(member)
+	return o.silence(member) >= leaveAfter || o.isDiverged(member) || !o.isWanted(member)
+}
+
+// isWanted reports whether the member's instance should exist, as far as the settings say which
+// should.
+func (o *Observed) isWanted(member Member) bool {
+	return len(o.Others) == 0 || slices.Contains(o.Others, member.Name)
 }
 
 // missing reports whether fewer than needed members of the set have been silent (see silence) for
