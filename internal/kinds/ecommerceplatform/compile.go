@@ -90,14 +90,21 @@ func formerly(existing *platformv1.AppStack, name string) former {
 	return was
 }
 
-// formerDatabase returns what an existing AppStack has of the database. If it has none, that is
-// what the platform's status says: someone may have deleted the AppStack, and the volumes are
-// there.
+// formerDatabase returns what the database was made with. That is what the platform's status says,
+// because someone may have edited the AppStack, or deleted it, and the volumes are there. The size
+// is the larger one: volumes have grown if the AppStack says so. Without such a status it is what
+// the AppStack has.
 func formerDatabase(platform *platformv1.EcommercePlatform, existing *platformv1.AppStack) former {
-	if made := platform.Status.Database; made != nil && componentOf(existing, databaseName) == nil {
-		return former(*made)
+	was := formerly(existing, databaseName)
+	if platform.Status.Database == nil {
+		return was
 	}
-	return formerly(existing, databaseName)
+	made := former(*platform.Status.Database)
+	made.Version = cmp.Or(made.Version, was.Version)
+	if grown, size := was.size(), made.size(); size == nil || grown != nil && grown.Cmp(*size) > 0 {
+		made.Storage = was.Storage
+	}
+	return made
 }
 
 // componentOf returns a component of an AppStack; nil if it has none.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
@@ -124,6 +125,55 @@ func TestCompileAfterTheStackIsDeleted(t *testing.T) {
 	}
 	if got := specOf(Compile(platform, nil, newer), "db"); !strings.Contains(got, `"version":"18"`) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestEditedDatabase: what someone has edited of the database in the AppStack is put back, and what
+// the platform says of it stays; but volumes that have grown do not shrink.
+func TestEditedDatabase(t *testing.T) {
+	platform := admitted(in("staging"))
+	stack := made(platform, nil)
+	platform.Status = Status(platform, with(platform, stack, plan.Ours), Decision{}, plan.Result{})
+	edits := strings.NewReplacer(`"version":"17"`, `"version":"16"`, `"storage":"50Gi"`, `"storage":"80Gi","storageClassName":"slow"`)
+	stack.Spec.Components[0].Spec.Raw = []byte(edits.Replace(specOf(stack, "db")))
+	for _, version := range []string{"", "17"} {
+		platform.Spec.Database.Version = version
+		observed := with(platform, stack, plan.Ours)
+		decided := Decide(platform, observed)
+		if len(decided.Problems) > 0 {
+			t.Fatalf("version %q: %v", version, decided.Problems)
+		}
+		got := specOf(decided.Stack, "db")
+		if !strings.Contains(got, `"version":"17"`) || !strings.Contains(got, `"storage":"80Gi"`) || strings.Contains(got, "slow") {
+			t.Errorf("version %q: got %s", version, got)
+		}
+		status := Status(platform, observed, decided, plan.Result{}).Database
+		if status.Version != "17" || status.Storage != "80Gi" || status.StorageClassName != nil {
+			t.Errorf("version %q: the status says %+v", version, status)
+		}
+	}
+	stack.Spec.Components[0].Spec.Raw = []byte(`{"storage":"x"}`)
+	observed := with(platform, stack, plan.Ours)
+	status := Status(platform, observed, Decide(platform, observed), plan.Result{}).Database
+	if status.Version != "17" || status.Storage != "50Gi" {
+		t.Errorf("of what can't be read, the status says %+v", status)
+	}
+}
+
+// TestDatabaseMadeAnew: an AppStack that was deleted, and made anew with another version and class,
+// is valid before the status has them.
+func TestDatabaseMadeAnew(t *testing.T) {
+	platform := admitted(in("staging"))
+	platform.Status = Status(platform, with(platform, made(platform, nil), plan.Ours), Decision{}, plan.Result{})
+	platform.Spec.Database.Version, platform.Spec.Database.StorageClassName = "16", ptr.To("fast")
+	observed := with(platform, made(platform, nil), plan.Ours)
+	decided := Decide(platform, observed)
+	if len(decided.Problems) > 0 {
+		t.Fatal(decided.Problems)
+	}
+	status := Status(platform, observed, decided, plan.Result{}).Database
+	if status.Version != "16" || ptr.Deref(status.StorageClassName, "") != "fast" {
+		t.Errorf("the status says %+v", status)
 	}
 }
 

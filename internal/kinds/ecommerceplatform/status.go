@@ -56,13 +56,24 @@ func (s *subject) isCurrent() bool {
 	return s.stack != nil && !s.result.Changed(Ref(s.platform)) && s.stack.Status.ObservedGeneration == s.stack.Generation
 }
 
-// database returns what the database was made with: that of the AppStack, and without one what was
-// reported before.
+// database returns what the database was made with. Its size is that of the AppStack. Its version
+// and class are what the AppStack is to have: someone may have edited that. Without an AppStack, all
+// stays as it was reported before.
 func (s *subject) database() *platformv1.PlatformDatabaseStatus {
-	if made := formerly(s.stack, databaseName); made.Version != "" {
-		return (*platformv1.PlatformDatabaseStatus)(&made)
+	made, now := s.platform.Status.Database, formerly(s.stack, databaseName)
+	switch wanted := s.decided.Stack; {
+	case componentOf(s.stack, databaseName) == nil:
+		return made
+	case wanted != nil:
+		decided := formerly(wanted, databaseName)
+		now.Version, now.StorageClassName = decided.Version, decided.StorageClassName
+	case made != nil:
+		now.Version, now.StorageClassName = made.Version, made.StorageClassName
 	}
-	return s.platform.Status.Database
+	if made != nil && now.size() == nil {
+		now.Storage = made.Storage
+	}
+	return (*platformv1.PlatformDatabaseStatus)(&now)
 }
 
 // maxComponents is how many parts the status has at most: all there are, and those that are left of
@@ -72,11 +83,20 @@ const maxComponents = 8
 // titles are how messages name the parts.
 var titles = map[string]string{databaseName: "Database", cacheName: "Cache", backendName: "Backend", frontendName: "Frontend"}
 
-// reported returns the parts: those of the AppStack's status, and those that it does not have yet.
+// isOurs reports whether a component is one that the platform makes; others may be added to its
+// AppStack.
+func (s *subject) isOurs(name string) bool { return componentOf(s.decided.Stack, name) != nil }
+
+// reported returns the parts: those of the AppStack's status, the platform's own first, and those
+// that it does not have yet.
 func (s *subject) reported() []platformv1.PlatformComponentStatus {
 	var all []platformv1.PlatformComponentStatus
 	if s.stack != nil {
-		for _, one := range s.stack.Status.Components[:min(len(s.stack.Status.Components), maxComponents)] {
+		known := slices.Clone(s.stack.Status.Components)
+		slices.SortStableFunc(known, func(a, b platformv1.ComponentStatus) int {
+			return cmp.Compare(rank(s.isOurs(a.Name)), rank(s.isOurs(b.Name)))
+		})
+		for _, one := range known[:min(len(known), maxComponents)] {
 			reported := platformv1.PlatformComponentStatus{Name: one.Name, Kind: one.Kind, Object: one.Object, Phase: one.Phase, Reason: one.Reason}
 			reported.Message = conditions.Truncate(s.message(one))
 			all = append(all, reported)
@@ -93,6 +113,14 @@ func (s *subject) reported() []platformv1.PlatformComponentStatus {
 		}
 	}
 	return all
+}
+
+// rank puts what is ours first.
+func rank(isOurs bool) int {
+	if isOurs {
+		return 0
+	}
+	return 1
 }
 
 // message is what is said of a part.
@@ -113,11 +141,11 @@ func (s *subject) message(one platformv1.ComponentStatus) string {
 	return fmt.Sprintf("%s deployment failed: %s", title, cmp.Or(one.Message, one.Reason))
 }
 
-// ready returns how many parts are ready, of how many there are to be.
+// ready returns how many of the platform's own parts are ready, of how many there are to be.
 func (s *subject) ready() string {
 	count, of := 0, len(s.components)
 	for _, one := range s.components {
-		if one.Phase == platformv1.ComponentReady {
+		if one.Phase == platformv1.ComponentReady && (s.decided.Stack == nil || s.isOurs(one.Name)) {
 			count++
 		}
 	}

@@ -133,6 +133,12 @@ func TestComponents(t *testing.T) {
 	if status.ComponentSummary != "1/4" || status.Environment != "production" {
 		t.Errorf("got %s of %s", status.ComponentSummary, status.Environment)
 	}
+	added := reporting(platform, "Degraded", nil, part("worker", "Ready", "Available", ""), part("db", "Ready", "Available", ""))
+	observed = with(platform, added, plan.Ours)
+	status = Status(platform, observed, Decide(platform, observed), plan.Result{})
+	if status.ComponentSummary != "1/4" || status.Components[0].Name != "db" {
+		t.Errorf("with an added component: %s, %+v", status.ComponentSummary, status.Components)
+	}
 	route := reporting(platform, "Deploying", nil, part("frontend", "Progressing", "RouteNotAccepted", "no Gateway"))
 	observed = with(platform, route, plan.Ours)
 	if got := Status(platform, observed, Decide(platform, observed), plan.Result{}).Components[0].Message; got != "Ingress setup failed: no Gateway" {

@@ -123,15 +123,19 @@ func ValidateWithin(platform *platformv1.EcommercePlatform, namespace map[string
 	at := field.NewPath("spec")
 	problems := checkNamespace(platform, namespace, installation.Environments, at.Child("environment"))
 	problems = append(problems, checkCache(platform.Spec.Cache, existing, installation.Caches, at.Child("cache", "version"))...)
-	database, was := platform.Spec.Database, formerly(existing, databaseName)
+	database, was := platform.Spec.Database, formerDatabase(platform, existing)
 	if componentOf(existing, databaseName) == nil {
 		return append(problems, checkNewDatabase(database, installation.versions(database.Type), at.Child("database", "version"))...)
 	}
-	if database.Version != "" && was.Version != "" && database.Version != was.Version {
+	// Once the AppStack was deleted, it may have been made anew with others, and the status not have
+	// them yet.
+	now := formerly(existing, databaseName)
+	if version := database.Version; version != "" && was.Version != "" && version != was.Version && version != now.Version {
 		problems = append(problems, field.Invalid(at.Child("database", "version"), database.Version,
 			fmt.Sprintf("must be %s: for another major version, dump the data and restore them into another platform", was.Version)))
 	}
-	if class := database.StorageClassName; class != nil && *class != ptr.Deref(was.StorageClassName, "") {
+	if class := database.StorageClassName; class != nil && *class != ptr.Deref(was.StorageClassName, "") &&
+		*class != ptr.Deref(now.StorageClassName, "") {
 		problems = append(problems, field.Invalid(at.Child("database", "storageClassName"), *class, classRemedy(was.StorageClassName)))
 	}
 	if size := was.size(); size != nil && database.Storage != nil && database.Storage.Cmp(*size) < 0 {
