@@ -12,12 +12,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// EnforceUser sets the user of a new object's pods, spec.runAsUser, if the rules enforce one, and
-// returns a warning if it replaced another. It can't be changed once there are data. All else that
-// rules enforce about security, every pod of a database has.
-func EnforceUser(given *int64, rules policy.Rules) (replaced []string) {
+// EnforceUser sets the user of an object's pods, spec.runAsUser, if the rules enforce one, and
+// returns a warning if it replaced another. before is that of the object before an update; nil on
+// creation. It can't be changed once there are data: an update keeps what the rules have enforced
+// before, as a manifest that is applied again needs, and nothing else. All else that rules enforce
+// about security, every pod of a database has.
+func EnforceUser(given, before *int64, rules policy.Rules) (replaced []string) {
 	user := rules.EnforcedSecurity().RunAsUser
-	if user == nil {
+	if user == nil || before != nil && *before != *user {
 		return nil
 	}
 	if *given != 0 && *given != *user {

@@ -12,17 +12,19 @@ import (
 // Govern sets in c what the rules default and enforce, and returns a warning for each value of the
 // user's that it replaced. before is the object before an update, nil on creation. An unchanged
 // spec is left alone: otherwise adding a label could restart a cache if a policy was created
-// meanwhile. An enforced user is set on creation only.
+// meanwhile. An enforced user is set on creation, and kept.
 func Govern(c, before *databasev1.Cache, rules policy.Rules) []string {
 	labels, replaced := rules.Labelled(c.Labels)
 	c.Labels = labels
+	var user *int64
+	if before != nil {
+		user = &before.Spec.RunAsUser
+	}
+	replaced = append(replaced, database.EnforceUser(&c.Spec.RunAsUser, user, rules)...)
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, c.Spec) {
 		return replaced
 	}
 	fillResources(&c.Spec.Resources, rules)
-	if before == nil {
-		replaced = append(replaced, database.EnforceUser(&c.Spec.RunAsUser, rules)...)
-	}
 	return replaced
 }
 

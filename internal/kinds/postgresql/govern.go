@@ -14,19 +14,21 @@ import (
 // Govern sets in db what the rules default and enforce, and returns a warning for each value of the
 // user's that it replaced. before is the object before an update, nil on creation. An unchanged
 // spec is left alone: otherwise adding a label could restart a database if a policy was created
-// meanwhile. An enforced user is set on creation only.
+// meanwhile. An enforced user is set on creation, and kept.
 func Govern(db, before *databasev1.PostgreSQL, rules policy.Rules) []string {
 	labels, replaced := rules.Labelled(db.Labels)
 	db.Labels = labels
+	var user *int64
+	if before != nil {
+		user = &before.Spec.RunAsUser
+	}
+	replaced = append(replaced, database.EnforceUser(&db.Spec.RunAsUser, user, rules)...)
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, db.Spec) {
 		return replaced
 	}
 	rules.FillResources(&db.Spec.Resources)
 	if db.Spec.Pooler != nil {
 		rules.FillResources(&db.Spec.Pooler.Resources)
-	}
-	if before == nil {
-		replaced = append(replaced, database.EnforceUser(&db.Spec.RunAsUser, rules)...)
 	}
 	return replaced
 }

@@ -55,6 +55,12 @@ func TestGovern(t *testing.T) {
 	if len(replaced) > 0 || changed.Spec.RunAsUser != 1000 || len(changed.Spec.Resources.Limits) != 2 {
 		t.Errorf("a changed one: %q, %+v", replaced, changed.Spec)
 	}
+	enforced := newDatabase(replicas(2))
+	enforced.Spec.RunAsUser = 2000
+	again := newDatabase(replicas(3))
+	if got := Govern(again, enforced, ruled(rule)); again.Spec.RunAsUser != 2000 || len(got) != 1 {
+		t.Errorf("the manifest is applied again: %q, user %d", got, again.Spec.RunAsUser)
+	}
 	same := before.DeepCopy()
 	if Govern(same, before, ruled(rule)); !cmp.Equal(same.Spec, before.Spec) || same.Labels["tier"] != "gold" {
 		t.Errorf("an unchanged spec became %+v, with the labels %v", same.Spec, same.Labels)
