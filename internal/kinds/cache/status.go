@@ -7,8 +7,13 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
+
+// passwordPoll is the time until the next check whether the password can be used: Secrets are
+// watched only in the namespaces of secrets.namespaces. It costs one GET.
+const passwordPoll = 10 * time.Second
 
 // Status returns the status of a defaulted Cache, given what was observed, decided and written, and
 // when to requeue without an event (0: never). Of the previous status, it reads what is remembered
@@ -32,7 +37,11 @@ func Status(c *databasev1.Cache, observed Observed, decided Decision, result pla
 	}
 	remember(&status, about.Remember())
 	status.Phase = about.phase(one)
-	return status, about.RequeueAfter(one.Reason)
+	after := about.RequeueAfter(one.Reason)
+	if one.Reason == databasev1.ReasonPasswordUnavailable {
+		after = requeue.Sooner(after, passwordPoll)
+	}
+	return status, after
 }
 
 // subject is a Cache to summarize.

@@ -95,6 +95,26 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestPasswordPoll: no watch shows that a missing or unusable password was corrected, so it is read
+// again; one that can be used is not.
+func TestPasswordPoll(t *testing.T) {
+	given := func(spec *databasev1.CacheSpec) { spec.PasswordSecret = "mine" }
+	for name, test := range map[string]struct {
+		c        *databasev1.Cache
+		observed Observed
+		want     time.Duration
+	}{
+		"missing":        {newCache(given), empty(), passwordPoll},
+		"unusable":       {newCache(given), gives(PasswordKey, "short"), passwordPoll},
+		"edited to less": {newCache(), empty().hasApplication(newCache(), "short"), passwordPoll},
+		"there":          {newCache(given), gives(PasswordKey, "given-password"), 0},
+	} {
+		if _, after := Status(test.c, test.observed, Decide(test.c, test.observed), plan.Result{}); after != test.want {
+			t.Errorf("%s: it is read again after %s, want %s", name, after, test.want)
+		}
+	}
+}
+
 // TestReplicated: what a failover would keep.
 func TestReplicated(t *testing.T) {
 	for want, test := range map[string]struct {
