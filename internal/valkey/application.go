@@ -44,9 +44,17 @@ func (a Application) Check() error {
 	case !IsPassword(a.Password):
 		return fmt.Errorf("password: must have from %d to %d printable ASCII characters without spaces and line breaks",
 			ShortestPassword, LongestPassword)
-	case len(a.Previous) > LongestPassword:
+	}
+	return CheckPrevious(a.Previous)
+}
+
+// CheckPrevious returns an error that says why a text can't be Application.Previous. It does not
+// contain the text.
+func CheckPrevious(text string) error {
+	switch {
+	case len(text) > LongestPassword:
 		return fmt.Errorf("password.previous: Too long: may not be more than %d bytes", LongestPassword)
-	case strings.ContainsFunc(a.Previous, func(r rune) bool { return r < ' ' || r > '~' }):
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
 		return fmt.Errorf("password.previous: %s", onlyASCII)
 	}
 	return nil

@@ -90,9 +90,14 @@ func remember(status *databasev1.CacheStatus, after database.Before) {
 	status.SwitchoverAt, status.SwitchoverFrom, status.SwitchoverFor = switched.At, switched.From, switched.For
 }
 
-// Decide decides what is done next.
+// Decide decides what is done next. While the password can't be used, no pod is evicted: running
+// instances keep the one that was used before, and a new pod would let no client in.
 func Decide(c *databasev1.Cache, observed Observed) Decision {
-	return database.Decide(Common(c, observed), observed.State)
+	decided := database.Decide(Common(c, observed), observed.State)
+	if _, problem := password(c, observed); problem != "" {
+		decided.Evict = nil
+	}
+	return decided
 }
 
 // Tell returns the event for a change of the primary.

@@ -348,6 +348,8 @@ func TestPassword(t *testing.T) {
 		"given":           {newCache(given), gives(PasswordKey, "given-password"), "rediss://app:given-password@sessions-rw.shop.svc:6379", ""},
 		"missing":         {newCache(given), empty(), "", "spec.passwordSecret: Not found: Secret shop/mine: create it with the key password"},
 		"another key":     {newCache(given), gives("pass", "given-password"), "", "the key password of the Secret shop/mine must have from 8"},
+		"bad previous":    {newCache(), empty().hasPrevious(newCache(), "stored-password", "former\n"), "", "the Secret shop/sessions-app: password.previous: must"},
+		"short previous":  {newCache(), empty().hasPrevious(newCache(), "stored-password", "former"), "rediss://app:stored-password@sessions-rw.shop.svc:6379", ""},
 		"has a line feed": {newCache(given), gives(PasswordKey, "given-password\n"), "", "without spaces and line breaks"},
 		"endless":         {newCache(given), gives(PasswordKey, strings.Repeat("a", 257)), "", "from 8 to 256"},
 	} {
@@ -367,6 +369,29 @@ func TestPassword(t *testing.T) {
 			!strings.Contains(ready.Message, test.problem) ||
 			strings.Contains(ready.Message, "given-password") || condition(status, "Stalled").Status != metav1.ConditionTrue {
 			t.Errorf("%s: got %+v", name, ready)
+		}
+	}
+}
+
+// TestEvictsNothing: while a password can't be used, a rollout waits. A new pod would know none and
+// accept no client.
+func TestEvictsNothing(t *testing.T) {
+	for name, test := range map[string]struct{ password, previous, want string }{
+		"usable":       {"stored-password", "former", "sessions-1"},
+		"unusable":     {"stored-password\n", "", ""},
+		"bad previous": {"stored-password", "former\n", ""},
+	} {
+		c := worked(2)
+		observed := running(c, 2).hasPrevious(c, test.password, test.previous)
+		for i := range observed.Pods {
+			observed.Pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "sessions-1"
+		}
+		got := ""
+		if victim := Decide(c, observed).Evict; victim != nil {
+			got = victim.Name
+		}
+		if got != test.want {
+			t.Errorf("%s: %q is evicted, want %q", name, got, test.want)
 		}
 	}
 }

@@ -31,7 +31,20 @@ func stored(c *databasev1.Cache, observed Observed) map[string][]byte {
 //	spec.passwordSecret names a Secret                    the one in it
 //	the application's Secret has one: perhaps a user's    that one
 //	otherwise                                             a new random one
+//
+// The instances use no password beside a previous one that can't be used.
 func password(c *databasev1.Cache, observed Observed) (text, problem string) {
+	if text, problem = present(c, observed); problem != "" {
+		return "", problem
+	}
+	if err := valkey.CheckPrevious(previous(stored(c, observed), text)); err != nil {
+		return "", fmt.Sprintf("the Secret %s/%s: %s: correct or empty it", c.Namespace, database.ApplicationName(c.Name), err)
+	}
+	return text, ""
+}
+
+// present is password without the check of the previous one.
+func present(c *databasev1.Cache, observed Observed) (text, problem string) {
 	name, content := database.ApplicationName(c.Name), stored(c, observed)
 	switch {
 	case c.Spec.PasswordSecret != "":

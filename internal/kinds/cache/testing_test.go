@@ -102,8 +102,14 @@ func (o Observed) says(ordinal int, report contract.Report) Observed {
 
 // hasApplication returns the observation with a Secret with which applications connect.
 func (o Observed) hasApplication(c *databasev1.Cache, password string) Observed {
+	return o.hasPrevious(c, password, "")
+}
+
+// hasPrevious is hasApplication with a password that is still accepted.
+func (o Observed) hasPrevious(c *databasev1.Cache, password, previous string) Observed {
 	o.Children[Ref(c, "Secret", database.ApplicationName(c.Name))] = plan.Found{Ownership: plan.Ours, Object: &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: database.ApplicationName(c.Name)}, Data: map[string][]byte{PasswordKey: []byte(password)},
+		ObjectMeta: metav1.ObjectMeta{Name: database.ApplicationName(c.Name)},
+		Data:       map[string][]byte{PasswordKey: []byte(password), previousKey: []byte(previous)},
 	}}
 	return o
 }
