@@ -69,12 +69,13 @@ func hasVolumes(c *databasev1.Cache, observed Observed) bool {
 	return c.Spec.Persistence != nil && observed.HasVolumes(Common(c, observed), database.VolumeName)
 }
 
-// settings is what the instances follow while they run. While pods have images of two versions, no
-// version is demanded of the server: one of the earlier version that restarts then is no mistake.
+// settings is what the instances follow while they run. While pods have images of two versions, or
+// there is no image for the version, no version is demanded of the server: one of the earlier
+// version that restarts then is no mistake.
 func settings(c *databasev1.Cache, observed Observed, decided Decision) *corev1.ConfigMap {
 	d, version := Common(c, observed), c.Spec.Version
 	about := database.Subject{Database: d, Instances: observed.Instances(d)}
-	if about.IsUpgrading() {
+	if d.Image == "" || about.IsUpgrading() {
 		version = ""
 	}
 	return d.Settings(contract.Settings{

@@ -225,7 +225,8 @@ func TestRestartingParameters(t *testing.T) {
 	}
 }
 
-// TestToldSettings: the instances accept the settings; while two versions run, none is demanded.
+// TestToldSettings: the instances accept the settings; while two versions run, or there is no image
+// of the version, none is demanded.
 func TestToldSettings(t *testing.T) {
 	c := newCache(replicas(2), func(spec *databasev1.CacheSpec) { spec.Failover.AcceptLoss = 7 })
 	told := func(observed Observed) contract.Settings {
@@ -247,6 +248,11 @@ func TestToldSettings(t *testing.T) {
 	upgraded.Pods[1].Spec.Containers[0].Image = "registry.example.com/valkey:8.1.1"
 	if got := told(upgraded); got.Version != "" {
 		t.Errorf("the version is %q", got.Version)
+	}
+	unconfigured := running(c, 2)
+	delete(unconfigured.Catalogue, "9")
+	if got := told(unconfigured); got.Version != "" {
+		t.Errorf("without an image, the version is %q", got.Version)
 	}
 }
 

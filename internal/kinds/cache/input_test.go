@@ -232,6 +232,10 @@ func TestWarn(t *testing.T) {
 	for field, test := range map[string]struct{ unwise, wise func(*databasev1.CacheSpec) }{
 		"spec.hibernated": {hibernates, func(spec *databasev1.CacheSpec) { hibernates(spec); roomy(spec) }},
 		"spec.plainPort":  {withoutTLS, roomy},
+		"spec.image": {
+			func(s *databasev1.CacheSpec) { s.Image = "registry.example.com/valkey:8.1.1-alpine" },
+			func(s *databasev1.CacheSpec) { s.Image = "registry.example.com/own:2026-11" },
+		},
 		"spec.switchoverAt": {
 			func(s *databasev1.CacheSpec) { s.SwitchoverAt = new(metav1.NewTime(noon)) },
 			func(s *databasev1.CacheSpec) { s.Replicas, s.SwitchoverAt = 2, new(metav1.NewTime(noon)) },

@@ -2,10 +2,13 @@ package cache
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // A volume must have leastRoom times the memory: for the file that is there, and for the one that a
@@ -18,10 +21,31 @@ func times(count int64, quantity resource.Quantity) string {
 	return resource.NewQuantity(count*quantity.Value(), resource.BinarySI).String()
 }
 
+// tagVersion finds the major version that a tag begins with: 9, 9.1.2, 9.1-alpine.
+var tagVersion = regexp.MustCompile(`^v?([0-9]{1,3})([.-]|$)`)
+
+// anotherVersion returns the version of which spec.image is by its tag, if it is not spec.version;
+// "" otherwise. Other numbers than our versions may be those of a user's own releases.
+func anotherVersion(spec *databasev1.CacheSpec) string {
+	if spec.Image == "" || checkImage(spec.Image) != nil {
+		return ""
+	}
+	reference, _ := imageref.Parse(spec.Image) // checkImage has parsed it.
+	found := tagVersion.FindStringSubmatch(reference.Tag)
+	if found == nil || found[1] == spec.Version || !slices.Contains(Versions, found[1]) {
+		return ""
+	}
+	return found[1]
+}
+
 // Warn returns what is legal but unwise about a defaulted Cache.
 func Warn(c *databasev1.Cache) []string {
 	spec := &c.Spec
 	var warnings []string
+	if other := anotherVersion(spec); other != "" {
+		warnings = append(warnings, fmt.Sprintf("spec.image: by its tag, %s is an image of Valkey %s, and spec.version is %s: an instance that "+
+			"starts with another version than spec.version ends: set spec.image to an image of Valkey %s", spec.Image, other, spec.Version, spec.Version))
+	}
 	if spec.Hibernated && spec.Persistence == nil {
 		warnings = append(warnings, "spec.hibernated: without spec.persistence, stopping the instances loses all data")
 	}
