@@ -259,7 +259,8 @@ type CachePersistence struct {
 // CacheFailover is when and how another instance takes over.
 type CacheFailover struct {
 	// After is for how long the primary must be silent before another instance stands for election,
-	// from 5s to 5m; default 11s. A primary that ends, or whose server dies, is replaced at once.
+	// from 5s to 5m; default 11s. A primary that ends, or whose server dies, is replaced at once. The
+	// parameter busy-reply-threshold must be at least 2s less.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')",message="must be from 5s to 5m, in whole seconds, for example 11s"

@@ -212,6 +212,32 @@ func TestMoreMemory(t *testing.T) {
 	}
 }
 
+// TestBusyReply: beside a script, the server answers before its instance kills it, whatever the
+// spec said earlier.
+func TestBusyReply(t *testing.T) {
+	type parametersOf = map[string]databasev1.ParameterValue
+	for name, test := range map[string]struct {
+		after string
+		given parametersOf
+		want  string
+	}{
+		"default":          {"11s", nil, "5000"},
+		"short":            {"5s", nil, "3000"},
+		"just long enough": {"7s", nil, "5000"},
+		"given":            {"11s", parametersOf{busyReply: "9000"}, "9000"},
+		"former name":      {"11s", parametersOf{formerBusyReply: "100"}, "100"},
+	} {
+		c := newCache(func(spec *databasev1.CacheSpec) { spec.Failover.After, spec.Parameters = test.after, test.given })
+		if problems := Validate(c); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+		all := parameters(c, memory(c, nil))
+		if _, isFormer := all[formerBusyReply]; isFormer || all[busyReply] != test.want {
+			t.Errorf("%s: got %v, want %s", name, all, test.want)
+		}
+	}
+}
+
 // TestRestartingParameters: only what needs a start of the server changes the pods.
 func TestRestartingParameters(t *testing.T) {
 	with := func(name, value string) string {

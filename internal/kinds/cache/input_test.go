@@ -104,6 +104,10 @@ var mistakes = []mistake{
 	{`parameters: {stream-node-max-bytes: 1025gb}`, "spec.parameters[stream-node-max-bytes]", `Invalid value: "1025gb": must be a size of at most 1024gb`},
 	{`parameters: {stream-node-max-bytes: 1tb}`, "spec.parameters[stream-node-max-bytes]", `Invalid value: "1tb": must be a size of at most 1024gb`},
 	{`parameters: {dynamic-hz: "yes"}`, "spec.parameters[dynamic-hz]", `Invalid value: "yes": must not be set: the server no longer has this parameter`},
+	{`parameters: {busy-reply-threshold: "9001"}`, "spec.parameters[busy-reply-threshold]",
+		`Invalid value: "9001": must be from 1 to 9000 milliseconds, at most spec.failover.after less 2s: a server that answers nothing`},
+	{`parameters: {busy-reply-threshold: "0"}`, "spec.parameters[busy-reply-threshold]", `Invalid value: "0": must be from 1 to 9000`},
+	{`parameters: {lua-time-limit: "60000"}`, "spec.parameters[lua-time-limit]", `Invalid value: "60000": must be from 1 to 9000`},
 	{`parameters: {hz: 10}`, "spec.parameters.hz", `must be of type string: "integer"`},
 	{`parameters: {` + numbered(101) + `}`, "spec.parameters", "Too many: 101: must have at most 100 items"},
 	// Failover, placement and pods.
@@ -136,6 +140,8 @@ var changes = []mistake{
 	{`persistence: {storage: 2Gi} -> persistence: {storage: 1Gi}`, "spec.persistence.storage", "can't shrink: volumes only grow"},
 	{`persistence: {storage: 1Gi} -> persistence: {storage: 1Gi, storageClassName: fast}`, "spec.persistence.storageClassName",
 		"spec.persistence.storageClassName can't change: the volumes exist"},
+	{"parameters: {busy-reply-threshold: \"5000\"} -> failover: {after: 5s}\n  parameters: {busy-reply-threshold: \"5000\"}",
+		"spec.parameters[busy-reply-threshold]", `Invalid value: "5000": must be from 1 to 3000 milliseconds`},
 	{`runAsUser: 1000 -> runAsUser: 70`, "spec.runAsUser", "spec.runAsUser can't change: the data belong to that user"},
 }
 
@@ -172,6 +178,7 @@ func TestMistakes(t *testing.T) {
 		"replicas: 5", "memory: 32Mi", "maxMemoryPercent: 90", "evictionPolicy: volatile-lfu", "persistence: {storage: 512Mi}", "plainPort: 6380",
 		`parameters: {hz: "500", maxmemory-clients: 100%, notify-keyspace-events: "", slowlog-log-slower-than: "-1", stream-node-max-bytes: 4kb}`,
 		`parameters: {client-query-buffer-limit: 1MB, proto-max-bulk-len: "1048576", stream-node-max-bytes: 1024gb}`, "reclaim: Delete",
+		`parameters: {busy-reply-threshold: "9000", lua-time-limit: "1"}`,
 	} {
 		if problems := checks.Refuse(nil, manifest(t, "sessions", right)); len(problems) > 0 {
 			t.Errorf("%s: %v", right, problems)

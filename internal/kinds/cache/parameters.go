@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -89,6 +90,36 @@ func sizeOrPercent() parameter {
 	}}
 }
 
+// The names of the parameter that says for how many milliseconds a script may run before the server
+// answers other commands again, with BUSY; 0 is for ever.
+const (
+	busyReply       = "busy-reply-threshold"
+	formerBusyReply = "lua-time-limit"
+	// serverBusyReply is the server's default.
+	serverBusyReply = 5 * time.Second
+)
+
+// busyMargin is by how much the server has to answer before spec.failover.after is over. An
+// instance kills a server that has answered nothing, not even BUSY, for all but half a second of
+// that time.
+const busyMargin = 2 * time.Second
+
+// busyReplyFor is the parameter busyReply beside a spec.failover.after.
+func busyReplyFor(after time.Duration) parameter {
+	p := number(1, (after - busyMargin).Milliseconds())
+	p.said += " milliseconds, at most spec.failover.after less 2s: a server that answers nothing for longer is killed"
+	return p
+}
+
+// failoverAfter returns spec.failover.after; the longest one if checkFailover refuses it.
+func failoverAfter(c *databasev1.Cache) time.Duration {
+	after, err := parseAfter(c.Spec.Failover.After)
+	if err != nil {
+		return longestAfter
+	}
+	return after
+}
+
 // known are the parameters that users may set, by their names in valkey.conf. Those of the server
 // that are missing here are ours, or let a client reach what it must not.
 var known = map[string]parameter{
@@ -102,7 +133,7 @@ var known = map[string]parameter{
 	"lazyfree-lazy-eviction": yesOrNo, "lazyfree-lazy-expire": yesOrNo, "lazyfree-lazy-server-del": yesOrNo,
 	"lazyfree-lazy-user-del": yesOrNo, "lazyfree-lazy-user-flush": yesOrNo,
 	"slowlog-log-slower-than": number(-1, 1<<53), "slowlog-max-len": number(0, 100_000), "latency-monitor-threshold": count,
-	"latency-tracking": yesOrNo, "busy-reply-threshold": count, "lua-time-limit": count,
+	"latency-tracking": yesOrNo, busyReply: busyReplyFor(longestAfter), formerBusyReply: busyReplyFor(longestAfter),
 	"notify-keyspace-events":    matching("letters out of KEg$lshzxetdmnA, or empty", regexp.MustCompile(`^[KEg$lshzxetdmnA]{0,20}$`)),
 	"hash-max-listpack-entries": count, "hash-max-listpack-value": count, "list-max-listpack-size": number(-5, 1<<16),
 	"list-compress-depth": count, "set-max-intset-entries": count, "set-max-listpack-entries": count, "set-max-listpack-value": count,
@@ -150,12 +181,17 @@ func refused(name string) string {
 	return "it is not one of the parameters that can be set: see docs/spec/cache.md"
 }
 
-func checkParameter(name, value string) error {
+// checkParameter returns what is wrong with a parameter beside this spec.failover.after.
+func checkParameter(name, value string, after time.Duration) error {
 	if reason := refused(name); reason != "" {
 		return errors.New("must not be set: " + reason)
 	}
-	if !known[name].accepts(value) {
-		return errors.New("must be " + known[name].said)
+	accepted := known[name]
+	if name == busyReply || name == formerBusyReply {
+		accepted = busyReplyFor(after)
+	}
+	if !accepted.accepts(value) {
+		return errors.New("must be " + accepted.said)
 	}
 	return nil
 }
@@ -175,7 +211,7 @@ func checkParameters(c *databasev1.Cache, at *field.Path) field.ErrorList {
 	}
 	var problems field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := checkParameter(name, string(all[name])); err != nil {
+		if err := checkParameter(name, string(all[name]), failoverAfter(c)); err != nil {
 			problems = append(problems, field.Invalid(at.Key(shown(name)), shown(string(all[name])), err.Error()))
 		}
 	}
@@ -183,7 +219,8 @@ func checkParameters(c *databasev1.Cache, at *field.Path) field.ErrorList {
 }
 
 // parameters are those of the server: what follows from the spec, from the memory that each server
-// has (see memory), and the user's.
+// has (see memory), and the user's. busyReply is always one of them: the server keeps the value of
+// a parameter that is left out, which may be too long for another spec.failover.after.
 func parameters(c *databasev1.Cache, memory int64) map[string]string {
 	spec := &c.Spec
 	const whole = 100
@@ -192,12 +229,17 @@ func parameters(c *databasev1.Cache, memory int64) map[string]string {
 		"maxmemory-policy":      string(spec.EvictionPolicy),
 		"min-replicas-to-write": strconv.Itoa(int(spec.MinReplicasToWrite)),
 		"appendonly":            "no", "save": "",
+		busyReply: strconv.FormatInt(min(serverBusyReply, failoverAfter(c)-busyMargin).Milliseconds(), 10),
 	}
 	if spec.Persistence != nil {
 		all["appendonly"], all["appendfsync"], all["save"] = "yes", "everysec", "3600 1 300 100 60 10000"
 	}
 	for name, value := range spec.Parameters {
 		all[name] = string(value)
+	}
+	if value, isSet := all[formerBusyReply]; isSet {
+		delete(all, formerBusyReply)
+		all[busyReply] = value
 	}
 	return all
 }

@@ -159,15 +159,23 @@ func checkClients(c *databasev1.Cache, at *field.Path) field.ErrorList {
 	return problems
 }
 
+// parseAfter returns spec.failover.after, or an error that says what is accepted.
+func parseAfter(text string) (time.Duration, error) {
+	after, err := time.Duration(0), errors.New("too long")
+	if len(text) <= maxAfter {
+		after, err = time.ParseDuration(text)
+	}
+	if err != nil || after < shortestAfter || after > longestAfter {
+		return 0, errors.New("must be from 5s to 5m, for example 11s")
+	}
+	return after, nil
+}
+
 // checkFailover returns what is wrong with when another instance takes over.
 func checkFailover(failover databasev1.CacheFailover, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
-	after, err := time.Duration(0), errors.New("too long")
-	if len(failover.After) <= maxAfter {
-		after, err = time.ParseDuration(failover.After)
-	}
-	if err != nil || after < shortestAfter || after > longestAfter {
-		problems = append(problems, field.Invalid(at.Child("after"), shown(failover.After), "must be from 5s to 5m, for example 11s"))
+	if _, err := parseAfter(failover.After); err != nil {
+		problems = append(problems, field.Invalid(at.Child("after"), shown(failover.After), err.Error()))
 	}
 	if failover.AcceptLoss < 0 {
 		problems = append(problems, field.Invalid(at.Child("acceptLoss"), failover.AcceptLoss, "must be a term, as in status.term"))
