@@ -22,7 +22,6 @@ import (
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.memory`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,48}[a-z0-9])?$')",fieldPath=".metadata",messageExpression="'metadata.name ' + self.metadata.name + ' must be a DNS label of at most 50 characters, lower-case letters, digits and -, starting with a letter (the names of its instances are longer)'"
@@ -332,9 +331,6 @@ type CacheStatus struct {
 	// Lease.
 	// +optional
 	Term int64 `json:"term,omitempty"`
-	// Lag is how far the replica that is furthest behind is: absent, Seconds or Minutes.
-	// +optional
-	Lag string `json:"lag,omitempty"`
 	// UnreplicatedBytes is how many bytes of what the last primary had written its most advanced
 	// replica had not received, at most, at the last sample: what an unplanned failover loses, beside
 	// the writes since that sample. It is rounded up to a power of two, from 64 KiB on, and falls

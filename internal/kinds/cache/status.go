@@ -29,7 +29,6 @@ func Status(c *databasev1.Cache, observed Observed, decided Decision, result pla
 		Replicas:           int32(len(about.Instances)), //nolint:gosec // there are five at most, and some that end
 		ReadyReplicas:      about.Ready(),
 		InstanceSummary:    about.Summary(),
-		Lag:                about.Lag(),
 		Selector:           d.Selector(),
 		Conditions:         about.conditions(one),
 		// A Secret that can't be read now, or is being made again, is no change.
