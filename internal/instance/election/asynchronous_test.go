@@ -141,3 +141,33 @@ func (c silenceCase) try(durability Durability) (shrinks, dies time.Duration) {
 	}
 	return shrinks, dies
 }
+
+// TestWaking: after all instances were stopped, a replica that is back first waits for the former
+// leader, which alone may have the last writes, but no longer than for a silent one.
+func TestWaking(t *testing.T) {
+	for name, test := range map[string]struct {
+		now        time.Duration
+		durability Durability
+		answers    bool
+		want       string
+	}{
+		"the former leader is not back":             {5 * time.Second, Asynchronous, false, "Wait"},
+		"it is back, and has no more":               {5 * time.Second, Asynchronous, true, "WriteRecord"},
+		"it has not been back for long":             {11 * time.Second, Asynchronous, false, "WriteRecord"},
+		"each commit was acknowledged by one of us": {5 * time.Second, Required, false, "WriteRecord"},
+	} {
+		o := following()
+		o.Now, o.Config.Durability = test.now, test.durability
+		o.Peers = []Peer{{Name: a.Name, Member: a}}
+		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1, Async: test.durability == Asynchronous}
+		o.Record.Record.Rules, o.Record.Record.Holder = []Rule{rule}, Holder{}
+		o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
+		o.Asked, o.AskedAt = 3, o.Now-time.Second
+		if test.answers {
+			o.Peers[0].AskReply = AskReply{Term: 3, Member: a, Would: true, Position: "20"}
+		}
+		if got := kindOf(Decide(o)); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
