@@ -235,13 +235,14 @@ func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted *Injection, 
 	return wanted, AgentStatus{State: In}
 }
 
-// fallback returns what replaces a new revision if it fails: what was there before or, if that is a
-// failed revision too, what preceded it.
+// fallback returns what replaces a new revision if it fails: what was there before. If that is a
+// failed revision too, or this one, whose containers the owner has changed since, it is what
+// preceded it.
 func (a *Agent) fallback(had *Injection) *Injection {
 	switch {
 	case had == nil:
 		return nil
-	case a.Failed != "" && had.Revision == a.Failed:
+	case had.Revision == a.Revision || a.Failed != "" && had.Revision == a.Failed:
 		return had.Previous
 	}
 	fallback := *had

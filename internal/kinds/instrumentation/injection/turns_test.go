@@ -69,29 +69,51 @@ func TestFirstRevisionThatFails(t *testing.T) {
 	expectSame(t, "a container is added", &tried, own)
 }
 
+// withImage returns an Instrumentation with this image, and one canary.
+func withImage(image string) *instrv1.Instrumentation {
+	return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+		first(spec)
+		spec.Agent.Image = image
+	})
+}
+
 // A second change, while the first has failed and is not undone yet, falls back to what preceded
 // both.
 func TestFailedRevisionIsNoFallback(t *testing.T) {
-	with := func(image string) *instrv1.Instrumentation {
-		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
-			first(spec)
-			spec.Agent.Image = image
-		})
-	}
 	settings := map[string]*injection.NamespaceContext{}
 	revisions := map[string]string{}
 	for _, image := range []string{"agent:1", "agent:2", "agent:3"} {
-		settings[image] = settingOf(t, with(image))
+		settings[image] = settingOf(t, withImage(image))
 		revisions[image] = settings[image].Agents[0].Revision
 	}
 	got := template(container("app"))
 	grant(settings["agent:1"], settings["agent:1"].Agents[0], &got)
 	before := got.DeepCopy()
 	grant(settings["agent:2"], settings["agent:2"].Agents[0], &got)
-	third := settingOf(t, withFailure(with("agent:3"), revisions["agent:2"]))
+	third := settingOf(t, withFailure(withImage("agent:3"), revisions["agent:2"]))
 	expectStates(t, "the third", grant(third, third.Agents[0], &got), injection.In)
-	compose(settingOf(t, withFailure(with("agent:3"), revisions["agent:3"])), &got, nil)
+	compose(settingOf(t, withFailure(withImage("agent:3"), revisions["agent:3"])), &got, nil)
 	expectSame(t, "undone", &got, before)
+}
+
+// An owner who adds a container while a revision is on trial does not make that revision the one
+// that its canary falls back to.
+func TestRevisionOnTrialIsNoFallback(t *testing.T) {
+	earlier, onTrial := settingOf(t, withImage("agent:1")), settingOf(t, withImage("agent:2"))
+	got := template(container("app"))
+	grant(earlier, earlier.Agents[0], &got)
+	want := got.DeepCopy()
+	grant(onTrial, onTrial.Agents[0], &got)
+	for _, one := range []*corev1.PodTemplateSpec{&got, want} {
+		one.Spec.Containers = append(one.Spec.Containers, container("added"))
+	}
+	expectStates(t, "a container is added", grant(onTrial, onTrial.Agents[0], &got), injection.In)
+	if into := injectedInto(&got); into != "app added" {
+		t.Fatalf("injected are %q", into)
+	}
+	failed := settingOf(t, withFailure(withImage("agent:2"), onTrial.Agents[0].Revision))
+	expectStates(t, "undone", compose(failed, &got, nil), injection.Failed)
+	expectSame(t, "undone", &got, want)
 }
 
 // A change that concerns other workloads changes nothing in the rest: not even the record, which
