@@ -54,6 +54,24 @@ func TestUnfitWorkloadsGoLast(t *testing.T) {
 	p.expect("mended", "a b c d", 1, "b c d a:Pending:Asked", p.pass())
 }
 
+// A workload whose pods have failed since its rollout was complete is no canary. It waits until
+// they are ready, which no event reports.
+func TestUnreadyWorkloadsAreNoCanaries(t *testing.T) {
+	p := newPlace(t, namespaced("java", first), "a", "b")
+	p.seen[0].Rolled.Ready = 0
+	p.expect("first", "b", 1, "a:Pending:WaitingForCanary b:Pending:Asked", p.pass())
+	p.up()
+	p.now = p.now.Add(time.Hour)
+	decision := p.pass()
+	p.expect("soaked", "b", 0, "b a:Pending:WaitingForCanary", decision)
+	if decision.RequeueAfter != time.Minute {
+		t.Errorf("it requeues after %s", decision.RequeueAfter)
+	}
+	p.seen[0].Rolled.Ready = 1
+	p.now = p.now.Add(time.Hour)
+	p.expect("ready", "a b", 1, "b a:Pending:Asked", p.pass())
+}
+
 // Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
 // and needs no trial of its own.
 func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {

@@ -325,6 +325,9 @@ func (d *decider) deferUnhealthy() {
 	if len(deferred) == 0 {
 		return
 	}
+	if slices.ContainsFunc(deferred, func(s *WorkloadAssessment) bool { return s.rolled.Complete && s.rolled.Pods > 0 }) {
+		d.requeueIn(pollSlowly) // no event reports that its pods are ready again
+	}
 	soaking := d.soaking(units, at)
 	if !isOpen && soaking <= 0 {
 		d.isProven = len(units) > 0
