@@ -177,6 +177,8 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	case s.isUntouched: // not part of the rollout
 	case now.state == rollout.Failed && !d.isAttributable(s), now.state == rollout.Progressing && d.isReplaced(s):
 		d.addUnit(s, rollout.Done, now.since) // no reason to delay others
+	case now.reason == instrv1.WorkloadBlocked:
+		d.addUnit(s, rollout.Suspended, now.since) // a user may leave it so for ever
 	default:
 		d.addUnit(s, now.state, now.since)
 	}

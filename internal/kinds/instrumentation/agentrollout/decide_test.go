@@ -164,6 +164,14 @@ func TestMaxParallel(t *testing.T) {
 	p.expect("next", "a b c", 1, "a b c:Pending:Asked", p.pass())
 }
 
+// A workload that waits for a user does not count for maxParallel.
+func TestBlockedWorkloadsDoNotCount(t *testing.T) {
+	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.MaxParallel = new(int32(1)) }), "a", "b")
+	p.expect("first", "a", 1, "a:Pending:Asked b:Pending:WaitingForOthers", p.pass())
+	p.seen[0].Rolled.Blocked = "it is paused"
+	p.expect("paused", "a b", 1, "a:Pending:Blocked b:Pending:Asked", p.pass())
+}
+
 func TestOrder(t *testing.T) {
 	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.Order = []string{"c", "Deployment/b"} }), "a", "b", "c")
 	for _, want := range []string{"c", "b c", "a b c"} {
