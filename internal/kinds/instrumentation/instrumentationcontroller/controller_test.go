@@ -169,6 +169,12 @@ func TestRepeatedRemovals(t *testing.T) {
 	if n, again := writes(at.Add(time.Hour), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
 		t.Errorf("an hour later it writes %d, and requeues after %s", n, again)
 	}
+	injected := Observed{identity: agent.Identity, agent: agent, seen: []agentrollout.ObservedWorkload{seenOf("web-1", agent)}}
+	injected.assessment = agentrollout.Assess(agent.Identity, agent, injected.seen, at.Add(time.Hour))
+	reader.lastRemovals(&injected)
+	if n, again := writes(at.Add(time.Hour+time.Second), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
+		t.Errorf("injected again and removed at once, it writes %d, and requeues after %s", n, again)
+	}
 }
 
 // An event says that an agent is injected, updated or removed only if it is.

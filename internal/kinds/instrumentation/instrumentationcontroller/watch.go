@@ -92,13 +92,18 @@ func readySince(pods []corev1.Pod) time.Time {
 	return last
 }
 
-// lastRemovals returns when the agent was last removed from each workload that has it.
+// lastRemovals returns when the agent was last removed from each workload that has it. It forgets
+// the removals from workloads that are to have it: they had their effect.
 func (r *Reader) lastRemovals(observed *Observed) agentrollout.Removals {
 	found := agentrollout.Removals{}
 	for _, assessed := range observed.assessment.Assessed {
-		uid := observed.seen[assessed.Index].UID
-		if known, _ := r.removals.Get(removalKey{observed.identity.ID(), uid}); known != nil && assessed.Has {
-			found[uid] = known.(injection.Grant)
+		key := removalKey{observed.identity.ID(), observed.seen[assessed.Index].UID}
+		switch known, _ := r.removals.Get(key); {
+		case known == nil || !assessed.Has:
+		case assessed.Status.State == injection.In && !assessed.Stale:
+			r.removals.Remove(key)
+		default:
+			found[key.uid] = known.(injection.Grant)
 		}
 	}
 	return found
