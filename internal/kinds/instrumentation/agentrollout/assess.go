@@ -58,9 +58,6 @@ type Assessment struct {
 	// LastRemovals are the removals that were written last; the zero value means none. They survive
 	// no restart, after which there is one additional attempt.
 	LastRemovals Removals
-	// FailedGrants are the grants that could not be written last; the zero value means none. They
-	// survive no restart either.
-	FailedGrants FailedGrants
 }
 
 // Assess compares workloads with their desired state. The agent is nil if the Instrumentation no

@@ -62,9 +62,6 @@ type Decision struct {
 	From    []int
 	// Removals are those among Writes, to be passed to the next assessment as LastRemovals.
 	Removals Removals
-	// Delayed are the grants that could not be written and are not repeated yet, by the workload's
-	// index. The status says why.
-	Delayed map[int]FailedGrant
 	// RequeueAfter is when the decision changes with time alone; 0 means never.
 	RequeueAfter time.Duration
 }
@@ -200,11 +197,7 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 // requestUpdate requests that the webhook compose a workload that is not as desired.
 func (d *decider) requestUpdate(s *WorkloadAssessment) {
 	isRetry := s.grant.Revision == d.agent.Revision
-	failed, _ := d.failedGrant(s, d.agent.Revision)
 	switch {
-	case failed != nil:
-		d.addUnit(s, rollout.Suspended, failed.Grant.At) // it may stay so for ever
-		d.reportRequested(s)
 	case isRetry && s.grant.Attempts >= contested && d.now.Sub(s.grant.At) <= 2*lastRetry:
 		d.addUnit(s, rollout.Failed, s.grant.At)
 		d.report(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("requested %d times, but %s is not as desired: "+
@@ -245,14 +238,8 @@ func (d *decider) removeAgent(s *WorkloadAssessment) {
 	d.write(s, nil, EventRestored, fmt.Sprintf("%s is removed: the pod template is as its owner wrote it", d.agent))
 }
 
-// grant writes a grant, unless the last one was written recently and has had no effect yet, or
-// could not be written.
+// grant writes a grant, unless the last one was written recently and has had no effect yet.
 func (d *decider) grant(s *WorkloadAssessment, revision string) {
-	if failed, wait := d.failedGrant(s, revision); wait > 0 {
-		d.delay(s, failed, wait)
-		return
-	}
-	delete(d.Delayed, s.Index)
 	if wait := due(s.grant, revision, d.now); wait > 0 {
 		d.requeueIn(wait)
 		return
@@ -405,7 +392,7 @@ func (d *decider) grantNext() error {
 	if d.isProven {
 		policy.Canary = nil
 	}
-	answer, err := d.next(policy)
+	answer, err := rollout.Next(d.units, policy, d.now)
 	if err != nil {
 		return err
 	}
@@ -415,15 +402,12 @@ func (d *decider) grantNext() error {
 	}
 	for index, assessed := range d.at {
 		blocker, isBlocked := answer.Blocked[index]
-		_, isDelayed := d.Delayed[assessed.Index]
-		switch {
-		case isBlocked:
-			d.report(assessed, instrv1.StatePending, string(blocker.Reason), blocker.Message)
-			if assessed.Stale && !isDelayed {
-				d.grant(assessed, injection.Kept)
-			}
-		case isDelayed && assessed.Status.State == injection.Waiting:
-			d.reportRequested(assessed)
+		if !isBlocked {
+			continue
+		}
+		d.report(assessed, instrv1.StatePending, string(blocker.Reason), blocker.Message)
+		if assessed.Stale {
+			d.grant(assessed, injection.Kept)
 		}
 	}
 	d.requeueIn(answer.RequeueAfter)

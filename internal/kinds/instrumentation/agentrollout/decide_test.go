@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -28,20 +27,17 @@ type place struct {
 	seen    []agentrollout.ObservedWorkload
 	// problems are the problems of pods, by workload name.
 	problems map[string]*workload.Problem
-	// failed are the grants that could not be written.
-	failed agentrollout.FailedGrants
-	now    time.Time
+	now      time.Time
 }
 
 func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	t.Helper()
-	p := &place{t: t, problems: map[string]*workload.Problem{}, failed: agentrollout.FailedGrants{}, now: now}
+	p := &place{t: t, problems: map[string]*workload.Problem{}, now: now}
 	for _, name := range names {
 		made := template(container("app"))
 		p.seen = append(p.seen, agentrollout.ObservedWorkload{
 			Workload: injection.Workload{Kind: "Deployment", Namespace: instrumentationtest.Namespace, Name: name, Template: &made,
 				Annotations: map[string]string{}},
-			UID:    types.UID(name),
 			Rolled: workload.Rolled{Complete: true, Since: instrumentationtest.Began, Pods: 1, Updated: 1, Ready: 1},
 		})
 	}
@@ -57,15 +53,9 @@ func (p *place) change(object injection.Object) {
 	}
 }
 
-func (p *place) assess() *agentrollout.Assessment {
-	assessment := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
-	assessment.FailedGrants = p.failed
-	return assessment
-}
-
 func (p *place) decide() agentrollout.Decision {
 	p.t.Helper()
-	assessment := p.assess()
+	assessment := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
 	for _, assessed := range assessment.Watched() {
 		assessed.Problem = p.problems[p.seen[assessed.Index].Name]
 	}
@@ -103,22 +93,6 @@ func (p *place) pass() agentrollout.Decision {
 	p.t.Helper()
 	decision := p.decide()
 	p.write(decision, true)
-	return decision
-}
-
-// refuse decides, refuses the write of the first workload, and writes the others.
-func (p *place) refuse() agentrollout.Decision {
-	p.t.Helper()
-	decision := p.decide()
-	var others agentrollout.Decision
-	for _, write := range decision.Writes {
-		if write.Index == 0 {
-			p.failed[p.seen[0].UID] = p.assess().FailureOf(write, "frozen", true)
-		} else {
-			others.Writes = append(others.Writes, write)
-		}
-	}
-	p.write(others, true)
 	return decision
 }
 
@@ -196,58 +170,6 @@ func TestBlockedWorkloadsDoNotCount(t *testing.T) {
 	p.expect("first", "a", 1, "a:Pending:Asked b:Pending:WaitingForOthers", p.pass())
 	p.seen[0].Rolled.Blocked = "it is paused"
 	p.expect("paused", "a b", 1, "a:Pending:Blocked b:Pending:Asked", p.pass())
-}
-
-// A workload whose grant is refused does not count for maxParallel either. It is tried again when
-// no other may begin.
-func TestRefusedGrantsDoNotCount(t *testing.T) {
-	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.MaxParallel = new(int32(1)) }), "a", "b", "c")
-	p.expect("first", "", 1, "a:Pending:Asked b:Pending:WaitingForOthers c:Pending:WaitingForOthers", p.refuse())
-	decision := p.refuse()
-	p.expect("refused", "b", 1, "b:Pending:Asked a:Pending:Asked c:Pending:WaitingForOthers", decision)
-	if delayed := decision.Delayed[0]; delayed.Message != "frozen" || !delayed.IsRefused {
-		t.Errorf("what is delayed is %+v", decision.Delayed)
-	}
-	p.up()
-	p.now = now.Add(2 * time.Second)
-	p.expect("others first", "b c", 1, "b c:Pending:Asked a:Pending:Asked", p.refuse())
-	p.up()
-	decision = p.refuse()
-	p.expect("tried again", "b c", 1, "b c a:Pending:Asked", decision)
-	if len(decision.Delayed) > 0 {
-		t.Errorf("what is delayed is %+v", decision.Delayed)
-	}
-	p.now = now.Add(6 * time.Second)
-	p.expect("tried for the third time", "a b c", 1, "b c a:Pending:Asked", p.pass())
-}
-
-// Refused workloads that a policy lets wait for one another are all tried.
-func TestRefusedGrantsInAnOrder(t *testing.T) {
-	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.MaxParallel = new(int32(1)) }), "a", "b")
-	p.refuse()
-	p.failed["b"] = p.failed["a"]
-	p.change(withRollout(func(rollout *instrv1.Rollout) { rollout.MaxParallel, rollout.Order = new(int32(1)), []string{"b"} }))
-	p.now = now.Add(time.Minute)
-	p.expect("tried again", "b", 1, "b:Pending:Asked a:Pending:WaitingForOrder", p.pass())
-}
-
-// A refused grant is repeated after 2 s, 4 s, ... 1 min, although no workload records it.
-func TestRefusedGrantsAreRepeated(t *testing.T) {
-	p := newPlace(t, namespaced("java", nil), "a")
-	for _, wait := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
-		if decision := p.refuse(); len(decision.Writes) != 1 {
-			t.Fatalf("after %s: %d writes, wanted one", p.now.Sub(now), len(decision.Writes))
-		}
-		p.now = p.now.Add(wait*time.Second - time.Second)
-		decision := p.refuse()
-		p.expect("too early", "", 0, "a:Pending:Asked", decision)
-		if decision.RequeueAfter != time.Second || decision.Delayed[0].Message != "frozen" {
-			t.Fatalf("after %s: it requeues after %s, and %+v is delayed", p.now.Sub(now), decision.RequeueAfter, decision.Delayed)
-		}
-		p.now = p.now.Add(time.Second)
-	}
-	p.change(namespaced("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "x" }))
-	p.expect("another revision", "a", 1, "a:Pending:Asked", p.pass())
 }
 
 func TestOrder(t *testing.T) {

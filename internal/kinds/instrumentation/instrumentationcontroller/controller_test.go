@@ -177,33 +177,6 @@ func TestRepeatedRemovals(t *testing.T) {
 	}
 }
 
-// A grant that the API server refuses is not written again at once, although nothing on the
-// workload records it. The status goes on saying why.
-func TestRefusedGrants(t *testing.T) {
-	reader, agent := readerOf(t), compiled(t, java())
-	bare := seenOf("web-1")
-	bare.Context = &injection.NamespaceContext{Agents: []*injection.Agent{agent}}
-	of := kind[*instrv1.Instrumentation]{reader: reader}
-	for _, want := range []struct {
-		writes int
-		again  time.Duration
-	}{{1, gather}, {0, 2 * time.Second}} {
-		observed := Observed{identity: agent.Identity, agent: agent, now: now, seen: []agentrollout.ObservedWorkload{bare}}
-		observed.assessment = agentrollout.Assess(agent.Identity, agent, observed.seen, now)
-		observed.assessment.FailedGrants = reader.failedGrants(&observed)
-		decided, result, into := of.Decide(nil, observed), plan.Result{}, java()
-		if len(decided.Writes) > 0 {
-			result.Refused = map[plan.Ref]string{refOf(&bare): "frozen"}
-		}
-		if again := of.Report(into, java(), observed, decided, result); len(decided.Writes) != want.writes || again != want.again {
-			t.Errorf("it writes %d, and requeues after %s: wanted %+v", len(decided.Writes), again, want)
-		}
-		if listed := into.Status.Workloads; len(listed) != 1 || listed[0].Reason != instrv1.WorkloadRefused || listed[0].Message != "frozen" {
-			t.Errorf("it reports %+v", listed)
-		}
-	}
-}
-
 // An event says that an agent is injected, updated or removed only if it is.
 func TestIsDone(t *testing.T) {
 	older, agent := compiled(t, java()), func() *injection.Agent {

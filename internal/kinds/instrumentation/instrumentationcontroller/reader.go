@@ -47,18 +47,14 @@ type Reader struct {
 type caches struct {
 	// compiled caches agents by UID.
 	compiled *lru.Cache
-	// removals are the last removals of agents from workloads, by workloadKey.
+	// removals are the last removals of agents from workloads, by removalKey.
 	removals *lru.Cache
-	// grants are the last grants to workloads that could not be written, by workloadKey.
-	grants *lru.Cache
 }
 
 // maxCompiled is far more than a cluster has in practice.
 const maxCompiled = 10_000
 
-func newCaches() caches {
-	return caches{lru.New(maxCompiled), lru.New(maxCompiled), lru.New(maxCompiled)}
-}
+func newCaches() caches { return caches{lru.New(maxCompiled), lru.New(maxCompiled)} }
 
 // bothKinds are the names of the two kinds.
 var bothKinds = []string{injection.KindNamespaced, injection.KindCluster}

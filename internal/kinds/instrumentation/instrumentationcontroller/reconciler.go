@@ -18,7 +18,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
-	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -85,7 +84,6 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	}
 	observed.assessment = agentrollout.Assess(observed.identity, observed.agent, observed.seen, observed.now)
 	observed.assessment.LastRemovals = k.reader.lastRemovals(&observed)
-	observed.assessment.FailedGrants = k.reader.failedGrants(&observed)
 	return observed, k.reader.watch(ctx, observed.assessment.Watched(), found)
 }
 
@@ -218,8 +216,7 @@ func refOf(one *agentrollout.ObservedWorkload) plan.Ref {
 	return plan.Ref{Group: appsv1.GroupName, Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 }
 
-// Report sets the status, and remembers which grants could not be written. After a new one it
-// requeues at once, because others may get the agent instead.
+// Report sets the status.
 func (k kind[T]) Report(into, object T, observed Observed, decided agentrollout.Decision, result plan.Result) time.Duration {
 	input := agentrollout.StatusInput{
 		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
@@ -233,14 +230,6 @@ func (k kind[T]) Report(into, object T, observed Observed, decided agentrollout.
 			input.Unmade[i] = failure
 		}
 	}
-	isNew := k.reader.rememberFailed(&observed, decided.Writes, &input)
-	for i, failed := range decided.Delayed {
-		if failed.IsRefused {
-			input.Refused[i] = failed.Message
-		} else {
-			input.Unmade[i] = failed.Message
-		}
-	}
 	if failure := noteFailure(object, &observed, decided, result); failure != nil {
 		input.Failure = failure
 	}
@@ -248,9 +237,6 @@ func (k kind[T]) Report(into, object T, observed Observed, decided agentrollout.
 	first := into.GetFirstReadyTime()
 	*into.GetStatus() = status
 	into.SetFirstReadyTime(first)
-	if isNew {
-		return requeue.Sooner(decided.RequeueAfter, gather)
-	}
 	return decided.RequeueAfter
 }
 

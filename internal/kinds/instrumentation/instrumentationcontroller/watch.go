@@ -1,7 +1,6 @@
 package instrumentationcontroller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -98,7 +97,7 @@ func readySince(pods []corev1.Pod) time.Time {
 func (r *Reader) lastRemovals(observed *Observed) agentrollout.Removals {
 	found := agentrollout.Removals{}
 	for _, assessed := range observed.assessment.Assessed {
-		key := workloadKey{observed.identity.ID(), observed.seen[assessed.Index].UID}
+		key := removalKey{observed.identity.ID(), observed.seen[assessed.Index].UID}
 		switch known, _ := r.removals.Get(key); {
 		case known == nil || !assessed.Has:
 		case assessed.Status.State == injection.In && !assessed.Stale:
@@ -113,40 +112,12 @@ func (r *Reader) lastRemovals(observed *Observed) agentrollout.Removals {
 // remember remembers removals that are about to be written.
 func (r *Reader) remember(identity injection.Identity, removals agentrollout.Removals) {
 	for uid, removal := range removals {
-		r.removals.Add(workloadKey{identity.ID(), uid}, removal)
+		r.removals.Add(removalKey{identity.ID(), uid}, removal)
 	}
 }
 
-// failedGrants returns the grants of the agent that could not be written last.
-func (r *Reader) failedGrants(observed *Observed) agentrollout.FailedGrants {
-	found := agentrollout.FailedGrants{}
-	for _, assessed := range observed.assessment.Assessed {
-		uid := observed.seen[assessed.Index].UID
-		if known, _ := r.grants.Get(workloadKey{observed.identity.ID(), uid}); known != nil {
-			found[uid] = known.(agentrollout.FailedGrant)
-		}
-	}
-	return found
-}
-
-// rememberFailed remembers the grants among some writes that the status reports as not written. It
-// reports whether one of them failed for the first time.
-func (r *Reader) rememberFailed(observed *Observed, writes []agentrollout.GrantWrite, input *agentrollout.StatusInput) (isNew bool) {
-	for _, write := range writes {
-		refusal, isRefused := input.Refused[write.Index]
-		failure, isUnmade := input.Unmade[write.Index]
-		if write.Grant == nil || !isRefused && !isUnmade {
-			continue
-		}
-		failed := observed.assessment.FailureOf(write, cmp.Or(refusal, failure), isRefused)
-		r.grants.Add(workloadKey{observed.identity.ID(), observed.seen[write.Index].UID}, failed)
-		isNew = isNew || failed.Grant.Attempts == 1
-	}
-	return isNew
-}
-
-// workloadKey names an agent and a workload.
-type workloadKey struct {
+// removalKey names an agent and a workload.
+type removalKey struct {
 	id  string
 	uid types.UID
 }
