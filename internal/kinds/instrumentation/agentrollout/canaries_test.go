@@ -72,6 +72,20 @@ func TestUnreadyWorkloadsAreNoCanaries(t *testing.T) {
 	p.expect("ready", "a b", 1, "b a:Pending:Asked", p.pass())
 }
 
+// A revision may be what workloads need whose pods fail with the one before: one of them gets it.
+func TestUnreadyWorkloadsGetTheNextRevision(t *testing.T) {
+	p := newPlace(t, namespaced("java", first), "a", "b")
+	for i := range p.seen {
+		p.give(i, now.Add(-2*time.Hour))
+		p.seen[i].Rolled.Ready = 0
+	}
+	p.change(namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+		first(spec)
+		spec.Agent.Options = "x"
+	}))
+	p.expect("the next revision", "a b", 1, "a:Pending:Asked b:Pending:WaitingForCanary", p.pass())
+}
+
 // Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
 // and needs no trial of its own.
 func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
