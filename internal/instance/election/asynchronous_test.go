@@ -149,16 +149,18 @@ func TestWaking(t *testing.T) {
 		now        time.Duration
 		durability Durability
 		answers    bool
+		peers      []Peer
 		want       string
 	}{
-		"the former leader is not back":             {5 * time.Second, Asynchronous, false, "Wait"},
-		"it is back, and has no more":               {5 * time.Second, Asynchronous, true, "WriteRecord"},
-		"it has not been back for long":             {11 * time.Second, Asynchronous, false, "WriteRecord"},
-		"each commit was acknowledged by one of us": {5 * time.Second, Required, false, "WriteRecord"},
+		"the former leader is not back":             {5 * time.Second, Asynchronous, false, nil, "Wait"},
+		"it is back, and has no more":               {5 * time.Second, Asynchronous, true, nil, "WriteRecord"},
+		"it is back, and a third one is not":    {5 * time.Second, Asynchronous, true, []Peer{{Name: c.Name, Member: c}}, "WriteRecord"},
+		"it has not been back for long":             {11 * time.Second, Asynchronous, false, nil, "WriteRecord"},
+		"each commit was acknowledged by one of us": {5 * time.Second, Required, false, nil, "WriteRecord"},
 	} {
 		o := following()
 		o.Now, o.Config.Durability = test.now, test.durability
-		o.Peers = []Peer{{Name: a.Name, Member: a}}
+		o.Peers = append([]Peer{{Name: a.Name, Member: a}}, test.peers...)
 		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1, Async: test.durability == Asynchronous}
 		o.Record.Record.Rules, o.Record.Record.Holder = []Rule{rule}, Holder{}
 		o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now

@@ -321,6 +321,13 @@ func TestScaleIn(t *testing.T) {
 			t.Errorf("%s: got %+v, want a rule with %v", name, Decide(test.state), test.want)
 		}
 	}
+	silent := scaled(Required, func(o *Observed) {
+		o.Held.RenewedAt = o.Now
+		o.Peers[0].PongSent, o.Peers[0].StreamedAt = o.Now-10*time.Second, o.Now-10*time.Second
+	})
+	if wait, isWait := Decide(silent).(Wait); !isWait {
+		t.Errorf("the one that stays is silent: got %+v, want no change", wait)
+	}
 	o := scaled(Required, func(o *Observed) {
 		rule := Rule{Leader: a, Set: []Member{b}, Acks: 1}
 		o.Server.Rule, o.Record.Record.Rules, o.Held.Record.Rules = rule, []Rule{rule}, []Rule{rule}

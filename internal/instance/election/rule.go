@@ -86,7 +86,7 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	}
 	set := o.joined(newest.Set)
 	needed := o.Config.acks(len(set))
-	set = o.withoutGone(set, needed)
+	set = o.withoutUnwanted(o.withoutGone(set, needed))
 	needed = o.Config.acks(len(set))
 	if o.Config.Durability != Required && o.serverAnswers() && o.missing(set, needed) {
 		return Rule{Leader: o.Me}
@@ -97,13 +97,12 @@ func (o *Observed) wantedRule(newest Rule) Rule {
 	return Rule{Leader: o.Me, Set: set, Acks: needed, Async: o.Config.Durability == Asynchronous}
 }
 
-// joined returns the set, with the members added that follow us, receive, and are near, unless they
-// should no longer exist.
+// joined returns the set, with the members added that follow us, receive, and are near.
 func (o *Observed) joined(set []Member) []Member {
 	joined := slices.Clone(set)
 	for _, member := range o.answered(pingEvery + silentAfter) {
 		peer := o.peer(member.Name)
-		if peer.Near && o.Now-peer.StreamedAt < silentAfter && !slices.Contains(joined, member) && member.HasData() && o.isWanted(member) {
+		if peer.Near && o.Now-peer.StreamedAt < silentAfter && !slices.Contains(joined, member) && member.HasData() {
 			joined = append(joined, member)
 		}
 	}
@@ -124,21 +123,27 @@ func (o *Observed) withoutGone(set []Member, needed int) []Member {
 	return kept
 }
 
-// isGone reports whether the member has been silent for leaveAfter, has diverged, was replaced by
-// another member of its pod, or should no longer exist: the manager removes no pod that a rule
-// names.
+// withoutUnwanted returns the set without the members whose instances should no longer exist, as
+// soon as commits can do without them: the manager removes no pod that a rule names.
+func (o *Observed) withoutUnwanted(set []Member) []Member {
+	if len(o.Others) == 0 {
+		return set // The settings do not say which should exist.
+	}
+	rest := slices.DeleteFunc(slices.Clone(set), func(member Member) bool { return !slices.Contains(o.Others, member.Name) })
+	if needed := max(o.Config.acks(len(rest)), 1); o.missing(rest, needed) {
+		return set
+	}
+	return rest
+}
+
+// isGone reports whether the member has been silent for leaveAfter, has diverged, or was replaced
+// by another member of its pod.
 func (o *Observed) isGone(member Member) bool {
 	peer := o.peer(member.Name)
 	if peer == nil || peer.Member.HasData() && peer.Member != member {
 		return true
 	}
-	return o.silence(member) >= leaveAfter || o.isDiverged(member) || !o.isWanted(member)
-}
-
-// isWanted reports whether the member's instance should exist, as far as the settings say which
-// should.
-func (o *Observed) isWanted(member Member) bool {
-	return len(o.Others) == 0 || slices.Contains(o.Others, member.Name)
+	return o.silence(member) >= leaveAfter || o.isDiverged(member)
 }
 
 // missing reports whether fewer than needed members of the set have been silent (see silence) for

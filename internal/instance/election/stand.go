@@ -264,7 +264,7 @@ func (o *Observed) askThenClaim() Action {
 	}
 	forced := o.Config.AcceptLoss != 0 && o.Config.AcceptLoss == record.Term && !o.hearsAhead()
 	switch again := o.AskedAt + waitFor + readEvery; {
-	case covered && (all || !o.isWaking()) || forced:
+	case covered && (all || slices.Contains(willing, record.newest().Leader) || !o.isWaking()) || forced:
 		return o.claim(record, !covered)
 	case o.Now >= again:
 		return SendAsk{Ask: o.ask(term)}
@@ -273,9 +273,9 @@ func (o *Observed) askThenClaim() Action {
 	}
 }
 
-// isWaking reports whether all instances may just have started, and one that does not answer yet may
-// have acknowledged writes that no rule speaks of: with Asynchronous, a leader that was stopped
-// together with the others has released the record without a successor.
+// isWaking reports whether all instances may just have started, and the former leader may have
+// acknowledged writes that no rule speaks of: with Asynchronous, a leader that was stopped together
+// with the others has released the record without a successor.
 func (o *Observed) isWaking() bool {
 	record := &o.Record.Record
 	return o.Config.Durability == Asynchronous && !o.Config.Ephemeral && o.Now < o.Config.After && record.Released() && record.Handover == nil

@@ -12,7 +12,7 @@ import (
 )
 
 // passwordPoll is the time until the next check whether the password can be used: Secrets are
-// watched only in the namespaces of secrets.namespaces. It costs one GET.
+// watched only in the namespaces of secrets.namespaces. It costs the reads of one pass.
 const passwordPoll = 10 * time.Second
 
 // Status returns the status of a defaulted Cache, given what was observed, decided and written, and
