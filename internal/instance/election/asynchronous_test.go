@@ -154,7 +154,7 @@ func TestWaking(t *testing.T) {
 	}{
 		"the former leader is not back":             {5 * time.Second, Asynchronous, false, nil, "Wait"},
 		"it is back, and has no more":               {5 * time.Second, Asynchronous, true, nil, "WriteRecord"},
-		"it is back, and a third one is not":    {5 * time.Second, Asynchronous, true, []Peer{{Name: c.Name, Member: c}}, "WriteRecord"},
+		"it is back, and a third one is not":        {5 * time.Second, Asynchronous, true, []Peer{{Name: c.Name, Member: c}}, "WriteRecord"},
 		"it has not been back for long":             {11 * time.Second, Asynchronous, false, nil, "WriteRecord"},
 		"each commit was acknowledged by one of us": {5 * time.Second, Required, false, nil, "WriteRecord"},
 	} {
