@@ -43,8 +43,8 @@ func Warn(c *databasev1.Cache) []string {
 	spec := &c.Spec
 	var warnings []string
 	if other := anotherVersion(spec); other != "" {
-		warnings = append(warnings, fmt.Sprintf("spec.image: by its tag, %s is an image of Valkey %s, and spec.version is %s: an instance that "+
-			"starts with another version than spec.version ends: set spec.image to an image of Valkey %s", spec.Image, other, spec.Version, spec.Version))
+		warnings = append(warnings, fmt.Sprintf("spec.image: by its tag, %s is an image of Valkey %s, and spec.version is %[3]s: an instance "+
+			"that starts with another version than spec.version ends: set spec.image to an image of Valkey %[3]s", spec.Image, other, spec.Version))
 	}
 	if spec.Hibernated && spec.Persistence == nil {
 		warnings = append(warnings, "spec.hibernated: without spec.persistence, stopping the instances loses all data")

@@ -57,8 +57,8 @@ func (s *subject) isCurrent() bool {
 }
 
 // database returns what the database was made with. Its size is that of the AppStack. Its version
-// and class are what the AppStack is to have: someone may have edited that. Without an AppStack, all
-// stays as it was reported before.
+// and class are what the AppStack is to have: someone may have edited that. Without an AppStack,
+// all stays as it was reported before.
 func (s *subject) database() *platformv1.PlatformDatabaseStatus {
 	made, now := s.platform.Status.Database, formerly(s.stack, databaseName)
 	switch wanted := s.decided.Stack; {

@@ -278,8 +278,8 @@ func (a *Assessment) isTrialOver(canaries map[int]bool) bool {
 
 // isUnfitCanary reports whether a workload would prove nothing as a canary: it has no pods, or was
 // broken before the agent was injected. What an earlier revision broke does not count. Without the
-// agent, the pods of a complete rollout may have failed since; with it, another revision may be what
-// they need.
+// agent, the pods of a complete rollout may have failed since; with it, another revision may be
+// what they need.
 func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
 	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s)) || !s.Has && s.rolled.Ready < s.rolled.Pods
 	return a.agent.HasCanaries() && (isBroken || s.rolled.Pods == 0)
