@@ -292,6 +292,20 @@ func TestFoundTimeline(t *testing.T) {
 	}
 }
 
+// TestNoPromotionUnderARelease: a candidate that has tried to release its claim, and does not know
+// whether it could, is not promoted before a later write of it has succeeded: the release may still
+// arrive, and its server would be killed (seed 31455).
+func TestNoPromotionUnderARelease(t *testing.T) {
+	for want, releasing := range map[string]bool{"Promote": false, "Wait": true} {
+		o := following()
+		forced(o)
+		o.Held.Releasing = releasing
+		if got := kindOf(Decide(o)); got != want {
+			t.Errorf("releasing %t: got %s, want %s", releasing, got, want)
+		}
+	}
+}
+
 // TestScaleIn: a leader takes members that should no longer exist out of its rule, although they
 // receive, because the manager removes no pod that a rule names. It keeps one that commits need.
 func TestScaleIn(t *testing.T) {

@@ -37,7 +37,7 @@ func elect(o *Observed) Action {
 		if !o.Server.Rule.Equal(record.newest()) {
 			return SetRule{Rule: record.newest()}
 		}
-		if !o.mayWrite(o.Config.writeTime()) {
+		if o.Held.Releasing || !o.mayWrite(o.Config.writeTime()) {
 			return o.wait("the record to be renewed, before the server leads", o.Now+pingEvery)
 		}
 		return Promote{Term: o.Held.Term, Timeline: record.Timeline}
