@@ -165,7 +165,7 @@ func TestEditedDatabase(t *testing.T) {
 func TestDatabaseMadeAnew(t *testing.T) {
 	platform := admitted(in("staging"))
 	platform.Status = Status(platform, with(platform, made(platform, nil), plan.Ours), Decision{}, plan.Result{})
-	platform.Spec.Database.Version, platform.Spec.Database.StorageClassName = "16", ptr.To("fast")
+	platform.Spec.Database.Version, platform.Spec.Database.StorageClassName = "16", new("fast")
 	observed := with(platform, made(platform, nil), plan.Ours)
 	decided := Decide(platform, observed)
 	if len(decided.Problems) > 0 {
