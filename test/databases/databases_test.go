@@ -56,7 +56,7 @@ func happenAll(d *database, w *writer, faults []fault) {
 
 // busy is how much longer than its limit a gap may be at least while two processors also run other
 // tests, as in `make test`.
-const busy = 20 * time.Second
+const busy = 10 * time.Second
 
 // allowed returns how long a gap may be that has a limit on an idle machine: three times that. With
 // -brief other tests run beside it.
@@ -97,8 +97,8 @@ func happen(d *database, w *writer, f fault) time.Duration {
 	}
 	d.must(addRow(f.name, gap, whole))
 	if gap > f.limit {
-		for _, told := range w.Ledger.Failures(through, s.begun) {
-			t.Logf("%s: the client: %s", f.name, told)
+		for _, failure := range w.Ledger.Failures(through, s.begun) {
+			t.Logf("%s: not acknowledged: %s", f.name, failure)
 		}
 	}
 	if allowed := allowed(f.limit); gap > allowed {

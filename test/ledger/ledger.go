@@ -39,7 +39,7 @@ type Ledger struct {
 	failed       []failure
 }
 
-// failure is what a client was told instead of an acknowledgement.
+// failure is a write that was not acknowledged.
 type failure struct {
 	client   string
 	sent, at time.Time
@@ -93,12 +93,12 @@ func (l *Ledger) Acknowledged() (acknowledged, failed int, last error) {
 	return len(l.acknowledged), len(l.failed), last
 }
 
-// Failures describes what a client was told since a time instead of acknowledgements: how often the
-// same in a row, when first and when last.
+// Failures describes the writes of a client since a time that were not acknowledged: the error, how
+// often it came in a row, when first and when last.
 func (l *Ledger) Failures(client string, since time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var told []string
+	var lines []string
 	var first failure
 	count := 0
 	for i, f := range l.failed {
@@ -111,12 +111,12 @@ func (l *Ledger) Failures(client string, since time.Time) []string {
 		count++
 		line := fmt.Sprintf("%s to %s: %d times: %v", first.sent.Format("15:04:05.000"), l.failed[i].at.Format("15:04:05.000"), count, first.err)
 		if count > 1 {
-			told[len(told)-1] = line
+			lines[len(lines)-1] = line
 		} else {
-			told = append(told, line)
+			lines = append(lines, line)
 		}
 	}
-	return told
+	return lines
 }
 
 // AcknowledgedTo returns how many writes of a client were acknowledged.

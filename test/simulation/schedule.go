@@ -383,9 +383,9 @@ func (w *world) decide() {
 	}
 }
 
-// others returns the names of the other instances that the user wants, as far as the instances of
-// this schedule are told. Those that are no longer wanted go on: the manager removes none that a
-// rule names.
+// others returns the names of the other instances that the user wants; none where the settings of
+// this schedule do not name them. An instance that is no longer wanted keeps running: the manager
+// removes none that a rule names.
 func (w *world) others(n *node) []string {
 	var names []string
 	if !w.plan.ephemeral && !w.plan.scales {

@@ -372,16 +372,18 @@ func TestPassword(t *testing.T) {
 		uri      string
 		problem  string
 	}{
-		"new":             {newCache(), empty(), "rediss://app:random-password@sessions-rw.shop.svc:6379", ""},
-		"there already":   {newCache(), empty().hasApplication(newCache(), "stored-password"), "rediss://app:stored-password@sessions-rw.shop.svc:6379", ""},
-		"has signs":       {newCache(), empty().hasApplication(newCache(), "a/b:c@d#e%f"), "rediss://app:a%2Fb%3Ac%40d%23e%25f@sessions-rw.shop.svc:6379", ""},
-		"without TLS":     {newCache(withoutTLS), empty(), "redis://app:random-password@sessions-rw.shop.svc:6380", ""},
-		"edited to less":  {newCache(), empty().hasApplication(newCache(), "short"), "", "the key password of the Secret shop/sessions-app must have from 8"},
-		"given":           {newCache(given), gives(PasswordKey, "given-password"), "rediss://app:given-password@sessions-rw.shop.svc:6379", ""},
-		"missing":         {newCache(given), empty(), "", "spec.passwordSecret: Not found: Secret shop/mine: create it with the key password"},
-		"another key":     {newCache(given), gives("pass", "given-password"), "", "the key password of the Secret shop/mine must have from 8"},
-		"bad previous":    {newCache(), empty().hasPrevious(newCache(), "stored-password", "former\n"), "", "the Secret shop/sessions-app: password.previous: must"},
-		"short previous":  {newCache(), empty().hasPrevious(newCache(), "stored-password", "former"), "rediss://app:stored-password@sessions-rw.shop.svc:6379", ""},
+		"new":            {newCache(), empty(), "rediss://app:random-password@sessions-rw.shop.svc:6379", ""},
+		"there already":  {newCache(), empty().hasApplication(newCache(), "stored-password"), "rediss://app:stored-password@sessions-rw.shop.svc:6379", ""},
+		"has signs":      {newCache(), empty().hasApplication(newCache(), "a/b:c@d#e%f"), "rediss://app:a%2Fb%3Ac%40d%23e%25f@sessions-rw.shop.svc:6379", ""},
+		"without TLS":    {newCache(withoutTLS), empty(), "redis://app:random-password@sessions-rw.shop.svc:6380", ""},
+		"edited to less": {newCache(), empty().hasApplication(newCache(), "short"), "", "the key password of the Secret shop/sessions-app must have from 8"},
+		"given":          {newCache(given), gives(PasswordKey, "given-password"), "rediss://app:given-password@sessions-rw.shop.svc:6379", ""},
+		"missing":        {newCache(given), empty(), "", "spec.passwordSecret: Not found: Secret shop/mine: create it with the key password"},
+		"another key":    {newCache(given), gives("pass", "given-password"), "", "the key password of the Secret shop/mine must have from 8"},
+		"bad previous": {newCache(), empty().hasPrevious(newCache(), "stored-password", "former\n"), "",
+			"the Secret shop/sessions-app: password.previous: must"},
+		"short previous": {newCache(), empty().hasPrevious(newCache(), "stored-password", "former"),
+			"rediss://app:stored-password@sessions-rw.shop.svc:6379", ""},
 		"has a line feed": {newCache(given), gives(PasswordKey, "given-password\n"), "", "without spaces and line breaks"},
 		"endless":         {newCache(given), gives(PasswordKey, strings.Repeat("a", 257)), "", "from 8 to 256"},
 	} {

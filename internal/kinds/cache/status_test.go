@@ -82,10 +82,12 @@ func TestStatus(t *testing.T) {
 			worked(3, hibernates, pauses), running(worked(3), 3), plan.Result{},
 			"PausedByUser spec.paused is true and withholds spec.hibernated, which is true", "Paused",
 		},
-		"hibernated":    {asleep(hibernates), without(running(worked(3), 3)), plan.Result{}, "Hibernated spec.hibernated is true: no instance runs", "Hibernated"},
-		"wakes":         {asleep(), young(none), plan.Result{}, "Updating the instances are being started: sessions-0", "Updating"},
-		"does not wake": {asleep(), running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent), plan.Result{}, "FailingOver no instance takes writes", "FailingOver"},
-		"paused":        {worked(3, pauses), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
+		"hibernated": {asleep(hibernates), without(running(worked(3), 3)), plan.Result{},
+			"Hibernated spec.hibernated is true: no instance runs", "Hibernated"},
+		"wakes": {asleep(), young(none), plan.Result{}, "Updating the instances are being started: sessions-0", "Updating"},
+		"does not wake": {asleep(), running(worked(3), 3).says(0, silent).says(1, silent).says(2, silent), plan.Result{},
+			"FailingOver no instance takes writes", "FailingOver"},
+		"paused": {worked(3, pauses), running(worked(3), 3), plan.Result{}, "Available", "Paused"},
 	} {
 		status, _ := Status(test.c, test.observed, Decide(test.c, test.observed), test.result)
 		ready := condition(status, "Ready")
