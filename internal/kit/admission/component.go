@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -23,21 +24,22 @@ func (k Kind[T]) Component(traits component.Traits) component.Kind {
 
 // ReviewComponent returns what admission would say to an object that is to be created, or changed
 // from what it was before (nil: it does not exist), without storing it: what policies fill in is
-// filled in first.
+// filled in first, and what they replace is among the warnings.
 func (k Kind[T]) ReviewComponent(ctx context.Context, object, before component.Object) (Review, error) {
-	wanted, err := k.governed(ctx, object)
+	wanted, replaced, err := k.governed(ctx, object)
 	if err != nil {
 		return Review{}, err
 	}
 	var former *T
 	if before != nil {
-		governed, err := k.governed(ctx, before)
+		governed, _, err := k.governed(ctx, before)
 		if err != nil {
 			return Review{}, err
 		}
 		former = &governed
 	}
 	found, err := k.review(ctx, wanted, former)
+	found.Warnings = slices.Concat(replaced, found.Warnings)
 	if err != nil || len(found.Problems) > 0 {
 		return found, err
 	}
@@ -46,17 +48,19 @@ func (k Kind[T]) ReviewComponent(ctx context.Context, object, before component.O
 	return found, err
 }
 
-// governed returns a copy of an object as admission would store it, with its defaults.
-func (k Kind[T]) governed(ctx context.Context, object component.Object) (T, error) {
+// governed returns a copy of an object as admission would store it when it is created, with its
+// defaults, and a warning for each value that policies replaced.
+func (k Kind[T]) governed(ctx context.Context, object component.Object) (T, []string, error) {
 	changed := object.DeepCopyObject().(T)
+	var replaced []string
 	if k.Govern != nil && k.Rules != nil {
 		rules, err := k.Rules(ctx, changed.GetNamespace())
 		if err != nil {
-			return changed, err
+			return changed, nil, err
 		}
 		var none T
-		k.Govern(changed, none, rules.For(k.Kind.Kind, changed.GetName()))
+		replaced = k.Govern(changed, none, rules.For(k.Kind.Kind, changed.GetName()))
 	}
 	k.Default(changed)
-	return changed, nil
+	return changed, replaced, nil
 }

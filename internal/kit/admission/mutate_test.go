@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
@@ -94,6 +96,31 @@ func TestMutating(t *testing.T) {
 				t.Errorf("UID %q", response.UID)
 			}
 		})
+	}
+}
+
+// TestReviewNamesWhatPoliciesReplace: who writes a component learns what policies replace in it, as
+// if its object was written by hand.
+func TestReviewNamesWhatPoliciesReplace(t *testing.T) {
+	kind := webApp(asked(t, strict, nil))
+	app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"tier": "iron"}}}
+	app.Spec.Image = "a"
+	for name, wrong := range map[string]func(*msappsv1.WebApp){
+		"a good one": func(*msappsv1.WebApp) {},
+		"a bad one":  func(app *msappsv1.WebApp) { app.Spec.Image = "bad" },
+	} {
+		given := app.DeepCopy()
+		wrong(given)
+		found, err := kind.ReviewComponent(t.Context(), given, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{goldReplaces}, found.Warnings); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if given.Labels["tier"] != "iron" {
+			t.Errorf("%s: the review has changed the object", name)
+		}
 	}
 }
 
