@@ -301,7 +301,7 @@ func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (
 	if err != nil {
 		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
 	}
-	options.WebhookServer = webhookServer(settings.Webhooks, keeper)
+	options.WebhookServer = newWebhookServer(settings.Webhooks, keeper)
 	return keeper, nil
 }
 

@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
@@ -50,18 +48,6 @@ type WebhookSettings struct {
 	// TimeoutSeconds is how long the API server waits for each of the webhooks; 0 means 5 s. No flag
 	// sets it: tests wait longer, on machines where processes stand still for seconds.
 	TimeoutSeconds int32
-}
-
-// webhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1 to
-// Services, and HTTP/2 only to addresses of its own machine.
-func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
-	return &lingering{Server: webhook.NewServer(webhook.Options{
-		Host: settings.Host, Port: settings.Port,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-			config.GetCertificate = keeper.GetCertificate
-			config.MinVersion = tls.VersionTLS12
-		}},
-	})}
 }
 
 // addWebhooks registers the webhooks of the enabled kinds, and returns their publisher.

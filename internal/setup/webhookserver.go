@@ -1,0 +1,118 @@
+package setup
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+)
+
+const (
+	// lingerTime is how long webhooks still answer at the end. It delays the release of the Lease.
+	lingerTime = time.Second
+	// idleTime is for how long a connection may be idle. The API server itself never closes one.
+	idleTime = 24 * time.Hour
+	// endTime is how long requests that are being answered at the end may take.
+	endTime = time.Minute
+	// headerTime is how long the header of a request may take.
+	headerTime = 32 * time.Second
+)
+
+// webhookServer is a webhook server that closes no connection on which the API server may be
+// sending: that does not repeat a POST, so that the user's request would be refused. The one of
+// controller-runtime closes what was idle for 90 s, and at its end all that is idle.
+type webhookServer struct {
+	webhook.Server
+	mux                 *http.ServeMux
+	address             string
+	config              *tls.Config
+	isServing, isEnding atomic.Bool
+}
+
+// newWebhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1 to
+// Services, and HTTP/2 only to addresses of its own machine.
+func newWebhookServer(settings WebhookSettings, keeper *certificates.Keeper) *webhookServer {
+	mux := http.NewServeMux()
+	return &webhookServer{
+		Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), mux: mux,
+		address: net.JoinHostPort(settings.Host, strconv.Itoa(settings.Port)),
+		config: &tls.Config{
+			NextProtos: []string{"h2"}, GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12,
+		},
+	}
+}
+
+// Register serves a handler at a path. While the server ends, each answer is the last of its
+// connection, and says so.
+func (s *webhookServer) Register(path string, handler http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if s.isEnding.Load() {
+			response.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(response, request)
+	}))
+}
+
+// WebhookMux returns what answers the requests.
+func (s *webhookServer) WebhookMux() *http.ServeMux { return s.mux }
+
+// Start serves until lingerTime after the end of the context.
+func (s *webhookServer) Start(ctx context.Context) error {
+	listener, err := tls.Listen("tcp", s.address, s.config)
+	if err != nil {
+		return fmt.Errorf("listening for webhooks: %w", err)
+	}
+	return s.serve(ctx, listener)
+}
+
+func (s *webhookServer) serve(ctx context.Context, listener net.Listener) error {
+	lasting := context.WithoutCancel(ctx)
+	server := &http.Server{
+		Handler: s.mux, BaseContext: func(net.Listener) context.Context { return lasting },
+		MaxHeaderBytes: 1 << 20, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+	}
+	ended := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(ended)
+		s.isEnding.Store(true)
+		time.Sleep(lingerTime)
+		limited, cancel := context.WithTimeout(lasting, endTime)
+		defer cancel()
+		if err := server.Shutdown(limited); err != nil {
+			ctrl.Log.WithName("webhooks").Error(err, "ending")
+		}
+	})()
+	s.isServing.Store(true)
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving webhooks: %w", err)
+	}
+	<-ended
+	return nil
+}
+
+// StartedChecker returns a check that the server takes connections.
+func (s *webhookServer) StartedChecker() healthz.Checker {
+	// It connects to this very process.
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	return func(*http.Request) error {
+		if !s.isServing.Load() {
+			return errors.New("the webhook server has not started yet")
+		}
+		connection, err := dialer.DialContext(context.Background(), "tcp", s.address)
+		if err != nil {
+			return fmt.Errorf("connecting to the webhook server: %w", err)
+		}
+		return connection.Close()
+	}
+}
