@@ -40,8 +40,8 @@ type webhookServer struct {
 	isServing, isEnding atomic.Bool
 }
 
-// newWebhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1 to
-// Services, and HTTP/2 only to addresses of its own machine.
+// newWebhookServer returns a server with the Keeper's certificate. The API server speaks HTTP/1.1
+// to Services, and HTTP/2 only to addresses of its own machine.
 func newWebhookServer(settings WebhookSettings, keeper *certificates.Keeper) *webhookServer {
 	mux := http.NewServeMux()
 	return &webhookServer{
