@@ -5,7 +5,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,18 +134,6 @@ func (d *Database) Budget() *policyv1.PodDisruptionBudget {
 		ObjectMeta: d.Meta(d.Name),
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most, Selector: d.selector(), UnhealthyPodEvictionPolicy: &always},
 	}
-}
-
-// EndpointSlice is where the primary writes its address for the write Service. It is made empty,
-// and goes with the database.
-func (d *Database) EndpointSlice() *discoveryv1.EndpointSlice {
-	made := &discoveryv1.EndpointSlice{
-		ObjectMeta:  d.Meta(contract.WriteServiceName(d.Name)),
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
-	}
-	made.Labels[discoveryv1.LabelServiceName] = contract.WriteServiceName(d.Name)
-	made.Labels[discoveryv1.LabelManagedBy] = contract.EndpointManager
-	return made
 }
 
 // NetworkPolicy lets clients connect to the server, Prometheus to the metrics, and the instances to

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
@@ -41,6 +42,8 @@ type State struct {
 	Catalogue map[string]string
 	// InstanceImage is the image with the program of the instances: that of this Mainstay.
 	InstanceImage string
+	// AddressType is the family of the cluster's addresses; "" means IPv4.
+	AddressType discoveryv1.AddressType
 	// Now is when this was observed.
 	Now time.Time
 }

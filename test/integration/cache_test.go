@@ -28,6 +28,7 @@ import (
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -180,6 +181,10 @@ func checkCacheChildren(t *testing.T, c *databasev1.Cache, set *appsv1.StatefulS
 func hibernateCache(t *testing.T, c *databasev1.Cache) {
 	t.Helper()
 	g, set, live := gomega.NewWithT(t), &appsv1.StatefulSet{}, c.DeepCopy()
+	slice := &discoveryv1.EndpointSlice{}
+	g.Expect(there(c.Namespace, "sessions-rw", slice, always)(t.Context())).To(gomega.Succeed())
+	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.7"}}}
+	g.Expect(cluster.Client.Update(t.Context(), slice, client.FieldOwner(naming.Manager("instance")))).To(gomega.Succeed())
 	g.Expect(cluster.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hibernated":true}}`)))).
 		To(gomega.Succeed())
 	g.Eventually(there(c.Namespace, "sessions", set, func() bool { return *set.Spec.Replicas == 0 })).WithContext(t.Context()).
@@ -192,6 +197,8 @@ func hibernateCache(t *testing.T, c *databasev1.Cache) {
 	g.Eventually(there(c.Namespace, "sessions", live, func() bool {
 		return live.Status.Phase == databasev1.CachePhaseHibernated && live.Status.InstanceSummary == "0/0" && live.Status.Primary == ""
 	})).WithContext(t.Context()).Should(gomega.Succeed(), "it does not say that it hibernates")
+	g.Eventually(there(c.Namespace, "sessions-rw", slice, func() bool { return len(slice.Endpoints) == 0 })).WithContext(t.Context()).
+		Should(gomega.Succeed(), "its Service leads to an address that another pod may get")
 	g.Expect(there(c.Namespace, "sessions-rw", &corev1.Service{}, always)(t.Context())).To(gomega.Succeed(), "the Services are gone")
 }
 

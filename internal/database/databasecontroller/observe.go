@@ -46,7 +46,9 @@ type Reader struct {
 	// Monitors is the API of PodMonitors; MonitorLabels are the labels of those that are made.
 	Monitors      *optionalapi.API
 	MonitorLabels map[string]string
-	Clock         clock.PassiveClock
+	// AddressType is the family of the cluster's addresses.
+	AddressType discoveryv1.AddressType
+	Clock       clock.PassiveClock
 	// Issued are the certificates that databases had last; nil remembers none.
 	Issued *Issued
 }
@@ -57,7 +59,7 @@ type Reader struct {
 func (r Reader) Observe(ctx context.Context, object plan.Object, described *database.Database) (database.State, error) {
 	observed := database.State{
 		Catalogue: r.Catalogue, InstanceImage: r.InstanceImage, Password: Password(), MetricsPassword: Password(),
-		HasMonitorAPI: r.Monitors.Available(), MonitorLabels: r.MonitorLabels, Now: r.Clock.Now(),
+		HasMonitorAPI: r.Monitors.Available(), MonitorLabels: r.MonitorLabels, AddressType: r.AddressType, Now: r.Clock.Now(),
 	}
 	possible := r.cachedChildren(described.Name)
 	if observed.HasMonitorAPI {

@@ -3,9 +3,12 @@ package databasecontroller
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -122,13 +125,26 @@ func (k Kind[T, O]) newReconciler(in registration.Input, monitors *optionalapi.A
 		Kind: k.Steps(Reader{
 			Client: in.Manager.GetClient(), Children: in.Children(), PodIndex: k.Name, Claims: k.Claims, Further: k.Further,
 			Catalogue: k.Catalogue, InstanceImage: in.InstanceImage, Monitors: monitors, MonitorLabels: in.MonitorLabels, Clock: in.Clock,
-			Issued: NewIssued(),
+			AddressType: addressType(in.Manager.GetConfig().Host), Issued: NewIssued(),
 		}),
 	})
 	if in.Rules != nil {
 		r.Policy = &reconciler.Policy[T, O]{Kind: k.Kind, Rules: in.Rules, Wanted: k.Wanted, Running: k.Running}
 	}
 	return r
+}
+
+// addressType returns the family of the cluster's addresses: that of the API server's. It is IPv4
+// where the API server is known by a name.
+func addressType(apiServer string) discoveryv1.AddressType {
+	parsed, err := url.Parse(apiServer)
+	if err != nil {
+		return discoveryv1.AddressTypeIPv4
+	}
+	if ip, err := netip.ParseAddr(parsed.Hostname()); err == nil && ip.Is6() && !ip.Is4In6() {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
 }
 
 // UsersOf returns requests for the objects that a Secret concerns, by its name. Only those of the

@@ -175,6 +175,10 @@ func NewLease(namespace, database string, record election.Record, now time.Time)
 	return lease, nil
 }
 
+// fieldManager is as whom an instance publishes its address. The manager, which empties the
+// EndpointSlice of a database that hibernates, takes it for one of Mainstay's.
+var fieldManager = naming.Manager("instance")
+
 // Publish implements [instance.Cluster]. The term in the EndpointSlice, and its resourceVersion,
 // keep an earlier leader from replacing a later one. It writes nothing if the EndpointSlice is up
 // to date.
@@ -189,7 +193,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	live, err := c.endpoints.Get(ctx, wanted.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		c.join(wanted)
-		_, err = c.endpoints.Create(ctx, wanted, metav1.CreateOptions{})
+		_, err = c.endpoints.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
 		return err
 	}
 	if err != nil {
@@ -207,7 +211,7 @@ func (c *Cluster) publish(ctx context.Context, term uint64) error {
 	if equality.Semantic.DeepEqual(live, changed) {
 		return nil
 	}
-	_, err = c.endpoints.Update(ctx, changed, metav1.UpdateOptions{})
+	_, err = c.endpoints.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 

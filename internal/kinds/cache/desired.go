@@ -33,7 +33,7 @@ func Desired(c *databasev1.Cache, observed Observed, decided Decision) plan.Plan
 	for _, service := range d.Services() {
 		add(plan.Child{Object: service})
 	}
-	add(plan.Child{Object: d.EndpointSlice(), Uncached: true, CreateOnce: true})
+	d.AddEndpointSlice(&wanted, observed.State)
 	add(plan.Child{Object: d.NetworkPolicy()})
 	if observed.HasMonitorAPI {
 		add(plan.Child{Object: d.PodMonitor(observed.State)})

@@ -36,7 +36,7 @@ func Desired(db *databasev1.PostgreSQL, observed Observed, decided Decision) pla
 	for _, service := range d.Services() {
 		add(plan.Child{Object: service})
 	}
-	add(plan.Child{Object: d.EndpointSlice(), Uncached: true, CreateOnce: true})
+	d.AddEndpointSlice(&wanted, observed.State)
 	add(plan.Child{Object: d.NetworkPolicy()})
 	if observed.HasMonitorAPI {
 		add(plan.Child{Object: d.PodMonitor(observed.State)})
