@@ -3,7 +3,9 @@ package postgresql
 import (
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -67,6 +69,43 @@ func TestInitIsReported(t *testing.T) {
 		if one.Type == databasev1.ConditionReady && (one.Reason != databasev1.ReasonSecretNotUsable ||
 			one.Message != "the database app waits for its first statements: spec.initSQL[0]: the Secret a does not exist") {
 			t.Errorf("got %s: %s", one.Reason, one.Message)
+		}
+	}
+}
+
+// TestUsersObjectsAreReadAgain: no watch shows that a ConfigMap of the first statements, or a
+// Secret, was created or corrected, so they are read again: those of the first statements until the
+// PostgreSQL was ready, also while the primary can't execute what was read, and those of users
+// while a password can't be used.
+func TestUsersObjectsAreReadAgain(t *testing.T) {
+	from := corev1.LocalObjectReference{Name: "schema"}
+	configMap := databasev1.InitSQL{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: from, Key: "sql"}}
+	secret := databasev1.InitSQL{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: from, Key: "sql"}}
+	unusable := map[string]ObservedUser{"shop": {Problem: "the Secret mine does not exist"}}
+	read := Observed{Init: ObservedInit{Statements: []contract.Statement{{SQL: "SELECT 1"}}}}
+	missing := Observed{Init: ObservedInit{Problem: "the ConfigMap schema does not exist"}}
+	for name, test := range map[string]struct {
+		init     []databasev1.InitSQL
+		wasReady bool
+		observed Observed
+		want     time.Duration
+	}{
+		"nothing is read":                   {},
+		"statements of the spec alone":      {init: []databasev1.InitSQL{{SQL: "SELECT 1"}}, observed: read},
+		"a ConfigMap is missing":            {init: []databasev1.InitSQL{configMap}, observed: missing, want: waitsAgain},
+		"statements that can't be executed": {init: []databasev1.InitSQL{{SQL: "SELECT 1"}, secret}, observed: read, want: waitsAgain},
+		"a database that was ready":         {init: []databasev1.InitSQL{configMap, secret}, wasReady: true},
+		"a password that can't be used":     {wasReady: true, observed: Observed{Users: unusable}, want: waitsAgain},
+		"all users are too long together":   {wasReady: true, observed: Observed{Users: unusable, ProvisionsProblem: "too long"}},
+	} {
+		db := newDatabase(withUsers)
+		db.Spec.InitSQL = test.init
+		if test.wasReady {
+			db.Status.FirstReadyTime = new(metav1.NewTime(noon))
+		}
+		test.observed.State = running(db, 1).State
+		if _, after := Status(db, test.observed, Decision{Replicas: 1}, plan.Result{}); after != test.want {
+			t.Errorf("%s: it is looked again after %s, want %s", name, after, test.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"slices"
 	"time"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -45,10 +46,26 @@ func Status(
 		// They are not needed once the status says that it was ready.
 		after = requeue.Sooner(after, waitsAgain)
 	}
+	if readsAgain(db, observed) {
+		after = requeue.Sooner(after, waitsAgain)
+	}
 	if repoints(db, observed, result) || hasWritten(db, observed, result) || writesURI(db, observed, result) {
 		after = requeue.Sooner(after, time.Second)
 	}
 	return status, requeue.Sooner(after, poolerLeavesAfter(db, observed, result, status.Pooler))
+}
+
+// readsAgain reports whether objects that users write are read again without an event. No watch
+// shows that they were created or corrected: Secrets are watched only in the namespaces of
+// secrets.namespaces, and the ConfigMaps of spec.initSQL in none.
+func readsAgain(db *databasev1.PostgreSQL, observed Observed) bool {
+	isRead := func(one databasev1.InitSQL) bool { return one.ConfigMapKeyRef != nil || one.SecretKeyRef != nil }
+	if Initialises(db) && slices.ContainsFunc(db.Spec.InitSQL, isRead) {
+		return true
+	}
+	// What is too long is not of a single user.
+	isUnusable := func(user databasev1.User) bool { return observed.Users[user.Name].Problem != "" }
+	return observed.ProvisionsProblem == "" && slices.ContainsFunc(db.Spec.Users, isUnusable)
 }
 
 // subject is a PostgreSQL to summarize.
