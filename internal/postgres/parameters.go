@@ -138,11 +138,13 @@ func CheckParameterOf(major int, name, value string) error {
 	return refused
 }
 
-// NeedsRestart reports whether a change of a parameter takes effect only at the next start. It
-// returns false for parameters of extensions: the server itself reports those
-// (pg_settings.pending_restart).
+// restarting are the parameters of extensions that take effect only at a start of the server. Only
+// preloaded libraries can have such parameters, and lists has all that may be preloaded.
+var restarting = []string{"pg_prewarm.autoprewarm", "pg_stat_statements.max"}
+
+// NeedsRestart reports whether a change of a parameter takes effect only at the next start.
 func NeedsRestart(major int, name string) bool {
-	return slices.ContainsFunc(parameters()[name], func(p parameter) bool {
+	return slices.Contains(restarting, name) || slices.ContainsFunc(parameters()[name], func(p parameter) bool {
 		return p.restarts && (major == 0 || major >= p.since && major <= p.until)
 	})
 }

@@ -128,7 +128,10 @@ func TestNeedsRestart(t *testing.T) {
 		{17, "autovacuum_max_workers", true},
 		{18, "autovacuum_max_workers", false},
 		{0, "autovacuum_max_workers", true},
-		{17, "pg_stat_statements.max", false},
+		{17, "pg_stat_statements.max", true},
+		{0, "pg_prewarm.autoprewarm", true},
+		{17, "pg_stat_statements.track", false},
+		{17, "pg_prewarm.autoprewarm_interval", false},
 	} {
 		if got := NeedsRestart(test.major, test.name); got != test.want {
 			t.Errorf("%d %s: got %t", test.major, test.name, got)

@@ -341,6 +341,10 @@ func TestParameters(t *testing.T) {
 	if plain != "" || template(set("work_mem", "5MB")) != "" || more == "" || more == fewer {
 		t.Errorf("got %q, %q, %q", plain, more, fewer)
 	}
+	more, fewer = template(set("pg_stat_statements.max", "20000")), template(set("pg_stat_statements.max", "10000"))
+	if more == "" || more == fewer || template(set("pg_stat_statements.track", "all")) != "" {
+		t.Errorf("of an extension: got %q, %q", more, fewer)
+	}
 }
 
 // TestPodsNeedWhatIsOurs: a foreign object under the name of anything that pods use keeps them from

@@ -148,6 +148,26 @@ func TestRaisedAndLowered(t *testing.T) {
 	}
 }
 
+// TestParametersOfLibraries: which parameters of the libraries that may be preloaded take effect
+// only at a start of the server is known, because their change must replace the pods.
+func TestParametersOfLibraries(t *testing.T) {
+	a := newCluster(t).instances[0]
+	a.do(Call{Do: "initialise"})
+	a.sets(map[string]string{"shared_preload_libraries": "pg_stat_statements, auto_explain, pg_prewarm"})
+	a.start()
+	var names string
+	check(t, a.session().QueryRow(t.Context(), `SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM pg_settings
+		WHERE context = 'postmaster' AND name LIKE '%.%'`).Scan(&names))
+	if names != "pg_prewarm.autoprewarm pg_stat_statements.max" {
+		t.Errorf("the server has %s", names)
+	}
+	for name := range strings.FieldsSeq(names) {
+		if !postgres.NeedsRestart(a.major(), name) {
+			t.Errorf("%s counts as one that needs no restart", name)
+		}
+	}
+}
+
 // TestParametersTable: the table has all parameters of this server, as the server describes them,
 // except refused ones.
 func TestParametersTable(t *testing.T) {
