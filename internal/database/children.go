@@ -1,8 +1,6 @@
 package database
 
 import (
-	"encoding/json"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -63,9 +61,8 @@ func (d *Database) Settings(told contract.Settings, decided Decision) *corev1.Co
 	if told.Pods = decided.Pods; len(told.Pods) == 0 {
 		told.Pods = PodNames(d.Name, d.Replicas)
 	}
-	text, _ := json.Marshal(told) // It consists of strings and numbers.
 	return &corev1.ConfigMap{
-		ObjectMeta: d.Meta(contract.SettingsName(d.Name)), Data: map[string]string{contract.SettingsKey: string(text)},
+		ObjectMeta: d.Meta(contract.SettingsName(d.Name)), Data: map[string]string{contract.SettingsKey: told.Encode()},
 	}
 }
 

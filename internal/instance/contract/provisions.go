@@ -122,13 +122,16 @@ func (p Provisions) IsEmpty() bool {
 	return len(p.Databases)+len(p.Users)+len(p.DropDatabases)+len(p.FormerUsers)+len(p.FormerSecrets)+len(p.InitSQL) == 0 && !p.Pooler
 }
 
-// Encode returns the content of ProvisionsKey. The characters <, > and &, which are frequent in
-// SQL, are not escaped.
-func (p Provisions) Encode() []byte {
+// Encode returns the content of ProvisionsKey.
+func (p Provisions) Encode() []byte { return encode(p) }
+
+// encode returns a value as JSON. The characters <, > and &, which are frequent in SQL, are not
+// escaped, which would make them six times as long.
+func encode(value any) []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(p) // It consists of strings and numbers.
+	_ = encoder.Encode(value) // It consists of strings and numbers.
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 

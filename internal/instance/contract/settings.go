@@ -40,8 +40,9 @@ type Settings struct {
 	// Ephemeral is true if the data of an instance end with its server, because they are not stored.
 	// If no instance has data, the one with the lowest name begins with empty data.
 	Ephemeral bool `json:"ephemeral,omitempty"`
-	// Parameters are the user's parameters of the server, by their names: at most 200. An instance
-	// leaves out what its server does not accept, and reports that.
+	// Parameters are the parameters of the server, by their names: those of the user, and those that
+	// the manager derives, at most 216. An instance leaves out what its server does not accept, and
+	// reports that.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Access are the user's lines of pg_hba.conf: at most 32. An instance leaves out lines that are
 	// not accepted.
@@ -57,7 +58,7 @@ type Settings struct {
 // The limits of settings.
 const (
 	maxSettingsBytes = 64 << 10
-	maxParameters    = 200
+	maxParameters    = 216 // a user may set 200, and the manager derives a few others from the limits
 	maxPods          = 5
 	maxAccess        = 32
 	shortestAfter    = 5 * time.Second
@@ -87,6 +88,9 @@ func ParseSettings(text string) (Settings, error) {
 	}
 	return settings, nil
 }
+
+// Encode returns the content of SettingsKey.
+func (s Settings) Encode() string { return string(encode(s)) }
 
 // Check returns an error that names the first field that is not accepted.
 func (s Settings) Check() error {

@@ -35,7 +35,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		`{"pods":["a"],"switchTo":"b"}`:         `switchTo: Invalid value: "b": must be one of pods`,
 		`{"pods":"` + strings.Repeat("a", 5000): "instance.json: ",
 		`{"pods":["a"],"parameters":{"x":"` + strings.Repeat("a", 70000) + `"}}`: "instance.json: ",
-		`{"pods":["a"],"parameters":{` + many(201) + `}}`:                        "parameters: Too many: 201: must have at most 200",
+		`{"pods":["a"],"parameters":{` + many(217) + `}}`:                        "parameters: Too many: 217: must have at most 216",
 		`{"pods":["a"],"parameters":{"jit":true}}`:                               "instance.json: ",
 		`{"pods":["a"],"failoverAfter":"` + strings.Repeat("1", 1000) + `"}`:     "failoverAfter: Invalid value",
 	} {

@@ -379,6 +379,33 @@ func TestAccessOfSettings(t *testing.T) {
 	}
 }
 
+// TestLargestSettings: the instances can read the settings of the largest spec that is accepted,
+// with the parameters that follow from the limits.
+func TestLargestSettings(t *testing.T) {
+	many := func(count, length int) map[string]databasev1.ParameterValue {
+		all := map[string]databasev1.ParameterValue{}
+		for i := range count {
+			all[fmt.Sprintf("a.b%d", i)] = databasev1.ParameterValue(strings.Repeat("<", length))
+		}
+		return all
+	}
+	for name, set := range map[string]map[string]databasev1.ParameterValue{"many": many(200, 35), "long": many(8, 1019)} {
+		db := newDatabase(replicas(5), limit("8Gi"), func(spec *databasev1.PostgreSQLSpec) {
+			spec.Parameters = set
+			spec.PgHBA = slices.Repeat([]string{fmt.Sprintf("%-512s", "hostssl all all all reject")}, 32)
+			spec.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("8")
+		})
+		if problems := Validate(db); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		observed := running(db, 5)
+		parsed, err := contract.ParseSettings(settings(db, observed, Decide(db, observed)).Data[contract.SettingsKey])
+		if err != nil || len(parsed.Parameters) != len(set)+9 {
+			t.Errorf("%s: got %d parameters, %v", name, len(parsed.Parameters), err)
+		}
+	}
+}
+
 // TestAuthorityIsStored: what gives clients an authority needs the Secret with its certificates,
 // which another owner may have.
 func TestAuthorityIsStored(t *testing.T) {
