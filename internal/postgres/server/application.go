@@ -47,7 +47,7 @@ func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 	if _, err := session.Exec(ctx, quietly); err != nil {
 		return fmt.Errorf("preparing a session: %w", err)
 	}
-	if err := provideRole(ctx, session, a); err != nil {
+	if err := e.provideRole(ctx, session, a); err != nil {
 		return fmt.Errorf("making the role of the application: %w", err)
 	}
 	if err := provideDatabase(ctx, session, a); err != nil {
@@ -58,7 +58,7 @@ func (e *Engine) Provide(ctx context.Context, a postgres.Application) error {
 
 // provideRole creates the role, or changes its password if it is another one, and lets it log in.
 // It refuses a superuser.
-func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
+func (e *Engine) provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application) error {
 	var isSuper, canLogIn bool
 	var kept string
 	err := session.QueryRow(ctx, "SELECT rolsuper, rolcanlogin, coalesce(rolpassword, '') FROM pg_authid WHERE rolname = $1", a.User).
@@ -81,8 +81,10 @@ func provideRole(ctx context.Context, session *pgx.Conn, a postgres.Application)
 	if isNew {
 		statement = "CREATE ROLE " + postgres.QuoteName(a.User) + " NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
 	}
-	_, err = session.Exec(ctx, statement+" LOGIN PASSWORD "+quote(verifier))
-	return err
+	return e.enforce(ctx, session, func() error {
+		_, err := session.Exec(ctx, statement+" LOGIN PASSWORD "+quote(verifier))
+		return err
+	})
 }
 
 // provideDatabase creates the database if it does not exist. With Initialise, a new one gets the

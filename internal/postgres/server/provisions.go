@@ -57,8 +57,8 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	return made.initialise(ctx, provisions.InitSQL)
 }
 
-// noteUnsettled sets what is wrong with users although all were created: [Engine.Observe] reports
-// it while the server leads.
+// noteUnsettled sets what is wrong with users and databases although all were created:
+// [Engine.Observe] reports it while the server leads.
 func (e *Engine) noteUnsettled(complaints []string) {
 	said := ""
 	if err := joined(complaints); err != nil {
@@ -79,7 +79,7 @@ type provisioning struct {
 	session     *pgx.Conn
 	application postgres.Application
 	major       int
-	// complaints are problems of single users, which do not make ProvideDeclared fail.
+	// complaints are problems of single users and databases, which do not make ProvideDeclared fail.
 	complaints *[]string
 }
 
@@ -123,7 +123,7 @@ func (s provisioning) lock(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil && canLogIn {
-		_, err = s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL")
+		err = s.shut(ctx, name)
 	}
 	if err != nil {
 		return err
@@ -131,13 +131,9 @@ func (s provisioning) lock(ctx context.Context, name string) error {
 	return s.disconnect(ctx, []string{name})
 }
 
-// disconnect ends the sessions of roles.
-func (s provisioning) disconnect(ctx context.Context, roles []string) error {
-	_, err := s.session.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY ($1)", roles)
-	return err
-}
-
-// database creates a database, or changes its owner, and creates its extensions and schemas.
+// database creates a database, or changes its owner, and creates its extensions and schemas. Its
+// owner may refuse all connections to it. That is only reported: it must not prevent the rotation
+// of others' passwords.
 func (s provisioning) database(ctx context.Context, database contract.Database) error {
 	if err := postgres.CheckDatabase(database.Name); err != nil {
 		return err
@@ -147,16 +143,24 @@ func (s provisioning) database(ctx context.Context, database contract.Database) 
 		owner = s.application.User
 	}
 	var has string
-	err := s.session.QueryRow(ctx, "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = $1", database.Name).Scan(&has)
+	var isOpen bool
+	err := s.session.QueryRow(ctx, "SELECT pg_get_userbyid(datdba), datallowconn FROM pg_database WHERE datname = $1", database.Name).
+		Scan(&has, &isOpen)
 	name := postgres.QuoteName(database.Name)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
+		isOpen = true
 		_, err = s.session.Exec(ctx, "CREATE DATABASE "+name+" OWNER "+postgres.QuoteName(owner)+" TEMPLATE template0 ENCODING 'UTF8'")
 	case err == nil && has != owner:
-		_, err = s.session.Exec(ctx, "ALTER DATABASE "+name+" OWNER TO "+postgres.QuoteName(owner))
+		err = s.change(ctx, "ALTER DATABASE "+name+" OWNER TO "+postgres.QuoteName(owner))
 	}
 	if err != nil || len(database.Extensions)+len(database.Schemas) == 0 {
 		return err
+	}
+	if !isOpen {
+		s.complain("database", database.Name, errors.New("does not allow connections (ALLOW_CONNECTIONS): its extensions and schemas "+
+			"are created with the first change of databases or users after it does"))
+		return nil
 	}
 	return s.inside(ctx, database, owner)
 }
@@ -221,8 +225,7 @@ func (s provisioning) drop(ctx context.Context, name string) error {
 	if s.major >= withForce {
 		statement += " WITH (FORCE)"
 	}
-	_, err := s.session.Exec(ctx, statement)
-	return err
+	return s.change(ctx, statement)
 }
 
 // joined returns one error for several problems, in one line; nil if there are none.

@@ -81,6 +81,7 @@ func TestProvideDeclared(t *testing.T) {
 	check(t, logsIn("Shop-1", "one", "Orders"))
 
 	a.provisionsChange(t, app, provisions, logsIn)
+	a.provisionsGoOn(t, app, provisions)
 	a.provisionsLeave(t, app, logsIn)
 	said, err := os.ReadFile(a.cmd.Stderr.(*os.File).Name()) //nolint:forcetypeassert // It is made by launch.
 	check(t, err)
@@ -123,11 +124,15 @@ func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsI
 	open, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=postgres dbname=Orders", i.socket, testPort))
 	check(t, err)
 	defer disconnect(open)
+	locker := i.holds(t, "user=Shop-1 dbname=app password=three", "BEGIN", `ALTER ROLE "Shop-1" PASSWORD 'x'`)
 	i.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{
 		FormerUsers: []contract.FormerUser{{Name: "Shop-1"}, {Name: "never"}, {Name: "app"}}, DropDatabases: []string{"Orders", "app", "never"},
 	}})
 	if err := logsIn("Shop-1", "three", "app"); err == nil || !strings.Contains(err.Error(), "authentication failed") {
 		t.Errorf("a former user: got %v", err)
+	}
+	if isConnected(t, locker) {
+		t.Error("a former user that has changed itself in an open transaction is still connected")
 	}
 	check(t, logsIn("app", "first", "app"))
 	left := i.value(t, "postgres", "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE NOT datistemplate")
@@ -145,6 +150,21 @@ func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsI
 		}
 		if _, err := i.try(Call{Do: "declared", Application: app, Provisions: provisions}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// provisionsGoOn checks that a database whose owner refuses connections to it is reported, and
+// keeps nothing else from being made.
+func (i *instance) provisionsGoOn(t *testing.T, app postgres.Application, provisions contract.Provisions) {
+	t.Helper()
+	for _, allows := range []bool{false, true} {
+		_, err := i.session().Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE "Orders" ALLOW_CONNECTIONS %t`, allows))
+		check(t, err)
+		i.do(Call{Do: "declared", Application: app, Provisions: provisions})
+		const want = `database "Orders": does not allow connections`
+		if problem := i.observe().Problem; strings.HasPrefix(problem, want) == allows || allows && problem != "" {
+			t.Errorf("with ALLOW_CONNECTIONS %t: the problem is %q", allows, problem)
 		}
 	}
 }

@@ -77,13 +77,13 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 		try("users", "", err)
 		return
 	}
-	if err := s.release(ctx, users, has); err != nil {
-		try("users", "that take turns", err)
-		return
-	}
+	waiting := s.release(ctx, users, has, try)
 	// Roles are created before memberships, because users may be members of each other.
 	var made []contract.User
 	for _, user := range users {
+		if waiting[user.Name] {
+			continue
+		}
 		err := s.user(ctx, user, has)
 		try("user", user.Name, err)
 		if err == nil {
@@ -111,25 +111,36 @@ func (s provisioning) users(ctx context.Context, users []contract.User, try func
 // release prevents roles that get another password by rotation from logging in, and ends their
 // sessions: a client that is connected with the former password, which may have leaked, must not
 // stay connected. It is done before the new password is set, so that it is not skipped after a
-// crash between the two.
-func (s provisioning) release(ctx context.Context, users []contract.User, all map[string]role) error {
+// crash between the two. It returns the roles for which it failed: they must not get one yet.
+func (s provisioning) release(
+	ctx context.Context, users []contract.User, all map[string]role, try func(what, name string, err error),
+) map[string]bool {
 	var released []string
+	failed := map[string]bool{}
 	for _, user := range users {
 		has, exists := all[user.Name]
 		if !exists || !has.isReleasedFor(user) || has.refuses(user) != nil || postgres.CheckUser(user.Name) != nil {
 			continue
 		}
 		if err := s.prevent(ctx, user.Name, has); err != nil {
-			return err
+			try("user", user.Name, err)
+			failed[user.Name] = true
+			continue
 		}
 		has.canLogIn, has.verifier = false, ""
 		all[user.Name] = has
 		released = append(released, user.Name)
 	}
 	if len(released) == 0 {
-		return nil
+		return failed
 	}
-	return s.disconnect(ctx, released)
+	if err := s.disconnect(ctx, released); err != nil {
+		try("users", "that take turns", err)
+		for _, name := range released {
+			failed[name] = true
+		}
+	}
+	return failed
 }
 
 // isReleasedFor reports whether a role is one of a user whose password rotates, and is to get
@@ -186,17 +197,15 @@ func (s provisioning) user(ctx context.Context, user contract.User, all map[stri
 		statement += " IN ROLE " + postgres.QuoteName(user.As)
 		all[user.Name] = role{roles: []string{user.As}}
 	}
-	_, err := s.session.Exec(ctx, statement)
-	return err
+	return s.change(ctx, statement)
 }
 
-// prevent prevents a role from logging in.
+// prevent prevents a role from logging in: see shut.
 func (s provisioning) prevent(ctx context.Context, name string, has role) error {
 	if !has.canLogIn && has.verifier == "" {
 		return nil
 	}
-	_, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(name)+" NOLOGIN PASSWORD NULL")
-	return err
+	return s.shut(ctx, name)
 }
 
 // memberships makes a user a member of its roles, and of no others. has are those of which it is a
@@ -210,7 +219,7 @@ func (s provisioning) memberships(ctx context.Context, user contract.User, has [
 		if slices.Contains(has, role) {
 			continue
 		}
-		if _, err := s.session.Exec(ctx, "GRANT "+postgres.QuoteName(role)+" TO "+name); err != nil {
+		if err := s.change(ctx, "GRANT "+postgres.QuoteName(role)+" TO "+name); err != nil {
 			return err
 		}
 	}
@@ -218,7 +227,7 @@ func (s provisioning) memberships(ctx context.Context, user contract.User, has [
 		if slices.Contains(user.Roles, role) {
 			continue
 		}
-		if _, err := s.session.Exec(ctx, "REVOKE "+postgres.QuoteName(role)+" FROM "+name); err != nil {
+		if err := s.change(ctx, "REVOKE "+postgres.QuoteName(role)+" FROM "+name); err != nil {
 			return err
 		}
 	}

@@ -217,6 +217,101 @@ func (i *instance) turnsOfOthers(t *testing.T, declare func(...contract.User) er
 	}
 }
 
+// holds opens a session, and executes statements in it, which may leave a transaction open.
+func (i *instance) holds(t *testing.T, login string, statements ...string) *pgconn.PgConn {
+	t.Helper()
+	session, err := i.dial(t, filepath.Join(filepath.Dir(i.run), "certificates"), login)
+	check(t, err)
+	for _, statement := range statements {
+		_, err := session.Exec(t.Context(), statement).ReadAll()
+		check(t, err)
+	}
+	return session
+}
+
+// isConnected reports whether a session was not ended.
+func isConnected(t *testing.T, session *pgconn.PgConn) bool {
+	t.Helper()
+	return session.Exec(t.Context(), "SELECT 1").Close() == nil
+}
+
+// TestChangesPastLocks: a role that was changed in a transaction which is left open, by itself or
+// by a member that acts as it, can be changed nevertheless, and so can others. Only the sessions
+// that block are ended, and none of a superuser's.
+func TestChangesPastLocks(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	users := []contract.User{
+		{Name: "shop", Verifier: verifierOf(t, "one"), ConnectionLimit: -1},
+		{Name: "shop.2", As: "shop", Verifier: verifierOf(t, "two"), ConnectionLimit: -1, Roles: []string{"shop"}},
+		{Name: "deputy", Verifier: verifierOf(t, "three"), ConnectionLimit: -1, Roles: []string{"shop"}},
+		{Name: "other", Verifier: verifierOf(t, "four"), ConnectionLimit: -1, Turn: contract.Turn{Login: "other.2"}},
+	}
+	declared := Call{Do: "declared", Application: app, Provisions: contract.Provisions{Users: users}}
+	a.do(declared)
+	bystanders := []*pgconn.PgConn{
+		a.holds(t, "user=app dbname=app password=first"), a.holds(t, "user=deputy dbname=app password=three", "SET ROLE shop", "BEGIN"),
+	}
+	lockers := []*pgconn.PgConn{
+		a.holds(t, "user=app dbname=app password=first", "BEGIN", "ALTER ROLE app PASSWORD 'x'"),
+		a.holds(t, "user=deputy dbname=app password=three", "SET ROLE shop", "BEGIN", "ALTER ROLE shop PASSWORD 'x'"),
+		a.holds(t, "user=shop.2 dbname=app password=two", "SET ROLE NONE", "BEGIN", `ALTER ROLE "shop.2" PASSWORD 'x'`),
+	}
+	app.Password, declared.Application.Password = "second", "second"
+	a.do(Call{Do: "provide", Application: app})
+	for i, password := range []string{"five", "six", "three", "seven"} {
+		if i != 2 {
+			users[i].Verifier = verifierOf(t, password)
+		}
+	}
+	a.do(declared)
+	for _, login := range []string{"app password=second", "shop password=five", "shop.2 password=six", "other password=seven"} {
+		a.holds(t, "dbname=app user="+login)
+	}
+	_, err := a.session().Exec(t.Context(), "ALTER ROLE shop SET work_mem = '6MB'")
+	check(t, err)
+	lockers = append(lockers, a.holds(t, "user=shop.2 dbname=app password=six",
+		"SET ROLE NONE", "BEGIN", `ALTER ROLE "shop.2" SET work_mem = '5MB'`))
+	a.do(declared)
+	if problem := a.observe().Problem; problem != "" {
+		t.Errorf("the problem is %s", problem)
+	}
+	for i, locker := range lockers {
+		if isConnected(t, locker) {
+			t.Errorf("locker %d is still connected", i)
+		}
+	}
+	for i, bystander := range bystanders {
+		if !isConnected(t, bystander) {
+			t.Errorf("bystander %d is no longer connected", i)
+		}
+	}
+	a.superuserBlocks(t, declared)
+}
+
+// superuserBlocks checks that a superuser's open transaction is not ended: the role that it has
+// changed is reported, and others are changed.
+func (i *instance) superuserBlocks(t *testing.T, declared Call) {
+	t.Helper()
+	superuser, users := i.session(), declared.Provisions.Users
+	for _, statement := range []string{"BEGIN", "ALTER ROLE shop CONNECTION LIMIT 3"} {
+		_, err := superuser.Exec(t.Context(), statement)
+		check(t, err)
+	}
+	users[0].Verifier, users[3].Verifier = verifierOf(t, "eight"), verifierOf(t, "nine")
+	_, err := i.try(declared)
+	const want = `user "shop": is blocked by other transactions`
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("got %v", err)
+	}
+	i.holds(t, "user=other dbname=app password=nine")
+	_, err = superuser.Exec(t.Context(), "COMMIT")
+	check(t, err)
+	i.do(declared)
+	i.holds(t, "user=shop dbname=app password=eight")
+}
+
 // TestActsAsTheApplication: a user that is a member of app and acts as it, as the page about
 // rotation says, does so with both of its roles, and may do what app may.
 func TestActsAsTheApplication(t *testing.T) {

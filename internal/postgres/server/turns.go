@@ -55,16 +55,16 @@ func (s provisioning) actAll(
 			continue
 		}
 		if has[user.Name].owns {
-			s.complain(user.Name, s.reassign(ctx, user.Name, user.As, until))
+			s.complain("user", user.Name, s.reassign(ctx, user.Name, user.As, until))
 		}
 		try("user", user.Name, s.act(ctx, user, has[user.Name], settings))
 	}
 }
 
-// complain notes a problem of a user, which does not make ProvideDeclared fail.
-func (s provisioning) complain(user string, err error) {
+// complain notes a problem of a user or a database, which does not make ProvideDeclared fail.
+func (s provisioning) complain(what, name string, err error) {
 	if err != nil {
-		*s.complaints = append(*s.complaints, fmt.Sprintf("user %.80q: %.300s", user, err))
+		*s.complaints = append(*s.complaints, fmt.Sprintf("%s %.80q: %.300s", what, name, err))
 	}
 }
 
@@ -81,7 +81,7 @@ func (s provisioning) act(ctx context.Context, user contract.User, has role, set
 		if one.name != "" {
 			continue
 		}
-		if _, err := s.session.Exec(ctx, alter(user.Name, one.database)+" RESET ALL"); err != nil {
+		if err := s.change(ctx, alter(user.Name, one.database)+" RESET ALL"); err != nil {
 			return err
 		}
 		own = slices.DeleteFunc(own, func(other setting) bool { return other.database == one.database })
@@ -90,7 +90,7 @@ func (s provisioning) act(ctx context.Context, user contract.User, has role, set
 		}
 	}
 	if has.actsAs != actsAs {
-		if _, err := s.session.Exec(ctx, "ALTER ROLE "+postgres.QuoteName(user.Name)+" SET role = "+postgres.QuoteName(actsAs)); err != nil {
+		if err := s.change(ctx, "ALTER ROLE "+postgres.QuoteName(user.Name)+" SET role = "+postgres.QuoteName(actsAs)); err != nil {
 			return err
 		}
 	}
@@ -163,28 +163,39 @@ var lists = []string{"local_preload_libraries", "search_path", "session_preload_
 
 // copySettings gives a role the settings wanted, and removes those of has that are not wanted.
 // Problems are only reported. Values are quoted, and are not executed; only those of lists are set
-// in the session.
+// in the session. If other transactions keep one from being changed, it leaves the rest as it is:
+// each of them would take as long.
 func (s provisioning) copySettings(ctx context.Context, to string, has, wanted []setting) {
-	set := func(what string, one setting, statement string) {
-		if _, err := s.session.Exec(ctx, alter(to, one.database)+statement); err != nil {
-			s.complain(to, fmt.Errorf("%s the setting %.80q: %w", what, one.name, err))
+	set := func(what string, one setting, statement string) error {
+		err := s.change(ctx, alter(to, one.database)+statement)
+		if err != nil {
+			err = fmt.Errorf("%s the setting %.80q: %w", what, one.name, err)
 		}
+		return err
 	}
 	for _, one := range has {
-		if !slices.ContainsFunc(wanted, func(w setting) bool { return w.fits && w.database == one.database && w.name == one.name }) {
-			set("removing", one, " RESET "+parameterName(one.name))
+		if slices.ContainsFunc(wanted, func(w setting) bool { return w.fits && w.database == one.database && w.name == one.name }) {
+			continue
+		}
+		err := set("removing", one, " RESET "+parameterName(one.name))
+		if s.complain("user", to, err); isContested(err) {
+			return
 		}
 	}
 	for _, one := range wanted {
+		var err error
 		switch {
 		case !one.fits:
-			s.complain(to, fmt.Errorf("the setting %.80q is not copied: a user may have %d, of at most %d bytes each, and %d bytes together",
-				cmp.Or(one.name, "*"), maxSettings, maxSettingBytes, maxSettingsBytes))
+			err = fmt.Errorf("the setting %.80q is not copied: a user may have %d, of at most %d bytes each, and %d bytes together",
+				cmp.Or(one.name, "*"), maxSettings, maxSettingBytes, maxSettingsBytes)
 		case slices.Contains(has, one):
 		case slices.Contains(lists, one.name):
-			s.complain(to, s.copyList(ctx, to, one))
+			err = s.copyList(ctx, to, one)
 		default:
-			set("copying", one, " SET "+parameterName(one.name)+" = "+quote(one.value))
+			err = set("copying", one, " SET "+parameterName(one.name)+" = "+quote(one.value))
+		}
+		if s.complain("user", to, err); isContested(err) {
+			return
 		}
 	}
 }
@@ -192,12 +203,14 @@ func (s provisioning) copySettings(ctx context.Context, to string, has, wanted [
 // copyList gives a role a setting that is a list: it sets it in the session, and takes it from
 // there (FROM CURRENT).
 func (s provisioning) copyList(ctx context.Context, to string, one setting) error {
-	err := pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
-		if _, err := transaction.Exec(ctx, "SELECT pg_catalog.set_config($1, $2, true)", one.name, one.value); err != nil {
+	err := s.engine.enforce(ctx, s.session, func() error {
+		return pgx.BeginFunc(ctx, s.session, func(transaction pgx.Tx) error {
+			if _, err := transaction.Exec(ctx, "SELECT pg_catalog.set_config($1, $2, true)", one.name, one.value); err != nil {
+				return err
+			}
+			_, err := transaction.Exec(ctx, alter(to, one.database)+" SET "+parameterName(one.name)+" FROM CURRENT")
 			return err
-		}
-		_, err := transaction.Exec(ctx, alter(to, one.database)+" SET "+parameterName(one.name)+" FROM CURRENT")
-		return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("copying the setting %.80q: %w", one.name, err)
