@@ -87,10 +87,19 @@ func (t *translation) variables() []admissionregistrationv1.Variable {
 	}
 	isUnclear := "variables.environment == " + quote(policy.Unclear)
 	return append(made,
-		admissionregistrationv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, strings.Join(elsewhere, " + "))},
-		admissionregistrationv1.Variable{
-			Name: "violations", Expression: isUnclear + " ? " + strings.Join(everywhere, " + ") + " : " + strings.Join(all, " + "),
-		})
+		admissionregistrationv1.Variable{Name: "unclear", Expression: t.unclear(isUnclear, joined(elsewhere))},
+		admissionregistrationv1.Variable{Name: "violations", Expression: isUnclear + " ? " + joined(everywhere) + " : " + joined(all)})
+}
+
+// joined returns CEL of the concatenation of one list or more. The parser refuses what nests deeper
+// than 250, and a + b + c + ... nests once more for each term; this nests as deep as the logarithm
+// of their number. Its cost is the same.
+func joined(lists []string) string {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	half := len(lists) / 2
+	return "(" + joined(lists[:half]) + " + " + joined(lists[half:]) + ")"
 }
 
 // unclear returns the message about a label that is no environment, for a new object and for one
