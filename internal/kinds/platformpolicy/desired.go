@@ -3,6 +3,8 @@ package platformpolicy
 import (
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -35,7 +37,9 @@ func Desired(stored *mspolicyv1.PlatformPolicy, observed Observed) plan.Plan {
 			Watched:     observed.Watched,
 			Manager:     observed.Manager,
 		})
-		wanted.Children = append(wanted.Children, plan.Child{Object: built}, plan.Child{Object: binding})
+		// A binding puts every policy of this name into force, whoever wrote it.
+		bound := plan.Ref{Group: admissionregistrationv1.GroupName, Kind: "ValidatingAdmissionPolicy", Name: built.Name}
+		wanted.Children = append(wanted.Children, plan.Child{Object: built}, plan.Child{Object: binding, Needs: []plan.Ref{bound}})
 	}
 	return wanted
 }

@@ -39,6 +39,11 @@ func TestDesired(t *testing.T) {
 			built.Name != "mainstay-base" || binding.Spec.PolicyName != "mainstay-base" {
 			t.Errorf("%q: %v %v %s", mode, *built.Spec.FailurePolicy, binding.Spec.ValidationActions, binding.Spec.PolicyName)
 		}
+		// Without it, the binding would put a policy of another owner into force.
+		needs := []plan.Ref{{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy", Name: "mainstay-base"}}
+		if !slices.Equal(children[1].Needs, needs) {
+			t.Errorf("%q: the binding needs %v", mode, children[1].Needs)
+		}
 	}
 }
 
