@@ -79,7 +79,8 @@ type PlatformPolicySpec struct {
 
 // Exemption is an object to which rules do not apply for a time.
 type Exemption struct {
-	// Kind of the object.
+	// Kind of the object. An exemption of a WebApp from maxReplicas also counts when its Deployment is
+	// scaled, as its autoscaler does.
 	// +required
 	// +kubebuilder:validation:Enum=WebApp;PostgreSQL;Cache;Deployment;StatefulSet;DaemonSet;ReplicaSet;ReplicationController;Job;CronJob;Pod
 	Kind string `json:"kind"`

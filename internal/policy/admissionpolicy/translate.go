@@ -146,8 +146,13 @@ func (t *translation) governs(rule mspolicyv1.Rule, field mspolicyv1.RuleName) s
 // governsIn is governs for a rule of any policy.
 func (t *translation) governsIn(ruling policy.Ruling, field mspolicyv1.RuleName) string {
 	all := append(t.within(t.in(ruling.Rule)), selected(ruling.NamespaceSelector)...)
-	if exempt := t.exempt(ruling.Policy, field); len(exempt) > 0 {
+	if exempt := t.exempt(ruling.Policy, field, resources); len(exempt) > 0 {
 		all = append(all, "!"+t.variable("exempt", "variables.target in "+list(exempt)))
+	}
+	if field == mspolicyv1.RuleMaxReplicas {
+		if exempt := t.exempt(ruling.Policy, field, scaled); len(exempt) > 0 {
+			all = append(all, "!"+t.variable("exempt", "variables.subresource == 'scale' && variables.target in "+list(exempt)))
+		}
 	}
 	return t.variable("governs", strings.Join(all, " && "))
 }
@@ -158,9 +163,13 @@ var resources = map[string]string{
 	"ReplicationController": "replicationcontrollers", "Job": "jobs", "CronJob": "cronjobs", "Pod": "pods",
 }
 
+// scaled are the kinds of Mainstay whose autoscaler writes no object of the kind, but the scale of
+// its child of the same name.
+var scaled = map[string]string{"WebApp": "deployments"}
+
 // exempt returns the objects to which a field of the rules of a policy does not apply now, as the
-// variable target has them.
-func (t *translation) exempt(name string, field mspolicyv1.RuleName) []string {
+// variable target has them. resources are those of the kinds that count.
+func (t *translation) exempt(name string, field mspolicyv1.RuleName, resources map[string]string) []string {
 	var targets []string
 	for _, stored := range t.set.Policies {
 		for _, exemption := range stored.Spec.Exemptions {
