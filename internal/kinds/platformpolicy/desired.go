@@ -32,7 +32,7 @@ func Desired(stored *mspolicyv1.PlatformPolicy, observed Observed) plan.Plan {
 			Labels:      map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelComponent: Controller},
 			Policy:      stored,
 			Enforcement: enforcement,
-			All:         observed.Policies,
+			All:         counting(stored, observed),
 			Ungoverned:  observed.Ungoverned,
 			Watched:     observed.Watched,
 			Manager:     observed.Manager,
@@ -42,4 +42,16 @@ func Desired(stored *mspolicyv1.PlatformPolicy, observed Observed) plan.Plan {
 		wanted.Children = append(wanted.Children, plan.Child{Object: built}, plan.Child{Object: binding, Needs: []plan.Ref{bound}})
 	}
 	return wanted
+}
+
+// counting returns the policies whose values take precedence over those of others. An invalid spec
+// is not carried out, so that values which others leave to it would be required by none. It does
+// not matter while an earlier spec of the policy is in force: two values for one field would refuse
+// every new workload.
+func counting(stored *mspolicyv1.PlatformPolicy, observed Observed) policy.Set {
+	all := observed.Policies
+	all.Policies = slices.DeleteFunc(slices.Clone(observed.Policies.Policies), func(other mspolicyv1.PlatformPolicy) bool {
+		return other.Name != stored.Name && !observed.Applied[other.UID] && len(Validate(&other, observed.Policies.Environments)) > 0
+	})
+	return all
 }

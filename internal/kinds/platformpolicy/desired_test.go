@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -120,6 +121,37 @@ func TestDesiredByEnforcement(t *testing.T) {
 		}
 		if strings.Join(got, "; ") != want {
 			t.Errorf("%s: %s", mode, strings.Join(got, "; "))
+		}
+	}
+}
+
+// TestDesiredBesideInvalid: a policy that is not carried out takes precedence over no other.
+func TestDesiredBesideInvalid(t *testing.T) {
+	enforcing := func(name, environment, tier string) *mspolicyv1.PlatformPolicy {
+		made := newPolicy(enforcedLabels(map[string]string{"tier": tier}))
+		made.Name, made.UID, made.Spec.Workloads = name, types.UID(name), mspolicyv1.WorkloadsEnforce
+		made.Spec.Rules[0].Environment = environment
+		return made
+	}
+	stored, valid := enforcing("base", "*", "iron"), enforcing("a", "production", "gold")
+	invalid := enforcing("a", "production", "gold")
+	invalid.Spec.Rules[0].AllowedRegistries = []string{"reg"}
+	desired := func(applied map[types.UID]bool, all ...mspolicyv1.PlatformPolicy) []plan.Child {
+		return Desired(stored, Observed{Policies: policy.Set{Policies: all}, Applied: applied}).Children
+	}
+	alone := desired(nil, *stored)
+	for name, test := range map[string]struct {
+		other       *mspolicyv1.PlatformPolicy
+		applied     map[types.UID]bool
+		isPreferred bool
+	}{
+		"a valid one":    {valid, nil, true},
+		"an invalid one": {invalid, nil, false},
+		"an invalid one of which an earlier spec is in force": {invalid, map[types.UID]bool{"a": true}, true},
+		"an invalid one beside one that is in force":          {invalid, map[types.UID]bool{"base": true}, false},
+	} {
+		if diff := cmp.Diff(alone, desired(test.applied, *test.other, *stored)); (diff != "") != test.isPreferred {
+			t.Errorf("%s: the policy is preferred: %t: %s", name, !test.isPreferred, diff)
 		}
 	}
 }

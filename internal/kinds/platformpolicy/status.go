@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -22,6 +23,8 @@ type Observed struct {
 	Namespaces map[string]map[string]string
 	// Policies are all policies: if several enforce a value, only one takes effect.
 	Policies policy.Set
+	// Applied are the policies that have a ValidatingAdmissionPolicy, whatever their spec is now.
+	Applied map[types.UID]bool
 	// Objects are the objects of all kinds that policies govern.
 	Objects []policy.Object
 	// Audit has the workloads of other owners; nil while the policy does not govern them.

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -55,6 +56,9 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		if observed.Manager, err = k.manager(ctx); err != nil {
 			return observed, fmt.Errorf("asking for the manager's user name: %w", err)
 		}
+		if observed.Applied, err = k.applied(ctx); err != nil {
+			return observed, err
+		}
 	}
 	var possible []plan.Object
 	for _, name := range platformpolicy.ChildNames(stored) {
@@ -96,6 +100,23 @@ func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (p
 		observed.Audit, observed.NextAudit, err = k.auditor.audit(ctx, observed)
 	}
 	return observed, err
+}
+
+// applied returns the policies that have a ValidatingAdmissionPolicy.
+//
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,verbs=list;watch
+func (k kind) applied(ctx context.Context) (map[types.UID]bool, error) {
+	var all admissionregistrationv1.ValidatingAdmissionPolicyList
+	if err := k.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ValidatingAdmissionPolicies: %w", err)
+	}
+	applied := map[types.UID]bool{}
+	for i := range all.Items {
+		if owner := metav1.GetControllerOf(&all.Items[i]); owner != nil {
+			applied[owner.UID] = true
+		}
+	}
+	return applied, nil
 }
 
 // Decide returns nothing: what is to be done follows from the desired state.
