@@ -162,6 +162,11 @@ func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {
 			lapses = append(lapses, lapse)
 		}
 	}
+	addWritable := func(container corev1.Container) {
+		if !effective(nil, container.SecurityContext).ReadOnlyRootFilesystem {
+			add(fmt.Sprintf("readOnlyRootFilesystem != true (container %q must set securityContext.readOnlyRootFilesystem=true)", container.Name))
+		}
+	}
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 		alone := *pod
 		alone.InitContainers, alone.Containers = nil, []corev1.Container{container}
@@ -170,9 +175,10 @@ func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {
 				add(result.ForbiddenReason + " (" + result.ForbiddenDetail + ")")
 			}
 		}
-		if !effective(nil, container.SecurityContext).ReadOnlyRootFilesystem {
-			add(fmt.Sprintf("readOnlyRootFilesystem != true (container %q must set securityContext.readOnlyRootFilesystem=true)", container.Name))
-		}
+		addWritable(container)
+	}
+	for _, container := range ephemeral(pod) { // the standard has checked them beside each container
+		addWritable(container)
 	}
 	return lapses
 }

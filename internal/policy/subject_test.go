@@ -95,6 +95,15 @@ func restrictedPod(changes ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	return pod
 }
 
+// debugged adds an ephemeral container like the first one, but for its root.
+func debugged(readOnly bool) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) {
+		debugger := p.Containers[0].DeepCopy()
+		debugger.Name, debugger.SecurityContext.ReadOnlyRootFilesystem = "debugger", new(readOnly)
+		p.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(*debugger)}}
+	}
+}
+
 func TestUnrestricted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change      func(*corev1.PodSpec)
@@ -119,6 +128,8 @@ func TestUnrestricted(t *testing.T) {
 		"a path of the host": {func(p *corev1.PodSpec) {
 			p.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		}, nil, false},
+		"an ephemeral container":                         {debugged(true), nil, true},
+		"an ephemeral container that may write its root": {debugged(false), nil, false},
 		"AppArmor is turned off": {func(*corev1.PodSpec) {},
 			map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}, false},
 	} {
