@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -37,11 +38,28 @@ func Desired(stored *mspolicyv1.PlatformPolicy, observed Observed) plan.Plan {
 			Watched:     observed.Watched,
 			Manager:     observed.Manager,
 		})
-		// A binding puts every policy of this name into force, whoever wrote it.
-		bound := plan.Ref{Group: admissionregistrationv1.GroupName, Kind: "ValidatingAdmissionPolicy", Name: built.Name}
-		wanted.Children = append(wanted.Children, plan.Child{Object: built}, plan.Child{Object: binding, Needs: []plan.Ref{bound}})
+		wanted.Children = append(wanted.Children, pair(built, binding, observed.Children)...)
 	}
 	return wanted
+}
+
+// pair returns a policy and its binding as children. What others have added to them is removed: a
+// condition that is never true would keep the policy from checking anything.
+func pair(built *admissionregistrationv1.ValidatingAdmissionPolicy, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding,
+	existing plan.Children) []plan.Child {
+	ref := func(kind string) plan.Ref {
+		return plan.Ref{Group: admissionregistrationv1.GroupName, Kind: kind, Name: built.Name}
+	}
+	bound := ref("ValidatingAdmissionPolicy")
+	policyFound, _ := existing.Get(bound)
+	policyNow, hasPolicy := policyFound.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	bindingFound, _ := existing.Get(ref("ValidatingAdmissionPolicyBinding"))
+	bindingNow, hasBinding := bindingFound.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	return []plan.Child{
+		{Object: built, ReclaimSpec: hasPolicy && !equality.Semantic.DeepEqual(policyNow.Spec, built.Spec)},
+		// A binding puts every policy of its name into force, whoever wrote it.
+		{Object: binding, ReclaimSpec: hasBinding && !equality.Semantic.DeepEqual(bindingNow.Spec, binding.Spec), Needs: []plan.Ref{bound}},
+	}
 }
 
 // counting returns the policies whose values take precedence over those of others. An invalid spec

@@ -155,3 +155,45 @@ func TestDesiredBesideInvalid(t *testing.T) {
 		}
 	}
 }
+
+// TestDesiredReclaims: an apply leaves what others add to the children, such as a condition that
+// keeps a policy from checking anything.
+func TestDesiredReclaims(t *testing.T) {
+	type (
+		policyNow  = admissionregistrationv1.ValidatingAdmissionPolicy
+		bindingNow = admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	)
+	stored := newPolicy(atMost(2, "production"))
+	stored.Spec.Workloads = mspolicyv1.WorkloadsEnforce
+	for name, test := range map[string]struct {
+		change          func(*policyNow, *bindingNow)
+		policy, binding bool
+	}{
+		"as desired":        {func(*policyNow, *bindingNow) {}, false, false},
+		"with other labels": {func(p *policyNow, _ *bindingNow) { p.Labels["a"] = "b" }, false, false},
+		"never used": {func(_ *policyNow, b *bindingNow) {
+			b.Spec.MatchResources = &admissionregistrationv1.MatchResources{}
+		}, false, true},
+		"checked by nothing": {func(p *policyNow, _ *bindingNow) { p.Spec.Validations = nil }, true, false},
+		"with a condition": {func(p *policyNow, _ *bindingNow) {
+			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "off", Expression: "false"})
+		}, true, false},
+		"with an exclusion": {func(p *policyNow, _ *bindingNow) {
+			p.Spec.MatchConstraints.ExcludeResourceRules = p.Spec.MatchConstraints.ResourceRules
+		}, true, false},
+	} {
+		observed := Observed{Policies: policy.Set{Policies: []mspolicyv1.PlatformPolicy{*stored}}}
+		first := Desired(stored, observed).Children
+		now, bound := first[0].Object.(*policyNow).DeepCopy(), first[1].Object.(*bindingNow).DeepCopy()
+		test.change(now, bound)
+		observed.Children = plan.Children{}
+		for kind, object := range map[string]plan.Object{"ValidatingAdmissionPolicy": now, "ValidatingAdmissionPolicyBinding": bound} {
+			ref := plan.Ref{Group: "admissionregistration.k8s.io", Kind: kind, Name: "mainstay-base"}
+			observed.Children[ref] = plan.Found{Object: object, Ownership: plan.Ours}
+		}
+		again := Desired(stored, observed).Children
+		if first[0].ReclaimSpec || first[1].ReclaimSpec || again[0].ReclaimSpec != test.policy || again[1].ReclaimSpec != test.binding {
+			t.Errorf("%s: the spec is taken back: of the policy %t, of the binding %t", name, again[0].ReclaimSpec, again[1].ReclaimSpec)
+		}
+	}
+}

@@ -344,6 +344,9 @@ func (r *run) apply(ctx context.Context, task task) error {
 			return r.overwrite(ctx, task, existing)
 		})
 	}
+	if task.ReclaimSpec {
+		return r.putBack(ctx, task, existing, func() error { return r.reclaimSpec(ctx, task, existing) })
+	}
 	same, err := r.render.same(task.rendered, existing.Object, r.manager)
 	if err != nil || same {
 		return err

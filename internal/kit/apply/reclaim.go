@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,35 @@ func (r *run) tryWithoutOthers(ctx context.Context, task task, live plan.Object)
 	}
 	return r.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, body), client.FieldOwner(r.manager),
 		client.DryRunAll)
+}
+
+// reclaimSpec applies over a child of ours, and then removes from its spec what is not desired. The
+// apply comes first: what the second write changed, and did not only remove, would belong to an
+// entry of the managed fields of which no later apply removes anything.
+func (r *run) reclaimSpec(ctx context.Context, task task, existing plan.Found) error {
+	desired := task.object.DeepCopy() // the apply replaces the object by the server's response
+	if err := r.overwrite(ctx, task, existing); err != nil {
+		return err
+	}
+	if reflect.DeepEqual(task.object.Object["spec"], desired.Object["spec"]) {
+		return nil
+	}
+	body, err := json.Marshal([]jsonpatch.Operation{
+		{Op: "replace", Path: "/metadata/uid", Value: existing.Object.GetUID()},
+		{Op: "replace", Path: "/spec", Value: desired.Object["spec"]},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a spec: %w", err)
+	}
+	written := identity(task.object)
+	if err := r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(r.manager)); err != nil {
+		return fmt.Errorf("removing what others have added: %w", replacedAsConflict(task, err))
+	}
+	if written.GetResourceVersion() != task.object.GetResourceVersion() {
+		task.object.SetResourceVersion(written.GetResourceVersion())
+		r.record(plan.Updated, task)
+	}
+	return nil
 }
 
 // reclaimData makes our manager the only owner of the data of a ConfigMap, without changing a

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,6 +67,62 @@ func TestReclaimKeepsYieldedFields(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, writes); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestReclaimSpec: where the apply leaves what others have added, the spec is replaced.
+func TestReclaimSpec(t *testing.T) {
+	for name, added := range map[string]map[string]any{"nothing is added": {}, "a field is added": {"minReadySeconds": int64(9)}} {
+		t.Run(name, func(t *testing.T) {
+			scheme := testRenderer(t).scheme
+			live := deployment(func(d *appsv1.Deployment) {
+				d.Namespace, d.UID = "web", "uid-2"
+				d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1",
+					Controller: new(true)}}
+			})
+			var writes []string
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(live).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+					body, err := patch.Data(object)
+					writes = append(writes, string(body))
+					object.SetResourceVersion("1001")
+					return err
+				},
+				Apply: func(_ context.Context, _ client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+					writes = append(writes, "apply")
+					content := object.(interface{ UnstructuredContent() map[string]any }).UnstructuredContent()
+					maps.Copy(content["spec"].(map[string]any), added)
+					return nil
+				},
+			}).Build()
+			reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
+			found, err := reader.Find(t.Context(), owner(), deployment())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := run{Applier: New(c, reader), owner: owner(), manager: "mainstay/test", found: found}
+			child := plan.Child{Object: deployment(), ReclaimSpec: true}
+			rendered, err := r.render.render(owner(), child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := json.Marshal(rendered.object.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"apply"}
+			if len(added) > 0 {
+				want = append(want, `[{"op":"replace","path":"/metadata/uid","value":"uid-2"},`+
+					`{"op":"replace","path":"/spec","value":`+string(spec)+`}]`)
+			}
+			err = r.apply(t.Context(), task{Child: child, rendered: rendered})
+			if diff := cmp.Diff(want, writes); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+			if isWritten := rendered.object.GetResourceVersion() == "1001"; isWritten != (len(added) > 0) {
+				t.Errorf("the second write is recorded: %t", isWritten)
 			}
 		})
 	}

@@ -28,6 +28,7 @@ import (
 //	the desired hash                 another manager's, the same value     no
 //	the desired hash                 another manager's, or gone            yes
 //	the desired hash                 data that we take back, not desired   yes
+//	the desired hash                 added to a spec that we take back     yes
 func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.Revert, error) {
 	revert := plan.Revert{Ref: wanted.ref, APIVersion: wanted.object.GetAPIVersion(), UID: live.GetUID(),
 		Version: live.GetResourceVersion()}
@@ -69,7 +70,28 @@ func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.R
 	if wanted.ReclaimData {
 		revert.Fields = append(revert.Fields, addedData(wanted.object.Object, content, writers)...)
 	}
+	if wanted.ReclaimSpec {
+		revert.Fields = append(revert.Fields, addedToSpec(desired, writers)...)
+	}
 	return revert, nil
+}
+
+// addedToSpec returns the fields of a spec that other managers have added to the desired ones.
+func addedToSpec(desired *fieldpath.Set, writers writers) []plan.RevertedField {
+	var fields []plan.RevertedField
+	for _, entry := range writers.entries {
+		owned := fieldpath.NewSet()
+		if entry.Subresource != "" || entry.FieldsV1 == nil || naming.IsOurManager(entry.Manager) ||
+			owned.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+			continue
+		}
+		for _, path := range outermost(owned.Difference(desired)) {
+			if name := path[0].FieldName; name != nil && *name == "spec" {
+				fields = append(fields, plan.RevertedField{Path: nameOf(path), Change: plan.FieldAdded, By: entry.Manager})
+			}
+		}
+	}
+	return fields
 }
 
 // addedData returns the keys of a ConfigMap's data that are not desired.

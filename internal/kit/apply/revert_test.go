@@ -141,6 +141,26 @@ func TestRevertsOfData(t *testing.T) {
 	}
 }
 
+// TestRevertsOfASpec: of a spec that is taken back, also what someone added is named, once.
+func TestRevertsOfASpec(t *testing.T) {
+	r := testRenderer(t)
+	wanted := mustRender(t, r, deployment())
+	live := applied(t, r, wanted)
+	sidecar := []any{"spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "sidecar")}
+	changedBy(t, live, "kubectl-edit", fieldpath.MakePathOrDie("metadata", "labels", "a"), fieldpath.MakePathOrDie(sidecar...),
+		fieldpath.MakePathOrDie(append(sidecar, "name")...))
+	added := plan.RevertedField{Path: `spec.template.spec.containers[name="sidecar"]`, Change: plan.FieldAdded, By: "kubectl-edit"}
+	for isReclaimed, want := range map[bool][]plan.RevertedField{false: nil, true: {added}} {
+		got, err := r.reverts(task{rendered: wanted, Child: plan.Child{ReclaimSpec: isReclaimed}}, live, "mainstay/webapp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Fields); diff != "" {
+			t.Errorf("%t: %s", isReclaimed, diff)
+		}
+	}
+}
+
 // TestMemory: only a child that has existed, and is still desired, is created again. A difference
 // is new once, until nobody makes it for five minutes.
 func TestMemory(t *testing.T) {

@@ -113,6 +113,9 @@ type Child struct {
 	// also removes what they added, which server-side apply alone does not do. It costs one more
 	// read and one more write.
 	ReclaimData bool
+	// ReclaimSpec removes from the child's spec what others have added, which server-side apply alone
+	// does not do. It costs one more write. A kind sets it where it has observed another spec.
+	ReclaimSpec bool
 	// CreateOnce is for generated content, such as a password: the child is created while it does
 	// not exist and never written again. The kind observes the random bytes, so that its decisions
 	// stay pure. An object that consents to be adopted is used as it is.
