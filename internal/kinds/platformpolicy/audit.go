@@ -54,10 +54,26 @@ func NewAudit(policies policy.Set, namespaces map[string]map[string]string, at t
 	return audit
 }
 
-// Concerns reports whether a policy governs an object that is audited. What the controllers of
-// Kubernetes make of a workload is not: the workload is. What Mainstay makes is checked in the
-// object of its kind.
-func (a *Audit) Concerns(object metav1.Object) bool {
+// makers are the controllers of Kubernetes that make objects of a kind from others: from those that
+// are audited themselves, or from a file of a node.
+var makers = map[string][]schema.GroupKind{
+	"ReplicaSet": {{Group: appsv1.GroupName, Kind: "Deployment"}},
+	"Job":        {{Group: batchv1.GroupName, Kind: "CronJob"}},
+	"Pod": {
+		{Group: appsv1.GroupName, Kind: "ReplicaSet"}, {Group: appsv1.GroupName, Kind: "StatefulSet"},
+		{Group: appsv1.GroupName, Kind: "DaemonSet"}, {Group: batchv1.GroupName, Kind: "Job"},
+		{Group: corev1.GroupName, Kind: "ReplicationController"}, {Group: corev1.GroupName, Kind: "Node"},
+	},
+}
+
+// ofOurs are the kinds of the workloads that Mainstay makes.
+var ofOurs = []string{"Deployment", "StatefulSet"}
+
+// Concerns reports whether a policy governs an object of a kind that is audited. What the
+// controllers of Kubernetes make of a workload is not: the workload is. What Mainstay makes is
+// checked in the object of its kind. Any other controller proves nothing: users can write the
+// reference, and some operators make a ConfigMap the owner of their pods.
+func (a *Audit) Concerns(kind string, object metav1.Object) bool {
 	if _, governed := a.rules[object.GetNamespace()]; !governed || object.GetDeletionTimestamp() != nil {
 		return false
 	}
@@ -65,13 +81,9 @@ func (a *Audit) Concerns(object metav1.Object) bool {
 	if owner == nil {
 		return true
 	}
-	of := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-	switch of.Group {
-	case corev1.GroupName, appsv1.GroupName, batchv1.GroupName:
-		return false
-	default:
-		return !api.IsOurs(of.Group)
-	}
+	of := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+	isOfOurs := api.IsOurs(of.Group) && slices.Contains(ofOurs, kind)
+	return !isOfOurs && !slices.Contains(makers[kind], of)
 }
 
 // Add checks a workload that the audit concerns. Objects of other types are ignored.

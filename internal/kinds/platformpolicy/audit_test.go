@@ -45,6 +45,11 @@ func ofOthers() []metav1.Object {
 		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-many", owner("apps/v1", "ReplicaSet")), Spec: bad.Spec},
 		&corev1.Pod{ObjectMeta: meta("shop-prod", "mirror", owner("v1", "Node")), Spec: bad.Spec},
 		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-a-tool", owner("argoproj.io/v1alpha1", "Workflow")), Spec: bad.Spec},
+		&appsv1.ReplicaSet{ObjectMeta: meta("shop-prod", "of-many", owner("apps/v1", "Deployment")), Spec: appsv1.ReplicaSetSpec{Template: bad}},
+		// No controller makes these: a user or an operator wrote the reference.
+		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-a-file", owner("v1", "ConfigMap")), Spec: bad.Spec},
+		&corev1.Pod{ObjectMeta: meta("shop-prod", "of-an-app", owner("apps.mainstay.dev/v1", "WebApp")), Spec: bad.Spec},
+		&appsv1.Deployment{ObjectMeta: meta("shop-prod", "of-a-job", owner("batch/v1", "Job")), Spec: appsv1.DeploymentSpec{Template: bad}},
 		&appsv1.Deployment{ObjectMeta: meta("shop-prod", "ours", owner("apps.mainstay.dev/v1", "WebApp")),
 			Spec: appsv1.DeploymentSpec{Template: bad}},
 		&appsv1.ReplicaSet{ObjectMeta: meta("shop-dev", "elsewhere"), Spec: appsv1.ReplicaSetSpec{Template: bad}},
@@ -63,7 +68,7 @@ func TestAudit(t *testing.T) {
 	observed.Objects, observed.Policies = nil, policy.Set{Policies: []mspolicyv1.PlatformPolicy{*governs, *off}}
 	audit := NewAudit(observed.Policies, observed.Namespaces, time.Time{})
 	for _, object := range ofOthers() {
-		if audit.Concerns(object) {
+		if kind, _ := workloadOf(object); audit.Concerns(kind, object) {
 			audit.Add(object)
 		}
 	}
@@ -76,10 +81,13 @@ func TestAudit(t *testing.T) {
 		violator("CronJob", "shop-prod", "nightly", image("spec.jobTemplate.spec.template.spec")),
 		violator("DaemonSet", "shop-prod", "daemon", image("spec.template.spec")),
 		violator("Deployment", "shop-prod", "many", given(3, "production")),
+		violator("Deployment", "shop-prod", "of-a-job", image("spec.template.spec")),
 		violator("Job", "shop-prod", "once", image("spec.template.spec")),
+		violator("Pod", "shop-prod", "of-a-file", image("spec")),
 		violator("Pod", "shop-prod", "of-a-tool", image("spec")),
+		violator("Pod", "shop-prod", "of-an-app", image("spec")),
 	}
-	if diff := cmp.Diff(want, status.Violating); diff != "" || status.Violations != 5 || status.Objects != 6 {
+	if diff := cmp.Diff(want, status.Violating); diff != "" || status.Violations != 8 || status.Objects != 9 {
 		t.Errorf("%d of %d violate: %s", status.Violations, status.Objects, diff)
 	}
 	observed.Audit = nil

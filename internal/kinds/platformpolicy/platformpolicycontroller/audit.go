@@ -132,10 +132,10 @@ func describe(observed platformpolicy.Observed) string {
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;daemonsets;replicasets,verbs=list
 // +kubebuilder:rbac:groups=batch,resources=cronjobs;jobs,verbs=list
 func (a *auditor) read(ctx context.Context, namespace string, audit *platformpolicy.Audit) error {
-	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{},
-		&batchv1.CronJobList{}} {
+	for kind, list := range map[string]client.ObjectList{"Deployment": &appsv1.DeploymentList{}, "StatefulSet": &appsv1.StatefulSetList{},
+		"DaemonSet": &appsv1.DaemonSetList{}, "CronJob": &batchv1.CronJobList{}} {
 		if err := a.pages(ctx, namespace, list, func(object client.Object) {
-			if audit.Concerns(object) {
+			if audit.Concerns(kind, object) {
 				audit.Add(object)
 			}
 		}); err != nil {
@@ -152,7 +152,7 @@ func (a *auditor) read(ctx context.Context, namespace string, audit *platformpol
 		metadata.SetGroupVersionKind(kind)
 		var alone []client.Object
 		if err := a.pages(ctx, namespace, metadata, func(object client.Object) {
-			if audit.Concerns(object) {
+			if audit.Concerns(kind.Kind, object) {
 				alone = append(alone, object)
 			}
 		}); err != nil {
