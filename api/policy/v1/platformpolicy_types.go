@@ -315,7 +315,9 @@ type PlatformPolicyStatus struct {
 	// workload counts once, not with the pods, ReplicaSets and Jobs that Kubernetes makes of it.
 	// +optional
 	Objects int32 `json:"objects"`
-	// Violations is the number of objects that break the policy.
+	// Violations is the number of objects that break the policy. Objects of Mainstay's kinds count by
+	// their spec: a WebApp that sets neither replicas nor autoscaling does not count for the number of
+	// its pods, although it has the condition PolicyViolation.
 	// +optional
 	Violations int32 `json:"violations"`
 	// Violating are the first 20 objects that break the policy, with the details.
