@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,36 @@ func TestAwaitMigration(t *testing.T) {
 				}
 				if ctx.Err() != nil || reads != test.wantReads {
 					t.Errorf("the Deployment was read %d times, and ctx is: %v", reads, ctx.Err())
+				}
+			})
+		})
+	}
+}
+
+// TestStopManagers: evicted pods stay in their Deployment when it is scaled to zero, and are not
+// waited for. All others are.
+func TestStopManagers(t *testing.T) {
+	for phase, isAwaited := range map[corev1.PodPhase]bool{
+		corev1.PodPending: true, corev1.PodRunning: true, corev1.PodFailed: false, corev1.PodSucceeded: false,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				labels := map[string]string{"app": "manager"}
+				c := fake.NewClientBuilder().WithObjects(
+					&appsv1.Deployment{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "manager"},
+						Spec:       appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}},
+					},
+					&corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "manager-1", Labels: labels},
+						Status:     corev1.PodStatus{Phase: phase},
+					},
+				).Build()
+				options := Options{Client: c, Namespace: "system", Deployment: "manager", Patience: time.Minute}
+				began := time.Now()
+				err := options.stopManagers(t.Context())
+				if waited := time.Since(began); (err != nil) != isAwaited || (waited > 0) != isAwaited {
+					t.Errorf("it waited %s, and the error is: %v", waited, err)
 				}
 			})
 		})

@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Options configure an uninstallation.
@@ -163,7 +164,8 @@ func (o Options) awaitMigration(ctx context.Context) error {
 	return err
 }
 
-// stopManagers scales the managers' Deployment to zero and waits until its pods have ended.
+// stopManagers scales the managers' Deployment to zero and waits until its pods have ended. Those
+// that ended before, such as evicted ones, stay: their ReplicaSet does not delete them.
 //
 // The rights on the Deployment are in the chart's templates/uninstall.yaml, because they use
 // resourceNames.
@@ -191,8 +193,8 @@ func (o Options) stopManagers(ctx context.Context) error {
 		if err := o.Client.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
 		}
-		if len(pods.Items) > 0 {
-			return fmt.Errorf("waiting for the pods of Deployment %s to end: %d are left", key, len(pods.Items))
+		if left := workload.Unfinished(pods.Items); left > 0 {
+			return fmt.Errorf("waiting for the pods of Deployment %s to end: %d are left", key, left)
 		}
 		return nil
 	})
