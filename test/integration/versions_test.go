@@ -266,6 +266,36 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
+// TestVersionsInstallRestores checks that Install restores what another client has changed, although
+// the annotations still name this release's text, and that it otherwise writes nothing.
+func TestVersionsInstallRestores(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	before := w.writes.Load()
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before), "nothing has changed")
+
+	properties := func(of *apiextensionsv1.CustomResourceDefinition) map[string]apiextensionsv1.JSONSchemaProps {
+		return of.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
+	}
+	g.Eventually(func() error { // unless the API server writes the status in between
+		live := w.definition(t)
+		delete(properties(live), "paused")
+		return w.crds.Update(ctx, live)
+	}).Should(gomega.Succeed())
+	g.Expect(properties(w.definition(t))).NotTo(gomega.HaveKey("paused"))
+	before = w.writes.Load()
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before + 1))
+	live := w.definition(t)
+	g.Expect(properties(live)).To(gomega.HaveKey("paused"))
+	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(w.webhook.URL))
+	for _, version := range live.Spec.Versions {
+		g.Expect(version.Served).To(gomega.BeTrue(), version.Name)
+	}
+}
+
 // TestVersionsReleaseAfterARollback checks that without a conversion webhook only the storage
 // version of the later CRD is served. Its other content and its annotations remain.
 func TestVersionsReleaseAfterARollback(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,10 +30,11 @@ type definition struct {
 	// text is the definition as in the chart: without conversion, and with only the storage version
 	// served.
 	text map[string]any
-	// versions are the names of all its versions, in the order of the text.
-	versions []string
-	// marks are the annotations that identify a live definition as this one. They identify the text
-	// only: conversion does not change them.
+	// versions are the names of all its versions, in the order of the text; served are those that the
+	// text serves.
+	versions, served []string
+	// marks are the annotations that name the text that this package wrote last: conversion does not
+	// change them, and neither do most clients that write another text.
 	marks map[string]string
 }
 
@@ -68,9 +71,10 @@ func parse(document []byte, release string) (definition, error) {
 	}
 	sum := sha256.Sum256(document)
 	d := definition{
-		name:  typed.Name,
-		text:  text,
-		marks: map[string]string{api.AnnotationApplied: hex.EncodeToString(sum[:16]), api.AnnotationRelease: release},
+		name:   typed.Name,
+		text:   text,
+		served: servedIn(&typed),
+		marks:  map[string]string{api.AnnotationApplied: hex.EncodeToString(sum[:16]), api.AnnotationRelease: release},
 	}
 	for _, v := range typed.Spec.Versions {
 		d.versions = append(d.versions, v.Name)
@@ -78,7 +82,8 @@ func parse(document []byte, release string) (definition, error) {
 	return d, nil
 }
 
-// isOf reports whether a live definition with these annotations has the text of d.
+// isOf reports whether a live definition with these annotations had the text of d when this package
+// wrote it last.
 func (d definition) isOf(annotations map[string]string) bool {
 	return annotations[api.AnnotationApplied] == d.marks[api.AnnotationApplied]
 }
@@ -89,6 +94,34 @@ func (d definition) isOlderThan(annotations map[string]string) bool {
 	return !d.isOf(annotations) && version.IsLater(annotations[api.AnnotationRelease], d.marks[api.AnnotationRelease])
 }
 
+// isIn reports whether a live definition has the text of d, whatever its annotations say. How it
+// converts and what it serves is not compared.
+func (d definition) isIn(live *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	own := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.text, own); err != nil {
+		return false, fmt.Errorf("converting the embedded CustomResourceDefinition %s: %w", d.name, err)
+	}
+	own.Spec.Conversion = live.Spec.Conversion
+	if len(own.Spec.Versions) != len(live.Spec.Versions) {
+		return false, nil
+	}
+	for i := range own.Spec.Versions {
+		own.Spec.Versions[i].Served = live.Spec.Versions[i].Served
+	}
+	return equality.Semantic.DeepEqual(own.Spec, live.Spec), nil
+}
+
+// serving returns the versions that d serves if it serves some in addition to those of its text.
+func (d definition) serving(more []string) []string {
+	var names []string
+	for _, name := range d.versions {
+		if slices.Contains(d.served, name) || slices.Contains(more, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // composed returns d with a conversion, and with the given versions served in addition to those
 // that its text serves. A nil conversion and no versions leave the text unchanged. The result is
 // always complete, because spec.versions is atomic for server-side apply: applying a part of it
@@ -96,10 +129,7 @@ func (d definition) isOlderThan(annotations map[string]string) bool {
 func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversion, served []string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(d.text)}
 	object.SetAnnotations(naming.Merged(object.GetAnnotations(), d.marks))
-	isServed := map[string]bool{}
-	for _, name := range served {
-		isServed[name] = true
-	}
+	all := d.serving(served)
 	versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
 	if err != nil {
 		return nil, err
@@ -107,7 +137,7 @@ func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversio
 	for _, v := range versions {
 		if v, ok := v.(map[string]any); ok {
 			name, _ := v["name"].(string)
-			v["served"] = isServed[name] || v["served"] == true
+			v["served"] = slices.Contains(all, name)
 		}
 	}
 	if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {

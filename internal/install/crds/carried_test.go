@@ -1,11 +1,14 @@
 package crds
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +87,90 @@ func typed(t *testing.T, object *unstructured.Unstructured) *apiextensionsv1.Cus
 		t.Fatal(err)
 	}
 	return definition
+}
+
+// asRead returns a definition as the API server returns it after it has been written.
+func asRead(t *testing.T, object *unstructured.Unstructured) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	written, read := typed(t, object), &apiextensionsv1.CustomResourceDefinition{}
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(written)
+	var internal apiextensions.CustomResourceDefinition
+	if err := errors.Join(
+		apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(written, &internal, nil),
+		apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(&internal, read, nil),
+	); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	if err := json.Unmarshal(encoded, live); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+// TestIsInstalled: a definition with our text needs no write, and one that another client has
+// changed does, although its annotations still name our text.
+func TestIsInstalled(t *testing.T) {
+	type crd = apiextensionsv1.CustomResourceDefinition
+	mark := func(release string) func(*crd) {
+		return func(live *crd) {
+			live.Annotations["mainstay.dev/applied"], live.Annotations["mainstay.dev/release"] = "other", release
+		}
+	}
+	tests := map[string]struct {
+		change            func(*crd)
+		isIn, isInstalled bool
+	}{
+		"as installed": {func(*crd) {}, true, true},
+		"converted": {func(live *crd) {
+			live.Spec.Conversion = conversionBy(apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1/convert")})
+			for i := range live.Spec.Versions {
+				live.Spec.Versions[i].Served = true
+			}
+		}, true, true},
+		"not served": {func(live *crd) {
+			for i := range live.Spec.Versions {
+				live.Spec.Versions[i].Served = false
+			}
+		}, true, false},
+		"a removed field": {func(live *crd) {
+			delete(live.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "kind")
+		}, false, false},
+		"an added short name": {func(live *crd) { live.Spec.Names.ShortNames = append(live.Spec.Names.ShortNames, "other") }, false, false},
+		"an added version": {func(live *crd) {
+			live.Spec.Versions = append(live.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v9"})
+		}, false, false},
+		"marks of an earlier release": {mark("0.0.0-alpha"), true, false},
+		"marks of a later release":    {mark("999.0.0"), true, true},
+	}
+	definitions, err := carried()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions {
+		object, err := d.composed(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := asRead(t, object)
+		for name, test := range tests {
+			live := installed.DeepCopy()
+			test.change(live)
+			var served []string
+			if usesWebhook(live) {
+				served = servedIn(live)
+			}
+			isIn, err := d.isIn(live)
+			isInstalled, errInstalled := d.isInstalled(live, served)
+			if err := errors.Join(err, errInstalled); err != nil || isIn != test.isIn || isInstalled != test.isInstalled {
+				t.Errorf("%s, %s: its text is ours: %t, it is installed: %t, %v", d.name, name, isIn, isInstalled, err)
+			}
+		}
+	}
 }
 
 func TestComposed(t *testing.T) {

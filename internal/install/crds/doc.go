@@ -1,6 +1,7 @@
 // Package crds installs, converts, migrates and removes our CustomResourceDefinitions.
 //
-//	Install    at every start: this release's definitions; only the storage version is served
+//	Install    at every start: this release's definitions, also if another client has changed them;
+//	           only the storage version is served
 //	Convert    when the webhook answers: serves older versions through it
 //	Migrate    afterwards, in the background: stores all objects in the storage version
 //	Withdraw   before the webhook is removed for good: restores what Install leaves

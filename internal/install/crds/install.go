@@ -3,6 +3,7 @@ package crds
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // fieldManager is Helm's field manager. Helm 4 installs a chart's definitions by server-side apply
@@ -36,7 +38,8 @@ func NewClient(restConfig *rest.Config) (client.Client, error) {
 
 // Install applies this release's definitions where they differ, and waits until they are served.
 // Helm creates definitions but never updates them, so Install is how the fields and kinds of a new
-// release reach the cluster.
+// release reach the cluster. It also restores what another client has changed in a definition of
+// this release.
 //
 // The rights are in the chart's templates/rbac.yaml and not in a marker here: the right to patch
 // uses resourceNames, the right to create can't.
@@ -56,11 +59,18 @@ func Install(ctx context.Context, c client.Client) error {
 		var conversion *apiextensionsv1.CustomResourceConversion
 		var served []string
 		if live != nil {
-			if d.isOf(live.Annotations) || d.isOlderThan(live.Annotations) {
-				continue
-			}
 			if usesWebhook(live) {
 				conversion, served = live.Spec.Conversion, servedIn(live)
+			}
+			isDone, err := d.isInstalled(live, served)
+			if err != nil {
+				return err
+			}
+			if isDone {
+				continue
+			}
+			if d.isOf(live.Annotations) {
+				log.FromContext(ctx).Info("Restoring a definition that another client has changed", "definition", d.name)
 			}
 		}
 		if err := d.apply(ctx, c, conversion, served); err != nil {
@@ -71,6 +81,18 @@ func Install(ctx context.Context, c client.Client) error {
 		}
 	}
 	return nil
+}
+
+// isInstalled reports whether Install leaves a live definition as it is. The given versions are
+// those that it keeps serving, in addition to those of the text.
+func (d definition) isInstalled(live *apiextensionsv1.CustomResourceDefinition, served []string) (bool, error) {
+	if d.isOlderThan(live.Annotations) {
+		return true, nil
+	}
+	if !d.isOf(live.Annotations) || !slices.Equal(servedIn(live), d.serving(served)) {
+		return false, nil
+	}
+	return d.isIn(live)
 }
 
 func usesWebhook(live *apiextensionsv1.CustomResourceDefinition) bool {
