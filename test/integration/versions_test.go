@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -254,7 +255,7 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	mark("999.0.0")
 	before := w.writes.Load()
 	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
-	for _, err := range []error{crds.Install(ctx, w.crds), crds.Convert(ctx, w.crds, other), crds.Withdraw(ctx, w.crds)} {
+	for _, err := range []error{crds.Install(ctx, w.crds), crds.Convert(ctx, w.crds, other)} {
 		g.Expect(err).To(gomega.Succeed())
 	}
 	g.Expect(w.writes.Load()).To(gomega.Equal(before + 1))
@@ -275,6 +276,10 @@ func TestVersionsInstallRestores(t *testing.T) {
 	before := w.writes.Load()
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "nothing has changed")
+	for _, entry := range w.definition(t).ManagedFields {
+		// Helm 4 applies the definitions of the next release as this manager, without force.
+		g.Expect(entry.Manager == "helm" && entry.Operation == metav1.ManagedFieldsOperationUpdate).To(gomega.BeFalse())
+	}
 
 	properties := func(of *apiextensionsv1.CustomResourceDefinition) map[string]apiextensionsv1.JSONSchemaProps {
 		return of.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
@@ -296,31 +301,47 @@ func TestVersionsInstallRestores(t *testing.T) {
 	}
 }
 
-// TestVersionsReleaseAfterARollback checks that without a conversion webhook only the storage
-// version of the later CRD is served. Its other content and its annotations remain.
-func TestVersionsReleaseAfterARollback(t *testing.T) {
+// TestVersionsKeepAnotherText checks that of a definition with another text only the conversion and
+// the served versions change: of a later release after a rollback, and of any other where the
+// manager does not install definitions. Without a webhook only the storage version is served.
+func TestVersionsKeepAnotherText(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
-	g.Eventually(func() error { // unless the API server writes the status in between
-		later := w.definition(t)
-		later.Annotations["mainstay.dev/applied"], later.Annotations["mainstay.dev/release"] = "other", "999.0.0"
-		later.Spec.Names.ShortNames = []string{"later"}
-		return w.crds.Update(ctx, later)
-	}).Should(gomega.Succeed())
-
-	g.Expect(crds.Release(ctx, w.crds)).To(gomega.Succeed())
-	live := w.definition(t)
-	g.Expect(live.Spec.Conversion).To(gomega.Equal(&apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}))
-	for _, version := range live.Spec.Versions {
-		g.Expect(version.Served).To(gomega.Equal(version.Storage), version.Name)
+	both := []string{"v1", "v1beta1"}
+	convert := func() error { return crds.Convert(ctx, w.crds, w.webhook) }
+	withdraw := func() error { return crds.Withdraw(ctx, w.crds) }
+	release := func() error { return crds.Release(ctx, w.crds) }
+	for name, annotations := range map[string]map[string]string{
+		"a later release": {"mainstay.dev/applied": "other", "mainstay.dev/release": "999.0.0"},
+		"no release":      nil,
+		"ours":            w.definition(t).Annotations,
+	} {
+		g.Eventually(func() error { // unless the API server writes the status in between
+			live := w.definition(t)
+			live.Annotations, live.Spec.Names.ShortNames = annotations, []string{"later"}
+			return w.crds.Update(ctx, live)
+		}).Should(gomega.Succeed())
+		for at, step := range []struct {
+			do       func() error
+			strategy apiextensionsv1.ConversionStrategyType
+			served   []string
+		}{
+			{convert, apiextensionsv1.WebhookConverter, both}, {withdraw, apiextensionsv1.NoneConverter, both[:1]},
+			{convert, apiextensionsv1.WebhookConverter, both}, {release, apiextensionsv1.NoneConverter, both[:1]},
+		} {
+			g.Expect(step.do()).To(gomega.Succeed(), "%s, step %d", name, at)
+			live := w.definition(t)
+			g.Expect(live.Spec.Conversion.Strategy).To(gomega.Equal(step.strategy), "%s, step %d", name, at)
+			for _, version := range live.Spec.Versions {
+				g.Expect(version.Served).To(gomega.Equal(slices.Contains(step.served, version.Name)), "%s, step %d: %s", name, at, version.Name)
+			}
+			g.Expect(live.Spec.Names.ShortNames).To(gomega.Equal([]string{"later"}), "%s, step %d", name, at)
+			g.Expect(maps.Equal(live.Annotations, annotations)).To(gomega.BeTrue(), "%s, step %d: %v", name, at, live.Annotations)
+			before := w.writes.Load()
+			g.Expect(step.do()).To(gomega.Succeed())
+			g.Expect(w.writes.Load()).To(gomega.Equal(before), "%s, step %d: the second pass writes nothing", name, at)
+		}
 	}
-	g.Expect(live.Spec.Names.ShortNames).To(gomega.Equal([]string{"later"}))
-	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"),
-		gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
-	before := w.writes.Load()
-	g.Expect(crds.Release(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 }
 
 // TestVersionsMigrateTrimsNothingOnAnError checks that storedVersions stays unchanged if an object

@@ -2,14 +2,11 @@ package crds
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -84,50 +81,13 @@ func Release(ctx context.Context, c client.Client) error {
 	return errors.Join(problems...)
 }
 
-// release makes the definition serve only its storage version, so that it needs no conversion
-// webhook. releaseLater does so for a definition of a later release.
+// release withdraws the conversion of one definition.
 func (d definition) release(ctx context.Context, c client.Client) error {
 	live, err := d.read(ctx, c)
 	if err != nil || live == nil || isWithdrawn(live) {
 		return err
 	}
-	if d.isOlderThan(live.Annotations) {
-		return releaseLater(ctx, c, live)
-	}
-	if err := d.apply(ctx, c, unconverted(), nil); err != nil {
-		return err
-	}
-	log.FromContext(ctx).Info("Serving the storage version only", "definition", d.name)
-	return nil
-}
-
-// releaseLater is Release for a definition of a later release, after a rollback. It keeps the text,
-// except that it stops serving the versions that nothing converts any more: served without a
-// webhook they would silently lose the fields that only another version has.
-func releaseLater(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	// Patch field by field: a version may have fields that this release does not know and would drop.
-	operations := []operation{{"replace", "/spec/conversion", unconverted()}}
-	for at, v := range live.Spec.Versions {
-		if v.Served && !v.Storage {
-			path := fmt.Sprintf("/spec/versions/%d/", at)
-			operations = append(operations, operation{"test", path + "name", v.Name}, operation{"test", path + "storage", false},
-				operation{"replace", path + "served", false})
-		}
-	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return err
-	}
-	if err := c.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("releasing CustomResourceDefinition %s of a later release: %w", live.Name, err)
-	}
-	log.FromContext(ctx).Info("Serving the storage version only", "definition", live.Name)
-	return nil
+	return d.withdraw(ctx, c, live)
 }
 
 // Delete deletes our definitions and with them all objects, and returns how many definitions still
