@@ -278,6 +278,36 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	g.Expect(*read(t, app, &appsv1.Deployment{}).Spec.Replicas).To(gomega.BeEquivalentTo(3), "they are still kept")
 }
 
+// TestAnAdoptedLoadBalancerKeepsItsAddressesAndSources: of a Service, only the ports and the
+// selector come from the spec. Others must not get access that they did not have.
+func TestAnAdoptedLoadBalancerKeepsItsAddressesAndSources(t *testing.T) {
+	g, space, _ := managed(t)
+	app := newApp(space)
+	foreign := foreignDeployment(app.Namespace)
+	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop",
+			Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/shop"}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"run": "legacy"},
+			LoadBalancerClass: new("example.com/internal"), LoadBalancerSourceRanges: []string{"10.0.0.0/8", "192.168.0.0/16"},
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, AllocateLoadBalancerNodePorts: new(false),
+			Ports: []corev1.ServicePort{{Port: 8080}},
+		},
+	}
+	create(t, foreign)
+	rollOut(t, foreign) // a Service is adopted once it has pods that it can switch to
+	create(t, service, app)
+	g.Eventually(func() (bool, error) {
+		adopted, err := get(app, &corev1.Service{})(t.Context())
+		return metav1.GetControllerOf(adopted) != nil, err
+	}).WithContext(t.Context()).Should(gomega.BeTrue())
+	after := read(t, app, &corev1.Service{})
+	g.Expect(after.UID).To(gomega.Equal(service.UID))
+	g.Expect(after.Spec).To(gomega.Equal(service.Spec))
+	g.Expect(after.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "the consent is removed")
+}
+
 // replicasSeen records every number of replicas in the spec of a Deployment.
 func replicasSeen(t *testing.T, app *msappsv1.WebApp) func() []int32 {
 	t.Helper()

@@ -47,8 +47,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	if isServiceHeld(app, observed) {
 		wanted.Keep = append(wanted.Keep, service)
 	} else {
-		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}},
-			Decisive: true})
+		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: serviceYields, Decisive: true})
 	}
 	if app.Spec.Autoscaling != nil && !app.Spec.Suspend && hasDeployment(app, observed) {
 		add(desiredAutoscaler(app, observed), deployment)

@@ -18,6 +18,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
+// serviceYields are the fields that say at which addresses a Service is reached, and by whom. The
+// spec has none of them, so an adopted Service keeps its own. Without them, a load balancer could
+// get another address, and one for few sources would be open to all. The API server even refuses to
+// remove the class.
+var serviceYields = [][]string{
+	{"spec", "type"},
+	{"spec", "loadBalancerClass"},
+	{"spec", "loadBalancerIP"},
+	{"spec", "loadBalancerSourceRanges"},
+	{"spec", "externalIPs"},
+	{"spec", "externalTrafficPolicy"},
+	{"spec", "allocateLoadBalancerNodePorts"},
+}
+
 func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
 	meta := childMeta(app, app.Spec.ServiceMetadata)
 	if app.Spec.Metrics != nil && !observed.HasMonitorAPI {

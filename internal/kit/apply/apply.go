@@ -421,8 +421,10 @@ func (r *run) recordCreated(created task, isAgain bool) {
 
 // handOverFields keeps the live values of yielded fields that we are about to omit. A second
 // manager takes them first, because the API server resets a field that loses its last owner. It
-// does not use force: if a newer value exists, it fails and is retried.
+// takes all of them in one write: another one would drop what the first has taken. It does not use
+// force: if a newer value exists, it fails and is retried.
 func (r *run) handOverFields(ctx context.Context, task task, existing plan.Found) error {
+	keeper, isNeeded := identity(task.object), false
 	for _, path := range task.Yield {
 		if _, given, _ := unstructured.NestedFieldNoCopy(task.object.Object, path...); given {
 			continue
@@ -442,14 +444,17 @@ func (r *run) handOverFields(ctx context.Context, task task, existing plan.Found
 		if !present {
 			continue
 		}
-		keeper := identity(task.object)
-		keeper.SetUID(existing.Object.GetUID())
 		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
 			return fmt.Errorf("keeping a yielded field: %w", err)
 		}
-		if err := r.write(ctx, naming.ManagerHandover, keeper); err != nil {
-			return fmt.Errorf("handing over: %w", replacedAsConflict(task, err))
-		}
+		isNeeded = true
+	}
+	if !isNeeded {
+		return nil
+	}
+	keeper.SetUID(existing.Object.GetUID())
+	if err := r.write(ctx, naming.ManagerHandover, keeper); err != nil {
+		return fmt.Errorf("handing over: %w", replacedAsConflict(task, err))
 	}
 	return nil
 }

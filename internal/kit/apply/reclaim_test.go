@@ -33,11 +33,16 @@ func TestReclaimKeepsYieldedFields(t *testing.T) {
 		"yielded":     {nil, yield, []string{"patch", "patch", "mainstay/handover map[replicas:6]", "mainstay/test"}},
 		"in the spec": {new(int32(2)), yield, []string{"patch", "patch", "mainstay/test"}},
 		"not yielded": {nil, nil, []string{"patch", "patch", "mainstay/test"}},
+		"several are yielded in one write": {nil,
+			[][]string{{"spec", "replicas"}, {"spec", "revisionHistoryLimit"}, {"spec", "minReadySeconds"}},
+			[]string{"patch", "patch", "mainstay/handover map[minReadySeconds:5 replicas:6]", "mainstay/test"}},
+		"one of several is in the spec": {new(int32(2)), [][]string{{"spec", "replicas"}, {"spec", "minReadySeconds"}},
+			[]string{"patch", "patch", "mainstay/handover map[minReadySeconds:5]", "mainstay/test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := testRenderer(t).scheme
 			live := deployment(func(d *appsv1.Deployment) {
-				d.Namespace, d.Spec.Replicas = "web", new(int32(6))
+				d.Namespace, d.Spec.Replicas, d.Spec.MinReadySeconds = "web", new(int32(6)), 5
 				d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1",
 					Controller: new(true)}}
 			})
