@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -73,13 +74,14 @@ func (e Evidence) isSettling(pod *corev1.Pod) bool {
 func FindProblem(evidence Evidence) *Problem {
 	counts := map[Problem]int{}
 	living := 0
+	explained := evidence.Unexplained()
 	for i := range evidence.Pods {
 		pod := &evidence.Pods[i]
 		if !isLiving(pod) {
 			continue
 		}
 		living++
-		if problem := evidence.problemOf(pod); problem != nil && !evidence.isSettling(pod) {
+		if problem := evidence.problemOf(pod, explained); problem != nil && !evidence.isSettling(pod) {
 			problem.Message = WithoutIdentity(pod, problem.Message)
 			counts[*problem]++
 		}
@@ -147,8 +149,11 @@ func isLiving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// problemOf returns the first problem of one pod, in the order of a pod's startup.
-func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
+// problemOf returns the first problem of one pod, in the order of a pod's startup. explained is the
+// pod that the events are about; nil if that is not known. What its events say is said of the
+// others that are in the same state, too, in the same words, so that they count as one problem.
+func (e Evidence) problemOf(pod, explained *corev1.Pod) *Problem {
+	explained = cmp.Or(explained, pod)
 	if scheduled := Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		return schedulingProblem(scheduled.Message)
 	}
@@ -161,10 +166,10 @@ func (e Evidence) problemOf(pod *corev1.Pod) *Problem {
 		}
 	}
 	if IsCreating(pod) {
-		return e.creationProblem(pod)
+		return e.creationProblem(pod, explained)
 	}
 	if unready := e.unready(pod); unready != nil {
-		return &Problem{api.ReasonPodsNotReady, unready.message(pod, e.Events)}
+		return &Problem{api.ReasonPodsNotReady, unready.message(explained, e.Events)}
 	}
 	return lostReadiness(pod)
 }

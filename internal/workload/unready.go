@@ -34,8 +34,7 @@ func (e Evidence) Unexplained() *corev1.Pod {
 	var oldest *corev1.Pod
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		isStuck := IsCreating(pod) && e.Now.Sub(pod.CreationTimestamp.Time) >= creationPatience
-		if !isStuck && (!isLiving(pod) || e.unready(pod) == nil) {
+		if !e.isStuck(pod) && (!isLiving(pod) || e.unready(pod) == nil) {
 			continue
 		}
 		if oldest == nil || pod.CreationTimestamp.Before(&oldest.CreationTimestamp) ||
@@ -46,6 +45,11 @@ func (e Evidence) Unexplained() *corev1.Pod {
 	return oldest
 }
 
+// isStuck reports whether a pod has been without containers for longer than that normally takes.
+func (e Evidence) isStuck(pod *corev1.Pod) bool {
+	return IsCreating(pod) && e.Now.Sub(pod.CreationTimestamp.Time) >= creationPatience
+}
+
 // RequeueAfter returns after which time the pods must be checked again although no watch reports a
 // change; 0 means never. Three things happen without a change of a watched object: older pods count
 // again some time after a change (see isSettling), a container exceeds its patience, and events
@@ -53,9 +57,10 @@ func (e Evidence) Unexplained() *corev1.Pod {
 // some time is checked again after the same time, and the pauses double.
 func (e Evidence) RequeueAfter() time.Duration {
 	var wait time.Duration
+	explained := e.Unexplained()
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		if e.isSettling(pod) && isLiving(pod) && e.problemOf(pod) != nil {
+		if e.isSettling(pod) && isLiving(pod) && e.problemOf(pod, explained) != nil {
 			wait = requeue.Sooner(wait, settling-e.Now.Sub(e.Changed))
 		}
 		if IsCreating(pod) {
@@ -142,7 +147,8 @@ func NotReady(container *corev1.Container, status *corev1.ContainerStatus) strin
 }
 
 // message returns why the container is not ready, with the kubelet's last words about its probe.
-func (u unreadyContainer) message(pod *corev1.Pod, events []corev1.Event) string {
+// The events are those of the pod explained.
+func (u unreadyContainer) message(explained *corev1.Pod, events []corev1.Event) string {
 	text := "container " + u.Name + " " + NotReady(&u.Container, u.status)
 	kind, probe := "Readiness", u.ReadinessProbe
 	if u.StartupProbe != nil && !ptr.Deref(u.status.Started, true) {
@@ -159,13 +165,17 @@ func (u unreadyContainer) message(pod *corev1.Pod, events []corev1.Event) string
 	case probe.Exec != nil: // the rest is what the command prints, which may contain secrets
 		return text + ": its command fails"
 	default:
-		return text + ": " + short(WithoutIdentity(pod, detail))
+		return text + ": " + short(WithoutIdentity(explained, detail))
 	}
 }
 
 // creationProblem returns what events say about a pod that stays without containers; nil if nothing
-// is known.
-func (e Evidence) creationProblem(pod *corev1.Pod) *Problem {
+// is known: if the pod may still get them in time, or if the pod explained, which the events are
+// about, has them already.
+func (e Evidence) creationProblem(pod, explained *corev1.Pod) *Problem {
+	if !e.Now.IsZero() && !e.isStuck(pod) || !IsCreating(explained) {
+		return nil
+	}
 	reason := api.ReasonVolumeError
 	is := func(reasons ...string) func(event *corev1.Event) bool {
 		return func(event *corev1.Event) bool { return slices.Contains(reasons, event.Reason) }
@@ -178,7 +188,7 @@ func (e Evidence) creationProblem(pod *corev1.Pod) *Problem {
 	if message == "" {
 		return nil
 	}
-	return &Problem{reason, short(WithoutIdentity(pod, message))}
+	return &Problem{reason, short(WithoutIdentity(explained, message))}
 }
 
 // rpcFrame is what gRPC adds to the errors of a container runtime.

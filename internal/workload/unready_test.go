@@ -162,6 +162,52 @@ func TestUnexplainedIsTheOldest(t *testing.T) {
 	}
 }
 
+// TestEventsOfOnePod: the events are those of the oldest pod alone. Other pods in its state have
+// its problem, in the same words, and no others.
+func TestEventsOfOnePod(t *testing.T) {
+	unready := func(name, ip string, age time.Duration) corev1.Pod {
+		one := unreadyPod()
+		one.Name, one.Status.PodIP, one.CreationTimestamp = name, ip, metav1.NewTime(started.Add(-age))
+		return one
+	}
+	creating := func(name string, age time.Duration) corev1.Pod {
+		one := pod(waiting("ContainerCreating", ""))
+		one.Name, one.CreationTimestamp = name, metav1.NewTime(started.Add(time.Minute-age))
+		return one
+	}
+	sandbox := []corev1.Event{{Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: no IP addresses for web/shop-6d-a"}}
+	for name, test := range map[string]struct {
+		pods   []corev1.Pod
+		events []corev1.Event
+		want   *Problem
+	}{
+		"all have a wrong port": {
+			pods: []corev1.Pod{unready("shop-6d-b", "10.0.0.8", 0), unready("shop-6d-a", "10.0.0.7", time.Second),
+				unready("shop-6d-c", "10.0.0.9", 0)},
+			events: []corev1.Event{unhealthy(20, refused)},
+			want: &Problem{"PodsNotReady",
+				"3 of 3 pods: container webapp does not pass its readiness probe: dial tcp (pod):9090: connect: connection refused"}},
+		"the others were created just now": {
+			pods:   []corev1.Pod{creating("shop-6d-b", time.Second), creating("shop-6d-a", time.Minute), creating("shop-6d-c", 9*time.Second)},
+			events: sandbox, want: &Problem{"SandboxError", "1 of 3 pods: Failed to create pod sandbox: no IP addresses for web/(pod)"}},
+		"the others have no containers either": {
+			pods:   []corev1.Pod{creating("shop-6d-b", 10*time.Second), creating("shop-6d-a", time.Minute)},
+			events: sandbox, want: &Problem{"SandboxError", "2 of 2 pods: Failed to create pod sandbox: no IP addresses for web/(pod)"}},
+		"all were created just now": {pods: []corev1.Pod{creating("shop-6d-b", time.Second)}, events: sandbox},
+		"the oldest had a problem before its containers": {
+			pods: []corev1.Pod{creating("shop-6d-b", 20*time.Second), unready("shop-6d-a", "10.0.0.7", 0)}, events: mounting("timed out"),
+			want: &Problem{"PodsNotReady", "1 of 2 pods: container webapp does not pass its readiness probe"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evidence := Evidence{Pods: test.pods, Containers: []corev1.Container{probed(byConnection, nil)}, Events: test.events,
+				Now: started.Add(time.Minute)}
+			if diff := cmp.Diff(test.want, FindProblem(evidence)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestASideCarThatDoesNotStart(t *testing.T) {
 	one := pod(waiting("PodInitializing", ""))
 	sidecar := unreadyPod(starting, wasRestarted).Status.ContainerStatuses[0]
