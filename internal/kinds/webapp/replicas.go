@@ -50,17 +50,19 @@ func resumeAnnotation(app *msappsv1.WebApp, observed Observed) map[string]string
 
 // replicasBefore returns the number of replicas that a suspended app had: that of the spec,
 // otherwise that of the Deployment, which has it until it is stopped, and from then on in its
-// annotation. Resuming means that pods run, so it is at least 1.
+// annotation. The annotation comes first: while there is one, the app is suspended, and a number of
+// replicas is that of a client which does not know that. Resuming means that pods run, so it is at
+// least 1.
 func replicasBefore(app *msappsv1.WebApp, observed Observed) int32 {
 	if app.Spec.Replicas != nil {
 		return max(*app.Spec.Replicas, 1)
 	}
 	if deployment := observed.deployment(app); deployment != nil {
-		if running := ptr.Deref(deployment.Spec.Replicas, 1); running > 0 {
-			return running
-		}
 		if had := resumeReplicas(deployment.Annotations); had != nil {
 			return *had
+		}
+		if running := ptr.Deref(deployment.Spec.Replicas, 1); running > 0 {
+			return running
 		}
 	}
 	if app.Spec.Autoscaling != nil {

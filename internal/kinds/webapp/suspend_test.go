@@ -90,7 +90,7 @@ var suspendedStatus = map[string]statusCase{
 func TestStatusOfSuspended(t *testing.T) { checkStatus(t, suspendedStatus) }
 
 // TestSuspendAndResume follows the number of replicas through a suspension: it is what is applied,
-// and what the Deployment then has.
+// and what the Deployment then has, except that another client scales it to 1 once.
 func TestSuspendAndResume(t *testing.T) {
 	five := func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(5)) }
 	for name, test := range map[string]struct {
@@ -105,12 +105,13 @@ func TestSuspendAndResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := running()
-			for range 2 { // the second time, the Deployment has no pods any more
+			for _, scaled := range []int32{1, 0, 0} {
 				written := desiredDeployment(admitted(suspended(test.spec)), observed)
 				if diff := cmp.Diff(new(int32(0)), written.Spec.Replicas); diff != "" {
 					t.Fatal(diff)
 				}
-				observed = running(stopped(written.Annotations[api.AnnotationResumeReplicas]))
+				observed = running(stopped(written.Annotations[api.AnnotationResumeReplicas]),
+					func(d *appsv1.Deployment) { d.Spec.Replicas = new(scaled) })
 			}
 			written := desiredDeployment(admitted(spec(test.spec)), observed)
 			if diff := cmp.Diff(test.resumed, written.Spec.Replicas); diff != "" {
