@@ -295,9 +295,14 @@ func WithoutIdentity(pod *corev1.Pod, message string) string {
 	return containerID.ReplaceAllString(message, "$1(id)")
 }
 
+// generatedSuffix matches what Kubernetes adds to the name of a Deployment for the names of its
+// pods. Its letters and digits are those of k8s.io/apimachinery/pkg/util/rand, without vowels, so
+// that other names with the same beginning, such as NAME-quota, are none.
+const generatedSuffix = `-[bcdfghjklmnpqrstvwxz2456789]{5,10}(-[bcdfghjklmnpqrstvwxz2456789]{5})?\b`
+
 // WithoutPodNames removes the generated names of a workload's pods from a message.
 func WithoutPodNames(workload, message string) string {
-	generated := regexp.MustCompile(regexp.QuoteMeta(workload) + `-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
+	generated := regexp.MustCompile(`\b` + regexp.QuoteMeta(workload) + generatedSuffix)
 	return generated.ReplaceAllString(message, workload+"-*")
 }
 

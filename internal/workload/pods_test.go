@@ -288,6 +288,23 @@ func TestPodsThatEndDoNotCount(t *testing.T) {
 	}
 }
 
+// TestWithoutPodNames: the names of pods differ each time. Those of others are what a user needs.
+func TestWithoutPodNames(t *testing.T) {
+	for message, want := range map[string]string{
+		`pods "shop-6d4cf56db6-x2x7k" is forbidden: exceeded quota: shop-quota, requested: pods=1, used: pods=4, limited: pods=4`: `pods "shop-*" ` +
+			`is forbidden: exceeded quota: shop-quota, requested: pods=1, used: pods=4, limited: pods=4`,
+		`pods "shop-6d4cf56db6-" is forbidden: error looking up service account web/shop-backend: serviceaccount "shop-backend" not found`: `pods ` +
+			`"shop-*-" is forbidden: error looking up service account web/shop-backend: serviceaccount "shop-backend" not found`,
+		`admission webhook "images.shop-policy.example" denied the request: pod web/shop-6d4cf56db6-x2x7k`: `admission webhook ` +
+			`"images.shop-policy.example" denied the request: pod web/shop-*`,
+		"exceeded quota: workshop-bcdfg": "exceeded quota: workshop-bcdfg",
+	} {
+		if got := WithoutPodNames("shop", message); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestIsCreating(t *testing.T) {
 	initDone := pod(waiting("PodInitializing", ""))
 	initDone.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: exited(0)}}}
