@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -97,14 +98,19 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestCrashLoopBetweenExits: an application whose pod is ready between two exits is Ready and stays
-// Degraded, until the container has run for a minute.
-func TestCrashLoopBetweenExits(t *testing.T) {
+// restarted adds a ready pod whose container kept exiting, and has run for a time since.
+func restarted(observed Observed, age time.Duration) Observed {
+	observed.Now = made.Add(age)
 	status := corev1.ContainerStatus{Name: "webapp", Ready: true, RestartCount: 3}
 	status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(made)}
 	status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}
-	pod := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{status}}}
-	observed := with(running(), pod)
+	return with(observed, corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{status}}})
+}
+
+// TestCrashLoopBetweenExits: an application whose pod is ready between two exits is Ready and stays
+// Degraded, until the container has run for a minute.
+func TestCrashLoopBetweenExits(t *testing.T) {
+	observed := restarted(running(), 0)
 	for after, want := range map[time.Duration]string{20 * time.Second: "True CrashLoop, Degraded, 40s", time.Minute: "False Healthy, Running, 0s"} {
 		observed.Now = made.Add(after)
 		status, requeueAfter := Status(admitted(), observed, plan.Result{})
@@ -125,9 +131,34 @@ func TestCrashLoopBetweenExits(t *testing.T) {
 	observed.Now = made.Add(time.Second)
 	exited := &observed.Pods[0].Status.ContainerStatuses[0]
 	before := *exited
-	exited.State, exited.Ready = corev1.ContainerState{Terminated: status.LastTerminationState.Terminated}, false
+	exited.State, exited.Ready = corev1.ContainerState{Terminated: before.LastTerminationState.Terminated}, false
 	stays("it has just exited")
 	*exited = before
 	observed.deployment(admitted()).Status.AvailableReplicas--
 	stays("it is just ready again")
+}
+
+// TestTheEndOfATrialIsReported: a pod that is ready counts as available after minReadySeconds only.
+// Once its container has run for a minute, it is waited for, and no longer keeps exiting.
+func TestTheEndOfATrialIsReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*appsv1.Deployment)
+		age    time.Duration
+		want   string
+		again  time.Duration
+	}{
+		"it runs for 20 s":                 {oneAway, 20 * time.Second, "CrashLoop", 40 * time.Second},
+		"it runs for a minute":             {oneAway, time.Minute, "Scaling", 0},
+		"it runs for 20 s, in a rollout":   {rolling, 20 * time.Second, "CrashLoop", 40 * time.Second},
+		"it runs for a minute, in one":     {rolling, time.Minute, "Deploying", 0},
+		"the rollout is past its deadline": {stuck, 20 * time.Second, "CrashLoop", 40 * time.Second},
+		"it was, and it runs":              {stuck, time.Minute, "RolloutFailed", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, again := Status(admitted(), restarted(running(test.change), test.age), plan.Result{})
+			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); ready.Reason != test.want || again != test.again {
+				t.Errorf("%s, again after %s; want %s, %s", ready.Reason, again, test.want, test.again)
+			}
+		})
+	}
 }

@@ -44,7 +44,9 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 	if observed.EventsUnread {
 		requeueAfter = requeue.Sooner(requeueAfter, unreadPatience)
 	}
-	return status, requeue.Sooner(requeueAfter, Evidence(app, observed).RequeueAfter())
+	evidence := Evidence(app, observed)
+	_, trial := evidence.OnTrial()
+	return status, requeue.Sooner(requeue.Sooner(requeueAfter, trial), evidence.RequeueAfter())
 }
 
 // unreadPatience is the time until events are read again that could not be read.
@@ -198,14 +200,15 @@ func summarizeRollout(app *msappsv1.WebApp, observed Observed, deployment *appsv
 	}
 	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
-	problem := workload.FindProblem(Evidence(app, observed))
-	if problem == nil { // a container may be ready again, and its Deployment not know that yet
-		problem, _ = Evidence(app, observed).OnTrial()
-	}
-	refused := refusal(deployment)
+	evidence := Evidence(app, observed)
+	found, refused := workload.FindProblem(evidence), refusal(deployment)
+	// A container may be ready again, and its Deployment not know that yet. It may be that of an
+	// earlier pod, and then does not say why new pods are missing.
+	trial, _ := evidence.OnTrial()
+	problem := cmp.Or(found, trial)
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
-		return new(overdue(app, deployment, cmp.Or(problem, refused)))
+		return new(overdue(app, deployment, cmp.Or(found, refused, trial)))
 	case current && refused != nil:
 		return &objectSummary{Summary: summary.Of(summary.Failed, refused.Reason, "%s", refused.Message), rolling: rolling}
 	case current && problem != nil:

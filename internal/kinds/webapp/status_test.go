@@ -216,6 +216,17 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused",
 			"Stalled=True PodsRefused", active},
 	},
+	"a rollout past its deadline says so also while an earlier pod has just been restarted": {
+		observed: restarted(running(stuck, podsRefused), time.Second), phase: "Degraded",
+		message: "within 600 s (spec.strategy.progressDeadlineSeconds): exceeded quota: compute",
+		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused",
+			"Stalled=True PodsRefused", active},
+	},
+	"a rollout past its deadline says what the pods have suffered from until just now": {
+		observed: restarted(running(stuck), time.Second), phase: "Degraded", message: "container webapp keeps exiting",
+		conditions: []string{"Ready=False CrashLoop", "Progressing=False CrashLoop", "Degraded=True CrashLoop", "Stalled=True CrashLoop",
+			active},
+	},
 	"a pod that does not become ready says why": {
 		observed: unreadyFor(running(noneReady), 30*time.Second), phase: "Pending",
 		message:    "container webapp does not pass its readiness probe: dial tcp (pod):8080: connect: connection refused",
