@@ -397,6 +397,10 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(small), &full)).To(gomega.Succeed())
 	g.Expect(full.Spec.Ingress.Host).To(gomega.Equal("shop.example.com"))
 
+	g.Expect(s.update(t.Context(), full.DeepCopy(), func(a *msappsv1.WebApp) {
+		metav1.SetMetaDataAnnotation(&a.ObjectMeta, "mainstay.dev/v1-spec", "{}")
+	})).To(gomega.MatchError(gomega.ContainSubstring("metadata.annotations[mainstay.dev/v1-spec]: Forbidden: belongs to the v1beta1 form")))
+
 	// The schema of v1beta1 lacks autoscaling. Scaling through it must not bypass the check.
 	g.Expect(s.update(t.Context(), &full, func(a *msappsv1.WebApp) {
 		a.Spec.Replicas, a.Spec.Autoscaling = nil, &msappsv1.Autoscaling{Max: 3, CPU: new(int32(80))}

@@ -201,6 +201,20 @@ func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 }
 
+// TestAStashInV1IsNoticed, and that it is gone: neither changes the spec.
+func TestAStashInV1IsNoticed(t *testing.T) {
+	g, space, _ := managed(t)
+	app := newApp(space)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	change(t, app, func(app *msappsv1.WebApp) {
+		metav1.SetMetaDataAnnotation(&app.ObjectMeta, "mainstay.dev/v1-spec", "{}")
+	})
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
+	change(t, app, func(app *msappsv1.WebApp) { delete(app.Annotations, "mainstay.dev/v1-spec") })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+}
+
 func TestScaleSubresourceAndFieldSelector(t *testing.T) {
 	g, space, _ := managed(t)
 	app := newApp(space)

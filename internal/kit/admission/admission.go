@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,7 @@ type Hook struct {
 
 // Kind is the admission of a kind. All functions except Rules and ValidateWithin are pure. A kind
 // that policies do not govern has no Govern, Subject and Rules. Rules alone is nil where there are
-// no policies. Warn may be nil. Everything else is required.
+// no policies. Warn may be nil, and Annotations empty. Everything else is required.
 type Kind[T client.Object] struct {
 	// Kind and Resource are the names of the kind, with the version that the webhooks receive.
 	Kind     schema.GroupVersionKind
@@ -55,6 +56,8 @@ type Kind[T client.Object] struct {
 	Default func(object T)
 	// Validate checks a defaulted object.
 	Validate func(object T) field.ErrorList
+	// Annotations are the keys of the annotations that Validate checks, as it checks the spec.
+	Annotations []string
 	// ValidateWithin checks a defaulted object that Validate accepts against other objects, which
 	// it may read. It returns an error if it could not. It may be nil.
 	ValidateWithin func(ctx context.Context, object T) (field.ErrorList, error)
@@ -91,10 +94,14 @@ func (r *Review) add(other Review) {
 }
 
 // conditions returns the match conditions of all hooks for an object. An object that is being
-// deleted is never blocked. An update that leaves spec and labels unchanged is not sent, unless the
-// object was written through an older version: this version keeps the record of that.
+// deleted is never blocked. An update that leaves spec, labels and the kind's annotations unchanged
+// is not sent, unless the object was written through an older version: this version keeps the
+// record of that.
 func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
 	changed := "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels"
+	for _, key := range k.Annotations {
+		changed += fmt.Sprintf(" || object.metadata.?annotations[?'%[1]s'] != oldObject.metadata.?annotations[?'%[1]s']", key)
+	}
 	older := fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion())
 	return []admissionregistrationv1.MatchCondition{
 		{Name: "not-being-deleted", Expression: "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"},
@@ -148,10 +155,20 @@ func (v validator[T]) ValidateDelete(context.Context, T) (ctrladmission.Warnings
 	return nil, nil
 }
 
+// annotates reports whether an update adds or changes an annotation that Validate checks. One that
+// is gone can't be wrong.
+func (k Kind[T]) annotates(object, before T) bool {
+	return slices.ContainsFunc(k.Annotations, func(key string) bool {
+		after, has := object.GetAnnotations()[key]
+		former, had := before.GetAnnotations()[key]
+		return has && (!had || after != former)
+	})
+}
+
 // check validates an object that is created (before is nil) or updated. An update that leaves the
-// spec unchanged is not reviewed, only checked against the policies.
+// spec unchanged, and adds no such annotation, is not reviewed, only checked against the policies.
 func (k Kind[T]) check(ctx context.Context, object T, before *T) (ctrladmission.Warnings, error) {
-	isSame := before != nil && k.IsSameSpec(object, *before)
+	isSame := before != nil && k.IsSameSpec(object, *before) && !k.annotates(object, *before)
 	object = object.DeepCopyObject().(T)
 	var former *T
 	if before != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics/metricstest"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -141,6 +142,39 @@ func TestKindWithoutPolicies(t *testing.T) {
 	for spec, want := range map[string]answer{`{"image":"a","replicas":99,"paused":true}`: allowed, `{"image":"bad"}`: invalid(kindInvalid)} {
 		if diff := cmp.Diff(want, answerOf(send(hooks[0], "", object(`{}`, spec)))); diff != "" {
 			t.Errorf("%s: %s", spec, diff)
+		}
+	}
+}
+
+// TestAnnotationsThatAreChecked: an update that adds a wrong annotation is refused although the
+// spec stays as it is. One that was there does not block updates, least of all its removal.
+func TestAnnotationsThatAreChecked(t *testing.T) {
+	kind := webApp(nil)
+	kind.Annotations = []string{"example.com/a"}
+	kind.Validate = func(app *msappsv1.WebApp) field.ErrorList {
+		if value, given := app.Annotations["example.com/a"]; given {
+			return field.ErrorList{field.Invalid(field.NewPath("metadata"), value, "must be gone")}
+		}
+		return nil
+	}
+	hook := kind.Hooks(newScheme(t))[0]
+	const want = "object.metadata.?annotations[?'example.com/a'] != oldObject.metadata.?annotations[?'example.com/a']"
+	if changed := hook.Conditions[1].Expression; !strings.Contains(changed, " || "+want+" || ") {
+		t.Errorf("it is not sent: %s", changed)
+	}
+	annotated := func(annotations string) string {
+		return strings.Replace(object(good, `{"image":"a"}`), `"labels"`, `"annotations":`+annotations+`,"labels"`, 1)
+	}
+	const none, one, other = `{}`, `{"example.com/a":""}`, `{"example.com/a":"1"}`
+	for name, test := range map[string]struct {
+		before, after string
+		isAllowed     bool
+	}{
+		"added": {none, one, false}, "changed": {one, other, false}, "unchanged": {one, one, true}, "removed": {one, none, true},
+		"another": {none, `{"example.com/b":"1"}`, true},
+	} {
+		if got := send(hook, annotated(test.before), annotated(test.after)); got.Allowed != test.isAllowed {
+			t.Errorf("%s: %v", name, answerOf(got))
 		}
 	}
 }

@@ -100,6 +100,15 @@ func SpecChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizers, Recreated())
 }
 
+// AnnotationChanged passes updates that add, change or remove one annotation.
+func AnnotationChanged(key string) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		before, had := update.ObjectOld.GetAnnotations()[key]
+		after, has := update.ObjectNew.GetAnnotations()[key]
+		return had != has || before != after
+	}}
+}
+
 // Recreated passes updates from one object to another of the same name, which may be alike, also in
 // the generation: the first was deleted, and the second created, while the watch was interrupted.
 // The list after that shows both changes as one update.

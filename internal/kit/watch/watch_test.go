@@ -88,6 +88,28 @@ func TestSpecChanged(t *testing.T) {
 	}
 }
 
+func TestAnnotationChanged(t *testing.T) {
+	const key = "mainstay.dev/v1-spec"
+	annotated := func(key, value string) *corev1.Service {
+		return service(func(s *corev1.Service) { s.Annotations = map[string]string{key: value} })
+	}
+	for name, test := range map[string]struct {
+		before, after *corev1.Service
+		want          bool
+	}{
+		"none":      {service(), service(), false},
+		"another":   {service(), annotated("a", "1"), false},
+		"unchanged": {annotated(key, "1"), annotated(key, "1"), false},
+		"added":     {service(), annotated(key, ""), true},
+		"changed":   {annotated(key, "1"), annotated(key, "2"), true},
+		"removed":   {annotated(key, "1"), service(), true},
+	} {
+		if got := AnnotationChanged(key).Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+			t.Errorf("%s: passed %t", name, got)
+		}
+	}
+}
+
 func TestDefaultKeepsOursOnly(t *testing.T) {
 	options := Default(nil, nil)
 	if options.DefaultNamespaces != nil {

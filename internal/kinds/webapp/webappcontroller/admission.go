@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
@@ -31,11 +32,12 @@ func admitted(in registration.Input) admission.Kind[*msappsv1.WebApp] {
 		Validate: func(app *msappsv1.WebApp) field.ErrorList {
 			return append(webapp.Validate(app), webapp.ValidateBindings(app, bindables)...)
 		},
-		Warn:       webapp.Warn,
-		IsSameSpec: func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Govern:     govern,
-		Subject:    func(app *msappsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
-		Rules:      in.Rules,
+		Annotations: []string{api.AnnotationV1Spec},
+		Warn:        webapp.Warn,
+		IsSameSpec:  func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Govern:      govern,
+		Subject:     func(app *msappsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
+		Rules:       in.Rules,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -210,9 +211,10 @@ func owned() []client.Object {
 func build(in registration.Input, r reconcile.Reconciler, uses []optionalapi.Child[*msappsv1.WebApp]) (controller.Controller, error) {
 	cached := in.Manager.GetClient()
 	changed := builder.WithPredicates(watch.ContentChanged(), watch.NotInitial())
+	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), watch.AnnotationChanged(api.AnnotationV1Spec)))
 	under := ctrl.NewControllerManagedBy(in.Manager).
 		Named(webapp.Controller).
-		For(&msappsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
+		For(&msappsv1.WebApp{}, written).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(cached)), changed)
 	for _, child := range owned() {
