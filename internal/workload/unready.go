@@ -3,6 +3,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -121,15 +122,16 @@ func (e Evidence) runningUnready(pod *corev1.Pod) []unreadyContainer {
 }
 
 // patience returns how long after its start a container may be unready. A startup probe gets all
-// the time that it allows, unless the container was restarted: then it has had it.
+// the time that it allows, unless the container was restarted: then it has had it. Nothing limits
+// what it allows: 68 years, which do not overflow a Duration either, are as good as for ever.
 func patience(container corev1.Container, status *corev1.ContainerStatus) time.Duration {
 	wait := readyPatience
 	if probe := container.ReadinessProbe; probe != nil {
 		wait += time.Duration(probe.InitialDelaySeconds) * time.Second
 	}
 	if probe := container.StartupProbe; probe != nil && status.RestartCount == 0 {
-		attempts := cmp.Or(probe.FailureThreshold, 3) * cmp.Or(probe.PeriodSeconds, 10)
-		wait += time.Duration(probe.InitialDelaySeconds+attempts) * time.Second
+		attempts := int64(cmp.Or(probe.FailureThreshold, 3)) * int64(cmp.Or(probe.PeriodSeconds, 10))
+		wait += time.Duration(probe.InitialDelaySeconds)*time.Second + time.Duration(min(attempts, math.MaxInt32))*time.Second
 	}
 	return wait
 }

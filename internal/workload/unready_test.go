@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,27 @@ func TestLooksAtAProblemBackOff(t *testing.T) {
 				t.Errorf("%d looks, the last after %s", looks, wait)
 			}
 		})
+	}
+}
+
+// TestAStartThatMayLastForEver: a pod is starting however much time its probes allow.
+func TestAStartThatMayLastForEver(t *testing.T) {
+	const most = math.MaxInt32
+	for name, test := range map[string]struct{ readiness, startup corev1.Probe }{
+		"95 years":      {startup: corev1.Probe{PeriodSeconds: 10, FailureThreshold: 300_000_000}},
+		"after a delay": {startup: corev1.Probe{PeriodSeconds: 1, FailureThreshold: most, InitialDelaySeconds: most}},
+		"all of it":     {startup: corev1.Probe{PeriodSeconds: most, FailureThreshold: most, InitialDelaySeconds: most}},
+		"and then again": {corev1.Probe{InitialDelaySeconds: most},
+			corev1.Probe{PeriodSeconds: most, FailureThreshold: most, InitialDelaySeconds: most}},
+	} {
+		evidence := Evidence{Pods: []corev1.Pod{unreadyPod(starting)}, Now: started.Add(24 * time.Hour),
+			Containers: []corev1.Container{probed(&test.readiness, &test.startup)}}
+		if got := FindProblem(evidence); got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got := evidence.RequeueAfter(); got < 24*time.Hour {
+			t.Errorf("%s: requeue after %s", name, got)
+		}
 	}
 }
 
