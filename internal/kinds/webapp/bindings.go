@@ -146,14 +146,13 @@ func boundAnnotation(now []effective) string {
 // would lack a binding of the spec. So a binding that is added to an app that runs comes with the
 // rest of its change in one rollout, and no pod ever runs with only a part of it:
 //
-//	a binding is pending    the Deployment    suspended    result
-//	no                      -                 -            false
-//	yes                     does not exist    -            true
-//	yes                     exists            no           true
-//	yes                     exists            yes          false: no pod will lack it
+//	a binding is pending    suspended    result
+//	no                      -            false
+//	yes                     no           true
+//	yes                     yes          false: no pod will lack it. Once it is resumed, it waits
 func waitsForBindings(app *msappsv1.WebApp, observed Observed) bool {
 	_, pending := effectiveBindings(app, observed)
-	return len(pending) > 0 && (observed.deployment(app) == nil || !app.Spec.Suspend)
+	return len(pending) > 0 && !app.Spec.Suspend
 }
 
 // hasNoPods reports whether the app has no Deployment, or one without pods.
