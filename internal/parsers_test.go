@@ -96,6 +96,7 @@ var bounds = map[string]string{
 	"kit/apply/adopt.go takenOverEntries":                                managed,
 	"kit/apply/reclaim.go reclaimedEntries":                              managed,
 	"kit/apply/render.go ownedFields":                                    managed,
+	"kit/apply/revert.go addedToSpec":                                    managed,
 	"kit/apply/revert.go of":                                             managed,
 	"workload/observe/hash.go writesData":                                managed,
 	"kit/bounded/bounded.go Check":                                       "the limit of the caller, in bytes",

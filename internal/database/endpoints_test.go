@@ -17,6 +17,7 @@ import (
 func TestEndpointSlice(t *testing.T) {
 	none := appsv1.StatefulSetSpec{Replicas: new(int32(0))}
 	some := appsv1.StatefulSetSpec{Replicas: new(int32(2))}
+	emptied := &discoveryv1.EndpointSlice{AddressType: "IPv4"}
 	published := &discoveryv1.EndpointSlice{AddressType: "IPv4", Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}}
 	for name, test := range map[string]struct {
 		cluster discoveryv1.AddressType
@@ -31,11 +32,11 @@ func TestEndpointSlice(t *testing.T) {
 		"nothing is known":          {family: "IPv4", isOnce: true},
 		"as the cluster":            {cluster: "IPv6", family: "IPv6", isOnce: true},
 		"as its Service":            {cluster: "IPv6", service: []corev1.IPFamily{"IPv4", "IPv6"}, family: "IPv4", isOnce: true},
-		"as it is already":          {cluster: "IPv6", service: []corev1.IPFamily{"IPv6"}, slice: published, set: some, family: "IPv4", isOnce: true},
+		"as it is already":          {cluster: "IPv6", service: []corev1.IPFamily{"IPv6"}, slice: published, family: "IPv4", isOnce: true},
 		"the last pod still ends":   {slice: published, asleep: true, set: none, pods: 1, family: "IPv4", isOnce: true},
 		"its pods are not gone yet": {slice: published, asleep: true, set: some, family: "IPv4", isOnce: true},
 		"it hibernates":             {slice: published, asleep: true, set: none, family: "IPv4"},
-		"it is empty already":       {slice: &discoveryv1.EndpointSlice{AddressType: "IPv4"}, asleep: true, set: none, family: "IPv4", isOnce: true},
+		"it is empty already":       {slice: emptied, asleep: true, set: none, family: "IPv4", isOnce: true},
 		"it wakes":                  {slice: published, set: none, family: "IPv4", isOnce: true},
 	} {
 		d := &Database{Name: "db", Hibernated: test.asleep}

@@ -267,8 +267,8 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
-// TestVersionsInstallRestores checks that Install restores what another client has changed, although
-// the annotations still name this release's text, and that it otherwise writes nothing.
+// TestVersionsInstallRestores checks that Install restores what another client has changed,
+// although the annotations still name this release's text, and that it otherwise writes nothing.
 func TestVersionsInstallRestores(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())

@@ -91,9 +91,9 @@ func (d definition) setConversion(ctx context.Context, c client.Client, live *ap
 	return nil
 }
 
-// conversionPatch returns the JSON patch by which a live definition converts and serves as given. It
-// goes field by field, because a version may have fields that this release does not know and would
-// drop, and fails if the versions are others by then.
+// conversionPatch returns the JSON patch by which a live definition converts and serves as given.
+// It goes field by field, because a version may have fields that this release does not know and
+// would drop, and fails if the versions are others by then.
 func conversionPatch(live *apiextensionsv1.CustomResourceDefinition, conversion *apiextensionsv1.CustomResourceConversion,
 	served []string) ([]byte, error) {
 	type operation struct {
@@ -127,8 +127,8 @@ func conversionBy(webhook apiextensionsv1.WebhookClientConfig) *apiextensionsv1.
 
 // Withdraw removes the webhook from our definitions and leaves only the storage version served, so
 // that they work without Mainstay, whichever release's text they have. It fails, and changes
-// nothing, while a definition may have objects stored in another version, because nothing could read
-// them then: call Migrate first.
+// nothing, while a definition may have objects stored in another version, because nothing could
+// read them then: call Migrate first.
 func Withdraw(ctx context.Context, c client.Client) error {
 	definitions, err := carried()
 	if err != nil {
