@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -98,14 +99,14 @@ func (r *Review) add(other Review) {
 // is not sent, unless the object was written through an older version: this version keeps the
 // record of that.
 func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
-	changed := "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels"
+	sent := []string{"oldObject == null", "object.?spec != oldObject.?spec", "object.metadata.?labels != oldObject.metadata.?labels"}
 	for _, key := range k.Annotations {
-		changed += fmt.Sprintf(" || object.metadata.?annotations[?'%[1]s'] != oldObject.metadata.?annotations[?'%[1]s']", key)
+		sent = append(sent, fmt.Sprintf("object.metadata.?annotations[?'%[1]s'] != oldObject.metadata.?annotations[?'%[1]s']", key))
 	}
-	older := fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion())
+	sent = append(sent, fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion()))
 	return []admissionregistrationv1.MatchCondition{
 		{Name: "not-being-deleted", Expression: "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"},
-		{Name: "changed", Expression: changed + " || " + older},
+		{Name: "changed", Expression: strings.Join(sent, " || ")},
 	}
 }
 
