@@ -123,6 +123,30 @@ func TestCacheHungReplica(t *testing.T) {
 	}
 }
 
+// TestHungReplicaReported: a replica whose server is stopped while its program and the primary go on
+// has no role until it goes on, and says why. It is not killed.
+func TestHungReplicaReported(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]*Database{
+		"Cache": cacheOf(t, inMemory, 2), "PostgreSQL": New(t, server, contract.Settings{FailoverAfter: longAfter}, 2),
+	} {
+		d.Await("two instances that serve", func() bool { return d.IsWhole(t.Context()) })
+		replica := d.others(d.Published(t.Context()))[0]
+		kills := func() int { return strings.Count(replica.log(), "killing the server") }
+		before, stopped := kills(), replica.process.All()[1:]
+		signalAll(stopped, syscall.SIGSTOP)
+		d.Await("report of the replica", func() bool {
+			report := replica.Report(t.Context())
+			return report.Role == contract.NoRole && strings.Contains(report.Problem, "answered nothing")
+		})
+		signalAll(stopped, syscall.SIGCONT)
+		d.Await("whole "+name, func() bool { return d.IsWhole(t.Context()) })
+		if now := kills(); now != before {
+			t.Errorf("%s: the server was killed", name)
+		}
+	}
+}
+
 // TestHungPreferred: a PostgreSQL that prefers to go on without replicas does not do so because its
 // own server has stopped: they go on without it, or with its next server if they do not answer in
 // time, which only happens on a busy machine. Nothing is lost.

@@ -5,8 +5,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
@@ -130,7 +132,7 @@ type Observation struct {
 	// not answer: then it is unknown whether a member still receives from it.
 	Receivers   []Receiver
 	ReceiversAt time.Time
-	// Connected is true while a standby receives from its source.
+	// Connected is true while a standby receives from its source, and its server answers.
 	Connected bool
 	// Lag is by how much time a standby's replay is behind what it has received; 0 if it is not
 	// behind, or if that is unknown.
@@ -144,6 +146,14 @@ type Observation struct {
 	Refuses string
 	// Problem says, for people, why the server is not in the requested state; "" if it is.
 	Problem string
+}
+
+// Silent notes that the server of a standby has answered nothing for that long: whether it still
+// receives is unknown, and clients would wait for its answers.
+func (o *Observation) Silent(long time.Duration) {
+	o.Connected = false
+	o.Problem = cmp.Or(o.Problem, fmt.Sprintf(
+		"the server has answered nothing for %s: check the container's log, and the load and the disk of the node", long))
 }
 
 // Receiver is a member that receives from this server.

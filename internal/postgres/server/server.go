@@ -74,7 +74,9 @@ type Engine struct {
 	// unflushed is since when the oldest heartbeat has been waiting for the local disk; the zero time
 	// if none is.
 	unflushed time.Time
-	users     users
+	// answered is when the server last answered a measurement as a standby.
+	answered time.Time
+	users    users
 	// complaint is the last problem that was passed to Complain.
 	complaint string
 	// unsettled is what is wrong with users although a leader has created them.
@@ -137,6 +139,9 @@ func (e *Engine) Observe() engine.Observation {
 	defer e.mu.Unlock()
 	observed := e.observed
 	observed.UnflushedSince = e.unflushed
+	if observed.Connected && e.Clock.Since(e.answered) >= silentAfter {
+		observed.Silent(silentAfter)
+	}
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
 	observed.Problem = cmp.Or(observed.Problem, e.users.problem(), e.complaint)
 	if observed.Server.State == election.Leading {

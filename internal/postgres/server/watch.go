@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
@@ -18,6 +20,10 @@ import (
 
 // watchEvery is the pause between two measurements of a server.
 const watchEvery = 250 * time.Millisecond
+
+// silentAfter is for how long a standby may answer nothing before it no longer counts as one that
+// receives. A new session and its first statement may take that long.
+const silentAfter = connectTimeout + statementTimeout
 
 // connectGrace is how long a standby may take to connect to its source before that is reported as a
 // problem.
@@ -148,6 +154,9 @@ func (e *Engine) watchStandby(l *life) {
 		if err == nil {
 			err = e.measureStandby(l, look, session)
 		}
+		if isRefusal(err) {
+			e.noteAnswer(l)
+		}
 		if err != nil && session != nil {
 			disconnect(session)
 			session = nil
@@ -159,6 +168,23 @@ func (e *Engine) watchStandby(l *life) {
 	if session != nil {
 		disconnect(session)
 	}
+}
+
+// noteAnswer notes that the server answers as a standby.
+func (e *Engine) noteAnswer(l *life) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == l {
+		e.answered = e.Clock.Now()
+	}
+}
+
+// isRefusal reports whether an error is an answer of a server that works, such as one that it has
+// too many sessions. A server that is about to stop, or has not started yet, does not (57P01 to
+// 57P03).
+func isRefusal(err error) bool {
+	refused, isServers := errors.AsType[*pgconn.PgError](err)
+	return isServers && !strings.HasPrefix(refused.Code, "57P")
 }
 
 // standbyInterval returns the pause before the next measurement of a standby. It is short while an
@@ -178,6 +204,7 @@ func (e *Engine) measureStandby(l *life, look *standbyLook, session *pgx.Conn) e
 	if err := look.take(ctx, session); err != nil {
 		return err
 	}
+	e.noteAnswer(l)
 	if !look.recovers && e.server().State == election.Standby {
 		return l.end("it was promoted, but not by Mainstay")
 	}

@@ -1,11 +1,54 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
+
+// TestSilentStandby: a standby whose server has answered nothing for a while does not count as one
+// that receives, until it answers again. A server that refuses a session answers.
+func TestSilentStandby(t *testing.T) {
+	clock, l := clocktesting.NewFakeClock(time.Now()), &life{}
+	e := &Engine{Options: Options{Clock: clock}, life: l}
+	e.observed = engine.Observation{Server: election.Server{State: election.Standby}, Connected: true}
+	e.noteAnswer(l)
+	for _, step := range []struct {
+		after   time.Duration
+		answers bool
+		want    bool
+	}{{silentAfter - time.Second, false, true}, {time.Second, false, false}, {time.Hour, true, true}, {silentAfter, false, false}} {
+		clock.Step(step.after)
+		if step.answers {
+			e.noteAnswer(l)
+		}
+		if got := e.Observe(); got.Connected != step.want || strings.Contains(got.Problem, "answered nothing") == step.want {
+			t.Errorf("%+v: got %t, %q", step, got.Connected, got.Problem)
+		}
+	}
+	e.noteAnswer(&life{})
+	if e.Observe().Connected {
+		t.Error("the answer of another run counts")
+	}
+	for code, want := range map[string]bool{"53300": true, "57014": true, "57P01": false, "57P03": false} {
+		if got := isRefusal(fmt.Errorf("connecting to the server: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s: got %t", code, got)
+		}
+	}
+	if isRefusal(nil) || isRefusal(errors.Join(context.DeadlineExceeded)) {
+		t.Error("silence counts as an answer")
+	}
+}
 
 // TestReportsCompareNoClocks: a standby receives as long as its reports go on, whatever its clock
 // says, and does not once they end.

@@ -164,6 +164,9 @@ func (e *Engine) Observe() engine.Observation {
 	if storing := e.storing.Load(); storing != nil && (e.asked.IsZero() || storing.Before(e.asked)) {
 		observed.UnflushedSince = *storing
 	}
+	if observed.Connected && !e.asked.IsZero() && e.Clock.Since(e.asked) >= silentAfter {
+		observed.Silent(silentAfter)
+	}
 	observed.PendingRestart = e.pending
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
 	observed.Problem = cmp.Or(observed.Problem, e.busy, e.failing, e.refused, e.complaint)

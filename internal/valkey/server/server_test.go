@@ -499,6 +499,30 @@ func TestAHungDisk(t *testing.T) {
 	}
 }
 
+// TestSilentReplica: a replica whose server has answered nothing for a while does not count as one
+// that receives, until it answers again.
+func TestSilentReplica(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	e := &Engine{Options: Options{Clock: clock}}
+	e.observed = engine.Observation{Server: election.Server{State: election.Standby}, Connected: true}
+	for _, step := range []struct {
+		asks  bool
+		after time.Duration
+		want  bool
+	}{{false, time.Hour, true}, {true, silentAfter - time.Second, true}, {true, time.Second, false}, {false, 0, true}} {
+		switch {
+		case !step.asks:
+			e.asked = time.Time{}
+		case e.asked.IsZero():
+			e.asked = clock.Now()
+		}
+		clock.Step(step.after)
+		if got := e.Observe(); got.Connected != step.want || strings.Contains(got.Problem, "answered nothing") == step.want {
+			t.Errorf("%+v: got %t, %q", step, got.Connected, got.Problem)
+		}
+	}
+}
+
 // TestNeverEvicted: the administrator's session is not closed when clients use too much memory. The
 // session for metrics, which may do nothing else, may be closed.
 func TestNeverEvicted(t *testing.T) {

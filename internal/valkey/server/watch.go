@@ -15,6 +15,9 @@ import (
 const (
 	// watchEvery is how often a server is measured.
 	watchEvery = 200 * time.Millisecond
+	// silentAfter is for how long a standby may answer nothing before it no longer counts as one that
+	// receives.
+	silentAfter = 10 * time.Second
 	// noteEvery is how often the end of the data is noted.
 	noteEvery = time.Second
 	// maxReportAge is how many seconds old the last report of a replica may be for it to count as
