@@ -359,6 +359,13 @@ func TestCacheStored(t *testing.T) {
 	for _, pod := range d.Pods {
 		pod.Kill()
 	}
+	var unfinished []string // what servers leave that are killed while they save
+	for _, pod := range d.Pods {
+		for _, name := range []string{"temp-1.rdb", "temp-rewriteaof-bg-1.aof", "appendonlydir/temp-appendonly.aof.manifest"} {
+			unfinished = append(unfinished, pod.Volume()+"/data/server/"+name)
+			d.must(os.WriteFile(unfinished[len(unfinished)-1], []byte("x"), 0o600))
+		}
+	}
 	seq := d.Record(t.Context()).Seq
 	for _, pod := range d.Pods {
 		pod.Start()
@@ -376,6 +383,11 @@ func TestCacheStored(t *testing.T) {
 		d.Await("the write on "+pod.Name, func() bool { value, _ := pod.ask("GET", "again"); return value == "yes" })
 		if value, err := pod.ask("GET", "kept"); value != "yes" {
 			t.Errorf("%s has %q, %v", pod.Name, value, err)
+		}
+	}
+	for _, path := range unfinished {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is left", path)
 		}
 	}
 }

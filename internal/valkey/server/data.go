@@ -80,6 +80,20 @@ func isLoadable(data string, state model.State) bool {
 // isStored reports whether there is a valid append-only file.
 func isStored(data string) bool { return exists(filepath.Join(data, model.Appended, model.Manifest)) }
 
+// removeTemporary removes the files that a server was writing when it was killed, such as a
+// snapshot: no later server does so, and each may be as large as the data. Where that fails, they
+// only take space. No server may be running.
+func removeTemporary(data string) {
+	for _, directory := range []string{data, filepath.Join(data, model.Appended)} {
+		entries, _ := os.ReadDir(directory) // The second one exists only while the data are stored.
+		for _, entry := range entries {
+			if strings.HasPrefix(entry.Name(), "temp-") {
+				_ = os.Remove(filepath.Join(directory, entry.Name()))
+			}
+		}
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -35,9 +35,10 @@ type errParameter struct{ name, said string }
 
 func (e *errParameter) Error() string { return e.name + ": " + e.said }
 
-// clean kills what is left of an earlier process, waits for its end, and reads the state of the
-// data. It returns the new value of Supervisor.Kills(), with which processes may be started. It
-// fails if KillAll was called meanwhile, or if there is nothing to load.
+// clean kills what is left of an earlier process, waits for its end, removes its temporary files,
+// and reads the state of the data. It returns the new value of Supervisor.Kills(), with which
+// processes may be started. It fails if KillAll was called meanwhile, or if there is nothing to
+// load.
 func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, err error) {
 	began := e.Supervisor.Kills()
 	if kills = e.kill(); kills != began+1 {
@@ -59,6 +60,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, er
 	if err := e.checkVersion(state); err != nil {
 		return 0, state, err
 	}
+	removeTemporary(e.Data)
 	if !isLoadable(e.Data, state) {
 		e.mu.Lock()
 		e.observed.Server = e.resting(true)
