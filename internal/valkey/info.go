@@ -66,6 +66,8 @@ type Persistence struct {
 	// SaveFailed, RewriteFailed and AppendFailed are true if the last snapshot, the last rewrite of
 	// the append-only file, or the last write to it failed.
 	SaveFailed, RewriteFailed, AppendFailed bool
+	// Unwritten is how many bytes the server has yet to write to its append-only file.
+	Unwritten int64
 }
 
 // ParsePersistence parses the answer to INFO persistence.
@@ -74,7 +76,7 @@ func ParsePersistence(text string) Persistence {
 	failed := func(key string) bool { state, there := found[key]; return there && state != "ok" }
 	return Persistence{
 		SaveFailed: failed("rdb_last_bgsave_status"), RewriteFailed: failed("aof_last_bgrewrite_status"),
-		AppendFailed: failed("aof_last_write_status"),
+		AppendFailed: failed("aof_last_write_status"), Unwritten: number(found["aof_buffer_length"]),
 	}
 }
 

@@ -75,7 +75,10 @@ func TestRefuses(t *testing.T) {
 		{asked + "rdb_last_bgsave_status:err\r\n", "0", "", "the last snapshot failed"},
 	} {
 		replication, _ := ParseReplication(test.said)
-		stored := ParsePersistence(test.said)
+		stored := ParsePersistence(test.said + "aof_buffer_length:7\r\n")
+		if stored.Unwritten != 7 {
+			t.Errorf("%q: %d bytes are unwritten", test.said, stored.Unwritten)
+		}
 		if got := replication.Refuses(stored, test.least); !strings.Contains(got, test.refuses) || (got == "") != (test.refuses == "") {
 			t.Errorf("%q, %q: refuses %q", test.said, test.least, got)
 		}

@@ -319,6 +319,56 @@ func TestSlowPromotion(t *testing.T) {
 	}
 }
 
+// TestStopStores: a leader that stores its data is stopped cleanly only once it has written what it
+// has acknowledged, unless another member is about to have that. A disk that is too slow, or full,
+// does not keep it from stopping.
+func TestStopStores(t *testing.T) {
+	for name, test := range map[string]struct {
+		persists, isNear, isFull bool
+		// buffers is for how long the server does not write, and want is when it has stopped.
+		buffers, want time.Duration
+	}{
+		"nothing to write":      {persists: true},
+		"a slow disk":           {persists: true, buffers: 2 * time.Second, want: 2 * time.Second},
+		"a disk that hangs":     {persists: true, buffers: time.Hour, want: storeTime},
+		"a full disk":           {persists: true, isFull: true, buffers: time.Hour},
+		"a successor":           {persists: true, isNear: true, buffers: time.Hour},
+		"data in memory only":   {buffers: time.Hour},
+		"a disk that hung once": {persists: true, buffers: storeTime - time.Second, want: storeTime - time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, begun, stopped := &fake{}, time.Now(), time.Duration(-1)
+				f.answer = func(command string) string {
+					switch {
+					case command == "CLIENT UNPAUSE":
+						stopped = time.Since(begun)
+					case command == "INFO persistence" && time.Since(begun) < test.buffers && test.isFull:
+						return bulk("aof_last_write_status:err\r\naof_buffer_length:100\r\n")
+					case command == "INFO persistence" && time.Since(begun) < test.buffers:
+						return bulk("aof_last_write_status:ok\r\naof_buffer_length:100\r\n")
+					case command == "INFO persistence":
+						return bulk("aof_last_write_status:ok\r\naof_buffer_length:0\r\n")
+					case strings.HasPrefix(command, "INFO"):
+						return bulk("role:slave\r\nmaster_link_status:down\r\nmaster_replid:" + strings.Repeat("a", 40) + "\r\nslave_repl_offset:150\r\n")
+					}
+					return ""
+				}
+				e, l := f.run(t)
+				l.persists = test.persists
+				e.lines, _ = promotions(t)
+				e.note(l, func(o *engine.Observation) { o.Receivers = []engine.Receiver{{Near: test.isNear}} })
+				if err := e.StopCleanly(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if stopped < test.want || stopped > test.want+time.Second/2 || !e.Observe().Server.Clean {
+					t.Errorf("stopped after %s, want %s: %+v", stopped, test.want, e.Observe().Server)
+				}
+			})
+		})
+	}
+}
+
 // TestReloadAgain: a parameter is refused only if the server says so. Without an answer about the
 // parameter, the reload fails, so that it is tried again.
 func TestReloadAgain(t *testing.T) {

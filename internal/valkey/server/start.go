@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -275,6 +276,7 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	if replication.Leads || !known {
 		return errors.New("the server does not say where its data end")
 	}
+	e.awaitStored(ctx, l)
 	e.mu.Lock()
 	isCurrent := e.life == l
 	if isCurrent {
@@ -291,6 +293,31 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	e.disconnectClients(ctx, l)
 	_, err = e.insist(ctx, l, "CLIENT", "UNPAUSE")
 	return err
+}
+
+// storeTime is how long a leader that is stopped cleanly may take to write its append-only file. It
+// has to leave time for the rest of the stop, which the election limits to ten seconds.
+const storeTime = 4 * time.Second
+
+// awaitStored waits, for at most storeTime, until the server has written what it has acknowledged
+// to its append-only file: our program may kill it next. While a slow disk flushes, a server puts
+// that off for two seconds. If another member is about to have everything, that takes over instead,
+// and clients need not wait for the disk.
+func (e *Engine) awaitStored(ctx context.Context, l *life) {
+	e.mu.Lock()
+	isElsewhere := slices.ContainsFunc(e.observed.Receivers, func(r engine.Receiver) bool { return r.Near })
+	e.mu.Unlock()
+	if !l.persists || isElsewhere {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer e.unless(storeTime, cancel)()
+	_ = e.until(ctx, func() (bool, error) { // What can't be stored in time must not keep the server from stopping.
+		text, err := l.do(ctx, "INFO", "persistence")
+		stored := model.ParsePersistence(text)
+		return err == nil && (stored.Unwritten == 0 || stored.AppendFailed), nil
+	})
 }
 
 // disconnectClients ends the connections of clients, so that they reconnect to the new leader.
