@@ -124,6 +124,29 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
+// TestCacheDamagedState: a replica of a stored Cache whose state file no program can have written is
+// made anew from the data of the leader.
+func TestCacheDamagedState(t *testing.T) {
+	t.Parallel()
+	d := cacheOf(t, stored, 3)
+	leader := d.Published(t.Context())
+	_, err := leader.ask("SET", "kept", "yes")
+	d.must(err)
+	replica := d.others(leader)[0]
+	incarnation := filepath.Join(replica.Volume(), "data/incarnation")
+	replica.Kill()
+	before, err := os.ReadFile(incarnation)
+	d.must(errors.Join(err, os.WriteFile(filepath.Join(replica.Volume(), "data/server/mainstay.json"), []byte("{"), 0o600)))
+	replica.Start()
+	d.Await("replica made anew", func() bool {
+		now, err := os.ReadFile(incarnation)
+		return err == nil && string(now) != string(before) && d.IsWhole(t.Context())
+	})
+	if value, err := replica.ask("GET", "kept"); value != "yes" {
+		t.Errorf("the replica has %q, %v", value, err)
+	}
+}
+
 // TestForeignSystem: the data of another database are neither used nor lost.
 func TestForeignSystem(t *testing.T) {
 	t.Parallel()

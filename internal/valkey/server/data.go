@@ -45,7 +45,7 @@ func (e *Engine) Inspect() (engine.Data, error) {
 		return engine.Data{}, fmt.Errorf("reading the data: %w", err)
 	}
 	state, err := readState(e.Data)
-	if err != nil {
+	if e.noteDamage(err); err != nil {
 		return engine.Data{}, err
 	}
 	if err := e.checkVersion(state); err != nil {
@@ -57,6 +57,19 @@ func (e *Engine) Inspect() (engine.Data, error) {
 	return engine.Data{
 		Exists: true, System: state.System, Timeline: state.Lines.Last().Timeline, Version: state.Version,
 	}, nil
+}
+
+// noteDamage counts an error that is engine.ErrDamaged, and ignores others.
+func (e *Engine) noteDamage(err error) {
+	if !errors.Is(err, engine.ErrDamaged) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.damages++
+	if e.life == nil {
+		e.observed.Server = e.resting(false)
+	}
 }
 
 // checkVersion returns an error for data that only a newer server can read.
@@ -205,7 +218,7 @@ func (e *Engine) resting(isLost bool) election.Server {
 	if isLost {
 		return election.Server{State: election.NoData}
 	}
-	const enough = 2 // starts that failed because of damaged data
+	const enough = 2 // times in a row that the data were found damaged
 	return election.Server{State: election.Stopped, Damaged: e.damages >= enough}
 }
 

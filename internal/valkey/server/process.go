@@ -54,7 +54,8 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, state model.State, er
 			return 0, state, fmt.Errorf("waiting for the end of the last server: %w", context.Cause(ctx))
 		}
 	}
-	if state, err = readState(e.Data); err != nil {
+	state, err = readState(e.Data)
+	if e.noteDamage(err); err != nil {
 		return 0, state, err
 	}
 	if err := e.checkVersion(state); err != nil {

@@ -89,7 +89,8 @@ type Engine struct {
 	// Complain.
 	application model.Application
 	complaint   string
-	// damages is how often in a row the server could not load the data because they are damaged.
+	// damages is how often in a row the data were found damaged, without a server that has loaded them
+	// in between.
 	damages int
 }
 

@@ -96,39 +96,6 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestRemoveTemporary: what a server was writing when it was killed is removed, and nothing else.
-func TestRemoveTemporary(t *testing.T) {
-	_, directory := made(t)
-	kept := []string{
-		stateFile, endFile, valkey.Dump, valkey.Appended + "/" + valkey.Manifest, valkey.Appended + "/appendonly.aof.1.base.rdb",
-	}
-	for _, name := range slices.Concat(kept[1:], []string{
-		"temp-4711.rdb", "temp-1700000000.4711.rdb", "temp-rewriteaof-bg-4711.aof", "temp-rewriteaof-4711.aof",
-		valkey.Appended + "/temp-appendonly.aof.manifest", valkey.Appended + "/temp-appendonly.aof.incr",
-	}) {
-		write(t, filepath.Join(directory, name), "x")
-	}
-	removeTemporary(directory)
-	var left []string
-	for _, pattern := range []string{"*", valkey.Appended + "/*"} {
-		found, err := filepath.Glob(filepath.Join(directory, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		left = append(left, found...)
-	}
-	for i := range left {
-		left[i] = strings.TrimPrefix(left[i], directory+"/")
-	}
-	want := slices.Concat(kept, []string{valkey.Appended})
-	slices.Sort(left)
-	slices.Sort(want)
-	if !slices.Equal(left, want) {
-		t.Errorf("got %q, want %q", left, want)
-	}
-	removeTemporary(filepath.Join(directory, "missing"))
-}
-
 // promotions returns the history of a leader of timeline 6, and that of the next one, which was
 // promoted at 6:500.
 func promotions(t *testing.T) (former, lines valkey.Lines) {
