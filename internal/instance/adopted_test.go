@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -72,4 +73,49 @@ func adopts(t *testing.T, interrupt func(i *Instance) error) {
 		t.Errorf("the instance is %+v, and the volume has %q; former data are known: %t", i.core.Me, contents.Incarnation, i.hasOld)
 	}
 	_ = v.Close()
+}
+
+// TestFailedClones: clones of a leader's data that fail are tried more and more seldom, and what
+// failed stays reported, although the present data are started in between. Of another leader, the
+// first one is tried at once.
+func TestFailedClones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, err := volume.Open(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var i *Instance
+		i, err = New(Options{
+			Name: "db-0", PodUID: "uid", Volume: v, Host: func(pod string) string { return pod }, Log: logr.Discard(),
+			Engine: scripted.New().Open("db-0", v.Server(), func() election.Member { return i.Member() }),
+			Config: Config{Election: election.Config{Instances: 3}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clone := func(leader string, err error) {
+			source := election.Source{Leader: election.Member{Name: leader, Incarnation: "a"}, Term: 2}
+			i.ended(&operation{name: "clone " + leader, source: source}, err, nil)
+		}
+		full := errors.New("no space left on device")
+		for attempt, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+			clone("db-1", full)
+			i.ended(&operation{name: "start as a standby"}, nil, nil)
+			if got := i.core.CloneAt - i.now(); got != want*time.Second {
+				t.Errorf("after attempt %d: the next one is in %s, want %s", attempt+1, got, want*time.Second)
+			}
+			if got := i.describe(engine.Observation{Problem: "receives nothing"}).Problem; got != "clone db-1: no space left on device" {
+				t.Errorf("after attempt %d: got %q", attempt+1, got)
+			}
+		}
+		clone("db-2", full)
+		if got := i.core.CloneAt - i.now(); got != time.Second {
+			t.Errorf("of another leader: the next one is in %s", got)
+		}
+		clone("db-2", nil)
+		if got := i.describe(engine.Observation{}).Problem; got != "" {
+			t.Errorf("after a success: got %q", got)
+		}
+		_ = v.Close()
+	})
 }

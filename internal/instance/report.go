@@ -42,6 +42,9 @@ func (i *Instance) Status() Status { return *i.status.Load() }
 func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
+	if report.Role != contract.NoRole {
+		i.uncloned = uncloned{} // It needs no clone any more.
+	}
 	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
 	between := i.isBetweenLeaders(report) // It must be called each time, because it notes since when.
 	if i.reporting || report == i.reported || time.Now().Before(i.reportsAt) || between {
@@ -113,6 +116,8 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 		report.Problem = i.unpublished
 	case report.Role == contract.NoRole && i.failed != "":
 		report.Problem = i.failed
+	case report.Role == contract.NoRole && i.uncloned.failed != "":
+		report.Problem = i.uncloned.failed
 	case report.Role == contract.NoRole && report.Problem == "":
 		if report.Problem = i.lastingDoubt(); report.Problem != "" {
 			report.Foreign = bound(i.core.Foreign())

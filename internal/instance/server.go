@@ -80,13 +80,44 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 		i.failed = bound(op.name + ": " + err.Error())
 		wait := min(time.Second<<min(i.failures-1, 4), 10*time.Second)
 		i.idleUntil = time.Now().Add(wait)
+		if op.source != (election.Source{}) {
+			wait = max(wait, i.cloneFailed(op.source))
+		}
 		i.Log.Error(err, "the server: "+op.name+" failed; the server was killed; retrying", "after", wait.String())
 		return
 	}
 	i.failures, i.failed = 0, ""
+	if op.source != (election.Source{}) {
+		i.uncloned = uncloned{}
+	}
 	if then != nil {
 		then()
 	}
+}
+
+// uncloned is about clones that have failed in a row. They are counted apart from other operations,
+// which may succeed in between, such as a start with the present data.
+type uncloned struct {
+	source   election.Source
+	failures int
+	// failed describes the last failure.
+	failed string
+}
+
+// maxClonePause is the longest pause after a failed clone.
+const maxClonePause = time.Minute
+
+// cloneFailed notes that a clone has failed, as i.failed says, and returns the pause before the
+// next one.
+func (i *Instance) cloneFailed(source election.Source) time.Duration {
+	if i.uncloned.source != source {
+		i.uncloned = uncloned{source: source}
+	}
+	i.uncloned.failures++
+	i.uncloned.failed = i.failed
+	pause := min(time.Second<<min(i.uncloned.failures-1, 6), maxClonePause)
+	i.core.CloneFailed(source, i.now()+pause)
+	return pause
 }
 
 // kill kills the server, so that an operation in progress fails.

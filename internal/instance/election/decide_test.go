@@ -149,6 +149,18 @@ func TestDecide(t *testing.T) {
 		{"the leader's log no longer continues the data, and they are free", following(), func(o *Observed) {
 			o.Server.LacksLog, o.Peers[0].Ping.Free = true, []Member{b}
 		}, "Replace"},
+		{"they are free, and could not be cloned a moment ago", following(), func(o *Observed) {
+			o.Server.LacksLog, o.Peers[0].Ping.Free = true, []Member{b}
+			o.CloneFailed(Source{a, 2}, o.Now+time.Minute)
+		}, "Wait{Until:1m1s"},
+		{"they are free, and could not be cloned before", following(), func(o *Observed) {
+			o.Server.LacksLog, o.Peers[0].Ping.Free = true, []Member{b}
+			o.CloneFailed(Source{a, 2}, o.Now)
+		}, "Replace"},
+		{"they are free, and those of another leader could not be cloned", following(), func(o *Observed) {
+			o.Server.LacksLog, o.Peers[0].Ping.Free = true, []Member{b}
+			o.CloneFailed(Source{c, 1}, o.Now+time.Minute)
+		}, "Replace"},
 		{"the program of a standby shall end", following(), func(o *Observed) { o.Intent.Stop = true }, "Exit"},
 	} {
 		test.change(test.state)

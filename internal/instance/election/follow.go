@@ -19,7 +19,7 @@ func follow(o *Observed) Action {
 	case o.Server.State == Standby && o.isOutOfDate():
 		return Kill{Why: "the instances have begun anew without its data"}
 	case o.Server.State == Stopped && o.Server.Damaged && leader != nil && slices.Contains(leader.Ping.Free, o.Me):
-		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}
+		return o.replace(leader.Ping)
 	case o.Server.State == Stopped:
 		return Start{}
 	case leader == nil:
@@ -35,7 +35,7 @@ func (o *Observed) receive(ping Ping) Action {
 	source := Source{Leader: ping.Leader, Term: ping.Term}
 	switch {
 	case o.Server.Source == source && o.Server.LacksLog && slices.Contains(ping.Free, o.Me):
-		return Replace{Leader: ping.Leader, Term: ping.Term}
+		return o.replace(ping)
 	case o.Server.Source == source:
 		return nil
 	case o.Server.Source != Source{}:
@@ -45,16 +45,26 @@ func (o *Observed) receive(ping Ping) Action {
 	case o.Config.Positions.Holds(ping.History, o.Server.whole()):
 		return Follow{Leader: ping.Leader, Term: ping.Term}
 	case slices.Contains(ping.Free, o.Me):
-		return Replace{Leader: ping.Leader, Term: ping.Term}
+		return o.replace(ping)
 	}
 	return o.wait("the leader to no longer need our diverged data", o.Now+pingEvery)
+}
+
+// replace rebuilds our data from those of the leader, unless that failed too recently: for each
+// attempt, the leader's server sends all its data.
+func (o *Observed) replace(ping Ping) Action {
+	source := Source{Leader: ping.Leader, Term: ping.Term}
+	if o.Uncloned == source && o.Now < o.CloneAt {
+		return o.wait("the next attempt to rebuild the data", min(o.Now+readEvery, o.CloneAt))
+	}
+	return Replace(source)
 }
 
 // obtainData clones the data of a leader, or initialises those of a new database if the record
 // names this instance for that. Otherwise it waits, because other members may have data.
 func (o *Observed) obtainData(leader *Peer) Action {
 	if leader != nil {
-		return Replace{Leader: leader.Ping.Leader, Term: leader.Ping.Term}
+		return o.replace(leader.Ping)
 	}
 	view := &o.Record
 	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery {

@@ -184,6 +184,12 @@ func (o *Observed) diverged(ping Ping) bool {
 		!o.Config.Positions.Holds(ping.History, o.Server.whole())
 }
 
+// CloneFailed notes that the data of a leader could not be cloned, and until when that is not tried
+// again.
+func (o *Observed) CloneFailed(source Source, until time.Duration) {
+	o.Uncloned, o.CloneAt = source, until
+}
+
 // HeardPong notes the answer to a ping that was sent at the time sent.
 func (o *Observed) HeardPong(pong Pong, sent time.Duration) {
 	peer := o.peer(pong.Member.Name)
