@@ -34,6 +34,8 @@ type content struct {
 	files [3][]byte
 	own   tls.Certificate
 	roots *x509.CertPool
+	// replaced is closed once the files have other content.
+	replaced chan struct{}
 }
 
 // LoadCertificates reads the files. It fails if one is missing or invalid, or if the key is not
@@ -57,7 +59,7 @@ var files = [3]string{"tls.crt", "tls.key", "ca.crt"}
 
 // read reads and checks the files.
 func (c *Certificates) read() (*content, error) {
-	var read content
+	read := content{replaced: make(chan struct{})}
 	for i, name := range files {
 		file, err := os.Open(filepath.Join(c.directory, name))
 		if err != nil {
@@ -103,7 +105,7 @@ func (c *Certificates) watch(ctx context.Context, every time.Duration, changed f
 			failed(err)
 		case err == nil && !reflect.DeepEqual(read.files, c.content.Load().files):
 			said = ""
-			c.content.Store(read)
+			close(c.content.Swap(read).replaced)
 			changed()
 		}
 	}
@@ -130,6 +132,23 @@ func (c *Certificates) trusts(certificate *x509.Certificate) bool {
 		Roots: roots, CurrentTime: certificate.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return err == nil
+}
+
+// awaitDistrust calls end once the CA of a certificate is no longer trusted, unless the context
+// ends before.
+func (c *Certificates) awaitDistrust(ctx context.Context, certificate *x509.Certificate, end func()) {
+	for {
+		replaced := c.content.Load().replaced
+		if !c.trusts(certificate) {
+			end()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-replaced:
+		}
+	}
 }
 
 // server returns a server's TLS configuration for one connection.

@@ -133,7 +133,8 @@ func (s *served) Write(from []byte) (int, error) {
 	return count, err
 }
 
-// stream serves a stream. The timeouts for messages do not apply to it.
+// stream serves a stream. The timeouts for messages do not apply to it. It ends when the CA that
+// admitted the peer is no longer trusted, as messages on open connections are refused then.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	pod, refused := s.admit(r)
 	if refused == nil && s.streams == nil {
@@ -157,7 +158,10 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	go s.certificates.awaitDistrust(ctx, r.TLS.PeerCertificates[0], end)
 	if control.Flush() == nil {
-		s.streams.HandleStream(r.Context(), pod, &served{Reader: r.Body, to: w, control: control})
+		s.streams.HandleStream(ctx, pod, &served{Reader: r.Body, to: w, control: control})
 	}
 }

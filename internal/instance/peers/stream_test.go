@@ -68,6 +68,47 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// ending is an echo that ends with its context.
+type ending struct{ echo }
+
+func (e ending) HandleStream(ctx context.Context, pod string, stream io.ReadWriteCloser) {
+	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
+	e.echo.HandleStream(ctx, pod, stream)
+}
+
+// TestStreamEndsWithItsAuthority: a stream outlives new certificates, and ends when the authority
+// that admitted the peer is no longer trusted.
+func TestStreamEndsWithItsAuthority(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	r := newRotation(t, first)
+	c := client(r.loaded["db-0"], serveWith(t, r.loaded["db-1"], ending{echo{make(chan struct{}, 1)}}))
+	stream, err := streams(t, c)
+	check(t, err)
+	defer func() { _ = stream.Close() }()
+	r.renew("db-1", first, second)
+	_, err = io.WriteString(stream, "text")
+	check(t, err)
+	const want = "db-0 TEXT"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(stream, got); err != nil || string(got) != want {
+		t.Fatalf("while both authorities are trusted: got %q, %v", got, err)
+	}
+	r.renew("db-1", second)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := stream.Read(make([]byte, 1))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("something was read")
+		}
+	case <-time.After(idleTime / 2):
+		t.Error("the stream goes on although its authority is no longer trusted")
+	}
+}
+
 // TestStreamIsRefused: streams are refused if the engine has none, and to clients that are no
 // instances.
 func TestStreamIsRefused(t *testing.T) {
