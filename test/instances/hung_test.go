@@ -123,8 +123,8 @@ func TestCacheHungReplica(t *testing.T) {
 	}
 }
 
-// TestHungReplicaReported: a replica whose server is stopped while its program and the primary go on
-// has no role until it goes on, and says why. It is not killed.
+// TestHungReplicaReported: a replica whose server is stopped while its program and the primary go
+// on has no role until it goes on, and says why. It is not killed.
 func TestHungReplicaReported(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]*Database{

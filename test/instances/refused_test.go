@@ -124,8 +124,8 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// TestCacheDamagedState: a replica of a stored Cache whose state file no program can have written is
-// made anew from the data of the leader.
+// TestCacheDamagedState: a replica of a stored Cache whose state file no program can have written
+// is made anew from the data of the leader.
 func TestCacheDamagedState(t *testing.T) {
 	t.Parallel()
 	d := cacheOf(t, stored, 3)

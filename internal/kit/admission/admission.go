@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strings"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
