@@ -21,8 +21,9 @@ import (
 const (
 	// lingerTime is how long webhooks still answer at the end. It delays the release of the Lease.
 	lingerTime = time.Second
-	// idleTime is for how long a connection may be idle. The API server itself never closes one.
-	idleTime = 24 * time.Hour
+	// idleTime is for how long a connection may be idle: for longer than at the API server, which
+	// closes it after 90 s.
+	idleTime = 10 * time.Minute
 	// endTime is how long requests that are being answered at the end may take.
 	endTime = time.Minute
 	// headerTime is how long the header of a request may take.
@@ -31,7 +32,8 @@ const (
 
 // webhookServer is a webhook server that closes no connection on which the API server may be
 // sending: that does not repeat a POST, so that the user's request would be refused. The one of
-// controller-runtime closes what was idle for 90 s, and at its end all that is idle.
+// controller-runtime closes what was idle for 90 s, just when the API server still uses it, and at
+// its end all that is idle.
 type webhookServer struct {
 	webhook.Server
 	mux                 *http.ServeMux

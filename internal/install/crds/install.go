@@ -86,13 +86,20 @@ func Install(ctx context.Context, c client.Client) error {
 // isInstalled reports whether Install leaves a live definition as it is. The given versions are
 // those that it keeps serving, in addition to those of the text.
 func (d definition) isInstalled(live *apiextensionsv1.CustomResourceDefinition, served []string) (bool, error) {
-	if d.isOlderThan(live.Annotations) {
+	if d.isOlderThan(live.Annotations) || d.storesOther(live) {
 		return true, nil
 	}
 	if !d.isOf(live.Annotations) || !slices.Equal(servedIn(live), d.serving(served)) {
 		return false, nil
 	}
 	return d.isIn(live)
+}
+
+// storesOther reports whether objects may be stored in a version that d does not have: then the
+// definition is of a later release, whatever its annotations say, and the API server would refuse
+// the text of d.
+func (d definition) storesOther(live *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(live.Status.StoredVersions, func(name string) bool { return !slices.Contains(d.versions, name) })
 }
 
 func usesWebhook(live *apiextensionsv1.CustomResourceDefinition) bool {
