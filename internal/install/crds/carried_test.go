@@ -144,6 +144,10 @@ func TestIsInstalled(t *testing.T) {
 		"an added version": {func(live *crd) {
 			live.Spec.Versions = append(live.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v9"})
 		}, false, false},
+		"objects stored in a version that is not ours": {func(live *crd) {
+			delete(live.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "kind")
+			live.Status.StoredVersions = []string{"v1", "v9"}
+		}, false, true},
 		"marks of an earlier release": {mark("0.0.0-alpha"), true, false},
 		"marks of a later release":    {mark("999.0.0"), true, true},
 	}
