@@ -104,6 +104,13 @@ type uncloned struct {
 	failed string
 }
 
+// isUncloned reports whether clones of the data of the leader that this instance follows have
+// failed.
+func (i *Instance) isUncloned() bool {
+	source, follows := i.core.Follows()
+	return follows && source == i.uncloned.source && i.uncloned.failed != ""
+}
+
 // maxClonePause is the longest pause after a failed clone.
 const maxClonePause = time.Minute
 

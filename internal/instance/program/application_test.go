@@ -26,6 +26,7 @@ type serverOf struct {
 	provided  []postgres.Application
 	declared  []contract.Provisions
 	complaint string
+	unsettled bool
 	err       error
 }
 
@@ -57,6 +58,12 @@ func (s *serverOf) ProvideDeclared(ctx context.Context, _ postgres.Application, 
 		return errors.New("the first statements have less time than they may take")
 	}
 	return s.err
+}
+
+func (s *serverOf) Unsettled() bool {
+	s.Lock()
+	defer s.Unlock()
+	return s.unsettled
 }
 
 func (s *serverOf) Complain(problem string) { s.locked(func() { s.complaint = problem }) }
@@ -155,8 +162,11 @@ func TestDeclared(t *testing.T) {
 			contract.ProvisionsRevision(first),
 		},
 		{"the Secret follows", func() { content = second }, 2, contract.ProvisionsRevision(second)},
-		{"another term", func() { server.report.Term = 2 }, 3, contract.ProvisionsRevision(second)},
-		{"a replica", func() { server.report = contract.Report{Role: contract.Replica, Term: 3} }, 3, contract.ProvisionsRevision(second)},
+		{"something is left to others", func() { server.unsettled = true }, 2, contract.ProvisionsRevision(second)},
+		{"some minutes later", func() { d.again = time.Now() }, 3, contract.ProvisionsRevision(second)},
+		{"nothing is left", func() { server.unsettled, d.again = false, time.Now() }, 3, contract.ProvisionsRevision(second)},
+		{"another term", func() { server.report.Term = 2 }, 4, contract.ProvisionsRevision(second)},
+		{"a replica", func() { server.report = contract.Report{Role: contract.Replica, Term: 3} }, 4, contract.ProvisionsRevision(second)},
 	} {
 		step.change()
 		if err := a.once(t.Context()); err != nil || len(server.declared) != step.count || made != step.made {

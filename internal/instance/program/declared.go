@@ -17,6 +17,7 @@ import (
 type declared struct {
 	server interface {
 		ProvideDeclared(ctx context.Context, application postgres.Application, provisions contract.Provisions) error
+		Unsettled() bool
 	}
 	// revision returns Settings.Provisions; "" if there are no databases and users.
 	revision func() string
@@ -34,7 +35,8 @@ type declared struct {
 	term uint64
 
 	// failed is the error of the user's first statements (initSQL) of the revision failedOf. They are
-	// executed again at the time again, which is pause after the failure.
+	// executed again at the time again, which is pause after the failure. What others have to mend is
+	// looked at again then, too.
 	failed   error
 	failedOf string
 	again    time.Time
@@ -50,7 +52,8 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 	if wanted == "" {
 		d.rotates(time.Time{})
 	}
-	if wanted == "" || wanted == d.done && term == d.term {
+	isMade := wanted == d.done && term == d.term
+	if wanted == "" || isMade && (!d.server.Unsettled() || time.Now().Before(d.again)) {
 		return nil
 	}
 	content, err := d.secret(ctx)
@@ -72,7 +75,10 @@ func (d *declared) provide(ctx context.Context, application postgres.Application
 		d.postpone(wanted, err)
 		return err //nolint:wrapcheck // it names what could not be made
 	}
-	d.failed, d.pause = nil, 0
+	d.failed, d.pause, d.again = nil, 0, time.Now().Add(initLongest)
+	if isMade {
+		return nil
+	}
 	d.done, d.term = wanted, term
 	d.made(ctx, wanted)
 	d.log.Info("the databases and users of the spec exist", "databases", len(provisions.Databases), "users", len(provisions.Users))

@@ -25,12 +25,14 @@ const (
 	enforceTime = 10 * time.Second
 )
 
-// endBlockers ends the sessions that block a session, or wait before it for the same lock. It
-// spares those of other members, poolers and superusers, and those over the socket, which are our
-// own or of someone in the pod.
+// endBlockers ends the sessions that block a session. It spares those of other members, poolers and
+// superusers, and those over the socket, which are our own or of someone in the pod; those that only
+// wait for the same lock; and those whose commit waits for a replica: it would become visible
+// although no other member has it.
 const endBlockers = `SELECT pg_terminate_backend(a.pid) FROM unnest(pg_blocking_pids($1)) AS blocker (pid)
 	JOIN pg_stat_activity a ON a.pid = blocker.pid JOIN pg_roles r ON r.oid = a.usesysid
-	WHERE a.client_addr IS NOT NULL AND NOT r.rolsuper AND left(r.rolname, 9) <> 'mainstay_'`
+	WHERE a.client_addr IS NOT NULL AND NOT r.rolsuper AND left(r.rolname, 9) <> 'mainstay_'
+	AND a.wait_event_type IS DISTINCT FROM 'Lock' AND a.wait_event IS DISTINCT FROM 'SyncRep'`
 
 // enforce calls do, which changes a role or a database in a session, until no other transaction
 // keeps it from that, for at most enforceTime, and ends the sessions that block it for longer than

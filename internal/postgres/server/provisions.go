@@ -57,6 +57,14 @@ func (e *Engine) ProvideDeclared(ctx context.Context, application postgres.Appli
 	return made.initialise(ctx, provisions.InitSQL)
 }
 
+// Unsettled reports whether something is wrong with users or databases that others have to mend,
+// after which [Engine.ProvideDeclared] would do more.
+func (e *Engine) Unsettled() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.unsettled != ""
+}
+
 // noteUnsettled sets what is wrong with users and databases although all were created:
 // [Engine.Observe] reports it while the server leads.
 func (e *Engine) noteUnsettled(complaints []string) {
@@ -159,7 +167,7 @@ func (s provisioning) database(ctx context.Context, database contract.Database) 
 	}
 	if !isOpen {
 		s.complain("database", database.Name, errors.New("does not allow connections (ALLOW_CONNECTIONS): its extensions and schemas "+
-			"are created with the first change of databases or users after it does"))
+			"are created some minutes after it does"))
 		return nil
 	}
 	return s.inside(ctx, database, owner)

@@ -296,8 +296,9 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 }
 
 // storeTime is how long a leader that is stopped cleanly may take to write its append-only file. It
-// has to leave time for the rest of the stop, which the election limits to ten seconds.
-const storeTime = 4 * time.Second
+// has to leave time for the rest of the stop, which the election limits to ten seconds, and to what
+// spec.failover.after leaves since the Lease was renewed last.
+const storeTime = 3 * time.Second
 
 // awaitStored waits, for at most storeTime, until the server has written what it has acknowledged
 // to its append-only file: our program may kill it next. While a slow disk flushes, a server puts
