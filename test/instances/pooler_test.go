@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,6 +140,14 @@ func newPooler(d *Database, arguments ...string) *pooler {
 		}
 	})
 	return p
+}
+
+// isReady reports whether the pooler has met the primary, as its probe says.
+func (p *pooler) isReady() bool {
+	request, err := http.NewRequestWithContext(p.d.t.Context(), http.MethodGet, "http://"+p.address+":8080/readyz", http.NoBody)
+	p.d.must(err)
+	response, err := http.DefaultClient.Do(request)
+	return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
 // connect connects the application through the pooler to its database.

@@ -43,6 +43,8 @@ func TestPoolerSlowPrimary(t *testing.T) {
 	}
 	d.Await("a statement through the pooler", func() bool { return execute() == nil })
 	defer func() { _ = session.Close(context.Background()) }()
+	// While the primary is slow, the pooler gets no session of its own with it.
+	d.Await("a session of the pooler with the primary", p.isReady)
 	d.lag.Store(int64(lag))
 	d.Await("end of the first silence", func() bool { return said(held) > 0 && said("the primary was slow") > 0 })
 	for range 4 {
