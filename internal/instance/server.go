@@ -104,11 +104,13 @@ type uncloned struct {
 	failed string
 }
 
-// isUncloned reports whether clones of the data of the leader that this instance follows have
-// failed.
+// isUncloned reports whether clones have failed, and that is why this instance has no role: it
+// follows no other leader meanwhile, and nothing keeps it from knowing who leads.
 func (i *Instance) isUncloned() bool {
-	source, follows := i.core.Follows()
-	return follows && source == i.uncloned.source && i.uncloned.failed != ""
+	if source, follows := i.core.Follows(); follows && source != i.uncloned.source {
+		return false
+	}
+	return i.uncloned.failed != "" && i.lastingDoubt() == ""
 }
 
 // maxClonePause is the longest pause after a failed clone.

@@ -43,9 +43,9 @@ func (p *pipes) Close() error {
 
 func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// TestWebhookServerClosesNoConnectionInUse: the API server keeps idle connections for 90 s, and does
-// not repeat a request that it sends while one is closed. So one that was idle for longer is still
-// there, and at the end each one is closed with an answer.
+// TestWebhookServerClosesNoConnectionInUse: the API server keeps idle connections for 90 s, and
+// does not repeat a request that it sends while one is closed. So one that was idle for longer is
+// still there, and at the end each one is closed with an answer.
 func TestWebhookServerClosesNoConnectionInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := http.NewServeMux()

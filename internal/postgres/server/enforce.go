@@ -26,8 +26,8 @@ const (
 )
 
 // endBlockers ends the sessions that block a session. It spares those of other members, poolers and
-// superusers, and those over the socket, which are our own or of someone in the pod; those that only
-// wait for the same lock; and those whose commit waits for a replica: it would become visible
+// superusers, and those over the socket, which are our own or of someone in the pod; those that
+// only wait for the same lock; and those whose commit waits for a replica: it would become visible
 // although no other member has it.
 const endBlockers = `SELECT pg_terminate_backend(a.pid) FROM unnest(pg_blocking_pids($1)) AS blocker (pid)
 	JOIN pg_stat_activity a ON a.pid = blocker.pid JOIN pg_roles r ON r.oid = a.usesysid
