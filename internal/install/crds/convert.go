@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
 // defaultServicePort is the port that the API server fills in for a webhook's Service.
@@ -96,17 +98,13 @@ func (d definition) setConversion(ctx context.Context, c client.Client, live *ap
 // would drop, and fails if the versions are others by then.
 func conversionPatch(live *apiextensionsv1.CustomResourceDefinition, conversion *apiextensionsv1.CustomResourceConversion,
 	served []string) ([]byte, error) {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	operations := []operation{{"add", "/spec/conversion", conversion}}
+	operations := []jsonpatch.Operation{{Op: "add", Path: "/spec/conversion", Value: conversion}}
 	for at, v := range live.Spec.Versions {
 		path := fmt.Sprintf("/spec/versions/%d/", at)
 		if isServed := slices.Contains(served, v.Name); isServed != v.Served {
-			operations = append(operations, operation{"test", path + "name", v.Name}, operation{"test", path + "storage", v.Storage},
-				operation{"replace", path + "served", isServed})
+			operations = append(operations, jsonpatch.Operation{Op: "test", Path: path + "name", Value: v.Name},
+				jsonpatch.Operation{Op: "test", Path: path + "storage", Value: v.Storage},
+				jsonpatch.Operation{Op: "replace", Path: path + "served", Value: isServed})
 		}
 	}
 	return json.Marshal(operations)

@@ -16,7 +16,7 @@ import (
 
 // Operation is an operation of RFC 6902.
 type Operation struct {
-	// Op is add, replace or remove.
+	// Op is add, replace, remove or test.
 	Op string `json:"op"`
 	// Path is a JSON pointer (RFC 6901).
 	Path string `json:"path"`
