@@ -101,8 +101,8 @@ type Instance struct {
 	failures  int
 	// failed describes the last operation of the server, if it failed: its name and error.
 	failed string
-	// uncloned is about the clones of one leader's data that have failed in a row.
-	uncloned uncloned
+	// failedClones is about the clones of one leader's data that have failed in a row.
+	failedClones failedClones
 	// lost is why this instance no longer leads in the term lostTerm; "" and 0 if it has not led.
 	lost     string
 	lostTerm uint64

@@ -43,7 +43,8 @@ func (i *Instance) report(ctx context.Context, wait election.Wait) {
 	i.measure(ctx)
 	report := i.describe(i.Engine.Observe())
 	if report.Role != contract.NoRole && i.reported.Role != contract.NoRole {
-		i.uncloned = uncloned{} // It needs no clone any more: while it only tries to receive, it has a role for a moment.
+		// It needs no clone any more. While it only tries to receive, it may have a role for a moment.
+		i.failedClones = failedClones{}
 	}
 	i.status.Store(&Status{Report: report, Turn: time.Now(), WaitsFor: wait.For})
 	between := i.isBetweenLeaders(report) // It must be called each time, because it notes since when.
@@ -116,8 +117,8 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 		report.Problem = i.unpublished
 	case report.Role == contract.NoRole && i.failed != "":
 		report.Problem = i.failed
-	case report.Role == contract.NoRole && i.isUncloned():
-		report.Problem = i.uncloned.failed
+	case report.Role == contract.NoRole && i.lacksClone():
+		report.Problem = i.failedClones.last
 	case report.Role == contract.NoRole && report.Problem == "":
 		if report.Problem = i.lastingDoubt(); report.Problem != "" {
 			report.Foreign = bound(i.core.Foreign())

@@ -88,29 +88,29 @@ func (i *Instance) ended(op *operation, err error, then func()) {
 	}
 	i.failures, i.failed = 0, ""
 	if op.source != (election.Source{}) {
-		i.uncloned = uncloned{}
+		i.failedClones = failedClones{}
 	}
 	if then != nil {
 		then()
 	}
 }
 
-// uncloned is about clones that have failed in a row. They are counted apart from other operations,
-// which may succeed in between, such as a start with the present data.
-type uncloned struct {
-	source   election.Source
-	failures int
-	// failed describes the last failure.
-	failed string
+// failedClones is about clones of the data of Observed.FailedClone that have failed in a row. They
+// are counted apart from other operations, which may succeed in between, such as a start with the
+// present data.
+type failedClones struct {
+	count int
+	// last describes the last failure.
+	last string
 }
 
-// isUncloned reports whether clones have failed, and that is why this instance has no role: it
+// lacksClone reports whether clones have failed, and that is why this instance has no role: it
 // follows no other leader meanwhile, and nothing keeps it from knowing who leads.
-func (i *Instance) isUncloned() bool {
-	if source, follows := i.core.Follows(); follows && source != i.uncloned.source {
+func (i *Instance) lacksClone() bool {
+	if source, follows := i.core.Follows(); follows && source != i.core.FailedClone {
 		return false
 	}
-	return i.uncloned.failed != "" && i.lastingDoubt() == ""
+	return i.failedClones.last != "" && i.lastingDoubt() == ""
 }
 
 // maxClonePause is the longest pause after a failed clone.
@@ -119,12 +119,12 @@ const maxClonePause = time.Minute
 // cloneFailed notes that a clone has failed, as i.failed says, and returns the pause before the
 // next one.
 func (i *Instance) cloneFailed(source election.Source) time.Duration {
-	if i.uncloned.source != source {
-		i.uncloned = uncloned{source: source}
+	if i.core.FailedClone != source {
+		i.failedClones = failedClones{}
 	}
-	i.uncloned.failures++
-	i.uncloned.failed = i.failed
-	pause := min(time.Second<<min(i.uncloned.failures-1, 6), maxClonePause)
+	i.failedClones.count++
+	i.failedClones.last = i.failed
+	pause := min(time.Second<<min(i.failedClones.count-1, 6), maxClonePause)
 	i.core.CloneFailed(source, i.now()+pause)
 	return pause
 }

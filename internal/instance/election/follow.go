@@ -54,7 +54,7 @@ func (o *Observed) receive(ping Ping) Action {
 // attempt, the leader's server sends all its data.
 func (o *Observed) replace(ping Ping) Action {
 	source := Source{Leader: ping.Leader, Term: ping.Term}
-	if o.Uncloned == source && o.Now < o.CloneAt {
+	if o.FailedClone == source && o.Now < o.CloneAt {
 		return o.wait("the next attempt to rebuild the data", min(o.Now+readEvery, o.CloneAt))
 	}
 	return Replace(source)

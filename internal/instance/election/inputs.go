@@ -187,7 +187,7 @@ func (o *Observed) diverged(ping Ping) bool {
 // CloneFailed notes that the data of a leader could not be cloned, and until when that is not tried
 // again.
 func (o *Observed) CloneFailed(source Source, until time.Duration) {
-	o.Uncloned, o.CloneAt = source, until
+	o.FailedClone, o.CloneAt = source, until
 }
 
 // HeardPong notes the answer to a ping that was sent at the time sent.

@@ -309,9 +309,9 @@ type Observed struct {
 	// StandsAt is when we may stand again after our own server failed as a leader, so that other
 	// candidates go first; 0 is at any time.
 	StandsAt time.Duration
-	// CloneAt is when the data of Uncloned may be cloned again, after an attempt that failed.
-	CloneAt  time.Duration
-	Uncloned Source
+	// CloneAt is when the data of FailedClone may be cloned again, after an attempt that failed.
+	CloneAt     time.Duration
+	FailedClone Source
 	// Jitter is a random duration, new for each Ask.
 	Jitter time.Duration
 	// Unmet is how many elections in a row have ended in which we were the candidate and got too few

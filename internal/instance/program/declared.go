@@ -35,8 +35,8 @@ type declared struct {
 	term uint64
 
 	// failed is the error of the user's first statements (initSQL) of the revision failedOf. They are
-	// executed again at the time again, which is pause after the failure. What others have to mend is
-	// looked at again then, too.
+	// executed again at the time again, which is pause after the failure. While the server is
+	// Unsettled, that is also when ProvideDeclared is called once more.
 	failed   error
 	failedOf string
 	again    time.Time
