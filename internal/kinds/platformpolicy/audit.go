@@ -54,9 +54,9 @@ func NewAudit(policies policy.Set, namespaces map[string]map[string]string, at t
 	return audit
 }
 
-// makers are the controllers of Kubernetes that make objects of a kind from others: from those that
-// are audited themselves, or from a file of a node.
-var makers = map[string][]schema.GroupKind{
+// controllersOf are the kinds whose controllers in Kubernetes create objects of a kind: those that
+// are audited themselves, and nodes, for pods from files.
+var controllersOf = map[string][]schema.GroupKind{
 	"ReplicaSet": {{Group: appsv1.GroupName, Kind: "Deployment"}},
 	"Job":        {{Group: batchv1.GroupName, Kind: "CronJob"}},
 	"Pod": {
@@ -66,8 +66,8 @@ var makers = map[string][]schema.GroupKind{
 	},
 }
 
-// ofOurs are the kinds of the workloads that Mainstay makes.
-var ofOurs = []string{"Deployment", "StatefulSet"}
+// created are the kinds of the workloads that Mainstay creates.
+var created = []string{"Deployment", "StatefulSet"}
 
 // Concerns reports whether a policy governs an object of a kind that is audited. What the
 // controllers of Kubernetes make of a workload is not: the workload is. What Mainstay makes is
@@ -82,8 +82,8 @@ func (a *Audit) Concerns(kind string, object metav1.Object) bool {
 		return true
 	}
 	of := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
-	isOfOurs := api.IsOurs(of.Group) && slices.Contains(ofOurs, kind)
-	return !isOfOurs && !slices.Contains(makers[kind], of)
+	isChild := api.IsOurs(of.Group) && slices.Contains(created, kind)
+	return !isChild && !slices.Contains(controllersOf[kind], of)
 }
 
 // Add checks a workload that the audit concerns. Objects of other types are ignored.

@@ -57,15 +57,15 @@ func pair(built *admissionregistrationv1.ValidatingAdmissionPolicy, binding *adm
 	bindingNow, hasBinding := bindingFound.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 	return []plan.Child{
 		{Object: built, ReclaimSpec: hasPolicy && !equality.Semantic.DeepEqual(policyNow.Spec, built.Spec)},
-		// A binding puts every policy of its name into force, whoever wrote it.
+		// A binding puts the policy of its name into force, also one of another owner.
 		{Object: binding, ReclaimSpec: hasBinding && !equality.Semantic.DeepEqual(bindingNow.Spec, binding.Spec), Needs: []plan.Ref{bound}},
 	}
 }
 
 // counting returns the policies whose values take precedence over those of others. An invalid spec
-// is not carried out, so that values which others leave to it would be required by none. It does
-// not matter while an earlier spec of the policy is in force: two values for one field would refuse
-// every new workload.
+// is not carried out, so that values which others leave to it would be required by none. While an
+// earlier spec of that policy is in force, it counts nevertheless: two values for one field would
+// refuse every new workload.
 func counting(stored *mspolicyv1.PlatformPolicy, observed Observed) policy.Set {
 	all := observed.Policies
 	all.Policies = slices.DeleteFunc(slices.Clone(observed.Policies.Policies), func(other mspolicyv1.PlatformPolicy) bool {

@@ -99,8 +99,8 @@ func TestMutating(t *testing.T) {
 	}
 }
 
-// TestReviewNamesWhatPoliciesReplace: who writes a component learns what policies replace in it, as
-// if its object was written by hand.
+// TestReviewNamesWhatPoliciesReplace: the review of a component warns of the values that policies
+// replace, as the admission of its object does.
 func TestReviewNamesWhatPoliciesReplace(t *testing.T) {
 	kind := webApp(asked(t, strict, nil))
 	app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"tier": "iron"}}}
