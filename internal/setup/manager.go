@@ -148,7 +148,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := serve(restConfig, &settings, &options)
+	keeper, err := keepCertificate(restConfig, &settings)
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +176,16 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	operator := &Operator{Manager: manager}
+	operator := &Operator{Manager: manager, isLeader: func() bool { return guard != nil && leads(manager) }}
 	var publisher *webhooks.Publisher
 	if settings.Webhooks.Enabled {
-		if publisher, err = addWebhooks(wired, restConfig, keeper); err != nil {
+		operator.webhooks = newWebhookServer(settings.Webhooks, keeper)
+		if publisher, err = addWebhooks(wired, restConfig, keeper, operator.webhooks); err != nil {
 			return nil, err
 		}
 		operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	}
-	operator.checks = readyChecks(wired, stored, guard, publisher)
+	operator.checks = readyChecks(wired, stored, guard, operator.webhooks, publisher)
 	if err := exposeMetrics(ctx, wired, metricSources{keeper, guard, publisher, served}); err != nil {
 		return nil, err
 	}
@@ -284,9 +285,8 @@ func (s Settings) validate() ([]registration.Kind, error) {
 	return enabledKinds(s.Kinds)
 }
 
-// serve adds the webhook server, and returns the keeper of its certificate, or nil if webhooks are
-// off.
-func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (*certificates.Keeper, error) {
+// keepCertificate returns the keeper of the webhooks' certificate, or nil if webhooks are off.
+func keepCertificate(restConfig *rest.Config, settings *Settings) (*certificates.Keeper, error) {
 	if !settings.Webhooks.Enabled {
 		return nil, nil
 	}
@@ -301,7 +301,6 @@ func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (
 	if err != nil {
 		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
 	}
-	options.WebhookServer = newWebhookServer(settings.Webhooks, keeper)
 	return keeper, nil
 }
 

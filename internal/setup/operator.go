@@ -18,25 +18,31 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
 
+// handoverTime is for how long a leader that has lost its Lease still answers webhooks: until the
+// Service no longer leads to it. A node asks every 5 s whether a pod is ready, and believes the
+// third no.
+const handoverTime = 20 * time.Second
+
 // Operator is the manager and what runs beside it. The webhooks must be served and published before
 // the manager's cache can be filled, if stored objects must be converted first.
 type Operator struct {
 	ctrl.Manager
 	beside together
+	// webhooks answer the API server; nil if they are off.
+	webhooks *webhookServer
+	// isLeader reports whether it leads or has led, and others may lead.
+	isLeader func() bool
 	// checks say whether it can work.
 	checks map[string]healthz.Checker
 }
 
 // Start runs until ctx ends or one part fails.
 func (o *Operator) Start(ctx context.Context) error {
-	main := manager.RunnableFunc(func(ctx context.Context) error {
-		err := o.Manager.Start(ctx)
-		if err == nil && ctx.Err() == nil {
-			err = errors.New("the manager stopped unexpectedly")
-		}
-		return err
-	})
-	return append(o.beside, main).Start(ctx)
+	parts := append(o.beside, manager.RunnableFunc(o.manage))
+	if o.webhooks != nil {
+		parts = append(parts, manager.RunnableFunc(func(others context.Context) error { return o.answer(ctx, others) }))
+	}
+	return parts.Start(ctx)
 }
 
 // together runs several parts as one.
@@ -49,6 +55,41 @@ func (t together) Start(ctx context.Context) error {
 		group.Go(func() error { return part.Start(ctx) })
 	}
 	return group.Wait()
+}
+
+// manage runs the manager, which does not end without a reason.
+func (o *Operator) manage(ctx context.Context) error {
+	err := o.Manager.Start(ctx)
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("the manager stopped unexpectedly")
+	}
+	return err
+}
+
+// answer answers webhooks until ctx ends or the other parts do, and then hands over.
+func (o *Operator) answer(ctx, others context.Context) error {
+	answering, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(others, func() {
+		o.handOver(ctx)
+		stop()
+	})()
+	return o.webhooks.Start(answering)
+}
+
+// handOver waits until the API server asks other replicas, or until ctx ends: controller-runtime
+// can't go on without the Lease, and until the node has noticed the end of the process, requests to
+// it would be refused. What webhooks read from the cache is up to handoverTime old meanwhile.
+func (o *Operator) handOver(ctx context.Context) {
+	if ctx.Err() != nil || !o.isLeader() {
+		return
+	}
+	ctrl.Log.WithName("webhooks").Info("Answering until the other replicas do: this one ends", "for", handoverTime.String())
+	o.webhooks.end()
+	select {
+	case <-ctx.Done():
+	case <-time.After(handoverTime):
+	}
 }
 
 // storage is which objects are stored in another version than the storage version at the start of

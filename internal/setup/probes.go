@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,8 @@ func (w wiring) cachesAreFilled(ctx context.Context) bool {
 // and conversion needs a ready replica: then the caches do not count. Without leader election (no
 // guard) there is no check of the API server: at rest only watches remain, so its silence would
 // mean nothing.
-func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
+func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, server *webhookServer,
+	publisher *webhooks.Publisher) map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
 		"caches": func(request *http.Request) error {
 			if stored.converting.Load() || wired.cachesAreFilled(request.Context()) {
@@ -175,7 +177,7 @@ func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, publish
 		}
 	}
 	if publisher != nil {
-		checks["webhooks"] = func(*http.Request) error { return publisher.Ready() }
+		checks["webhooks"] = func(*http.Request) error { return cmp.Or(server.ready(), publisher.Ready()) }
 	}
 	return checks
 }

@@ -218,13 +218,13 @@ func TestReadyChecks(t *testing.T) {
 		{guard, nil, []string{"api", "caches"}},
 		{nil, &webhooks.Publisher{}, []string{"caches", "webhooks"}},
 	} {
-		checks := readyChecks(wiring{}, &storage{}, test.guard, test.publisher)
+		checks := readyChecks(wiring{}, &storage{}, test.guard, &webhookServer{}, test.publisher)
 		if got := slices.Sorted(maps.Keys(checks)); !slices.Equal(got, test.want) {
 			t.Errorf("guard %t, webhooks %t: checks %q", test.guard != nil, test.publisher != nil, got)
 		}
 	}
 	silent := func(period time.Duration) error {
-		return readyChecks(wiring{settings: Settings{RetryPeriod: period}}, &storage{}, guard, nil)["api"](nil)
+		return readyChecks(wiring{settings: Settings{RetryPeriod: period}}, &storage{}, guard, nil, nil)["api"](nil)
 	}
 	for _, step := range []struct {
 		silence, period time.Duration

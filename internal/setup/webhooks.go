@@ -50,9 +50,10 @@ type WebhookSettings struct {
 	TimeoutSeconds int32
 }
 
-// addWebhooks registers the webhooks of the enabled kinds, and returns their publisher.
-func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
-	scheme, server, settings := wired.Manager.GetScheme(), wired.Manager.GetWebhookServer(), wired.settings
+// addWebhooks registers the webhooks of the enabled kinds with their server, and returns their
+// publisher.
+func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper, server *webhookServer) (*webhooks.Publisher, error) {
+	scheme, settings := wired.Manager.GetScheme(), wired.settings
 	hooks := wired.hooks()
 	parsing := semaphore.NewWeighted(parsedAtOnce)
 	reviews := newIntake(maxAdmission, longestAdmission(wired.settings.Webhooks), parsing)

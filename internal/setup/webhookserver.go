@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lingerTime is how long webhooks still answer at the end. It delays the release of the Lease.
+	// lingerTime is how long webhooks still answer at the end.
 	lingerTime = time.Second
 	// idleTime is for how long a connection may be idle: for longer than at the API server, which
 	// closes it after 90 s.
@@ -38,7 +38,7 @@ type webhookServer struct {
 	webhook.Server
 	mux                 *http.ServeMux
 	address             string
-	config              *tls.Config
+	listen              func() (net.Listener, error)
 	isServing, isEnding atomic.Bool
 }
 
@@ -46,12 +46,13 @@ type webhookServer struct {
 // to Services, and HTTP/2 only to addresses of its own machine.
 func newWebhookServer(settings WebhookSettings, keeper *certificates.Keeper) *webhookServer {
 	mux := http.NewServeMux()
+	address := net.JoinHostPort(settings.Host, strconv.Itoa(settings.Port))
+	config := &tls.Config{
+		NextProtos: []string{"h2"}, GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12,
+	}
 	return &webhookServer{
 		Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), mux: mux,
-		address: net.JoinHostPort(settings.Host, strconv.Itoa(settings.Port)),
-		config: &tls.Config{
-			NextProtos: []string{"h2"}, GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12,
-		},
+		address: address, listen: func() (net.Listener, error) { return tls.Listen("tcp", address, config) },
 	}
 }
 
@@ -66,19 +67,23 @@ func (s *webhookServer) Register(path string, handler http.Handler) {
 	}))
 }
 
-// WebhookMux returns what answers the requests.
-func (s *webhookServer) WebhookMux() *http.ServeMux { return s.mux }
+// end makes each answer the last of its connection, and the replica unready.
+func (s *webhookServer) end() { s.isEnding.Store(true) }
+
+// ready returns an error from end on.
+func (s *webhookServer) ready() error {
+	if s.isEnding.Load() {
+		return errors.New("this process ends, because a part of it has: its log says why")
+	}
+	return nil
+}
 
 // Start serves until lingerTime after the end of the context.
 func (s *webhookServer) Start(ctx context.Context) error {
-	listener, err := tls.Listen("tcp", s.address, s.config)
+	listener, err := s.listen()
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
 	}
-	return s.serve(ctx, listener)
-}
-
-func (s *webhookServer) serve(ctx context.Context, listener net.Listener) error {
 	lasting := context.WithoutCancel(ctx)
 	server := &http.Server{
 		Handler: s.mux, BaseContext: func(net.Listener) context.Context { return lasting },
@@ -87,7 +92,7 @@ func (s *webhookServer) serve(ctx context.Context, listener net.Listener) error 
 	ended := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		defer close(ended)
-		s.isEnding.Store(true)
+		s.end()
 		time.Sleep(lingerTime)
 		limited, cancel := context.WithTimeout(lasting, endTime)
 		defer cancel()

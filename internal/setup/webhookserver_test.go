@@ -43,53 +43,70 @@ func (p *pipes) Close() error {
 
 func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
+// asked is a webhook server without a port, and the API server that asks it.
+type asked struct {
+	*webhookServer
+	listener *pipes
+	client   *http.Client
+}
+
+func newAsked() asked {
+	listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	mux := http.NewServeMux()
+	server := &webhookServer{
+		Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), mux: mux,
+		listen: func() (net.Listener, error) { return listener, nil },
+	}
+	server.Register("/validate/a", http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		_, _ = response.Write([]byte("allowed"))
+	}))
+	return asked{server, listener, &http.Client{Transport: &http.Transport{DialContext: listener.dial}}}
+}
+
+// isLast sends a request, which must be answered, and reports whether it was the last of its
+// connection.
+func (a asked) isLast(t *testing.T) bool {
+	t.Helper()
+	synctest.Wait()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://webhooks/validate/a", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if answer, err := io.ReadAll(response.Body); string(answer) != "allowed" || err != nil {
+		t.Errorf("got %q, %v", answer, err)
+	}
+	return response.Close
+}
+
 // TestWebhookServerClosesNoConnectionInUse: the API server keeps idle connections for 90 s, and
 // does not repeat a request that it sends while one is closed. So one that was idle for longer is
 // still there, and at the end each one is closed with an answer.
 func TestWebhookServerClosesNoConnectionInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mux := http.NewServeMux()
-		server := &webhookServer{Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), mux: mux}
-		server.Register("/validate/a", http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
-			_, _ = response.Write([]byte("allowed"))
-		}))
+		server := newAsked()
 		if err := server.StartedChecker()(nil); err == nil {
 			t.Error("it has started before it serves")
 		}
-		listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- server.serve(ctx, listener) }()
-		client := &http.Client{Transport: &http.Transport{DialContext: listener.dial}}
-		isLast := func() bool {
-			t.Helper()
-			synctest.Wait()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://webhooks/validate/a", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = response.Body.Close() }()
-			if answer, err := io.ReadAll(response.Body); string(answer) != "allowed" || err != nil {
-				t.Errorf("got %q, %v", answer, err)
-			}
-			return response.Close
-		}
+		go func() { ended <- server.Start(ctx) }()
 		for range 2 {
-			if isLast() {
+			if server.isLast(t) {
 				t.Error("a connection is closed while nobody ends the server")
 			}
 			time.Sleep(5 * time.Minute)
 		}
-		if listener.dialed != 1 {
-			t.Errorf("%d connections, want the one that was idle", listener.dialed)
+		if server.listener.dialed != 1 {
+			t.Errorf("%d connections, want the one that was idle", server.listener.dialed)
 		}
 		start := time.Now()
 		stop()
-		if !isLast() {
+		if !server.isLast(t) {
 			t.Error("connections stay when the server ends")
 		}
 		if err := <-ended; err != nil {
