@@ -278,11 +278,16 @@ const (
 	acceptedVerbs = "%s %q %v %d %x %X %o %b %t %f %g %e"
 	// maxWidth is the maximum number of digits of a width.
 	maxWidth = 3
+	// verbWork is the cost of finding one verb, %% included.
+	verbWork = 1000
 )
 
 func printFormatted(a *arguments) any {
 	format := a.text(0)
 	values := slices.Clone(a.scalars(1))
+	if !a.charge(verbWork * strings.Count(format, "%")) {
+		return ""
+	}
 	size, used := len(format), 0
 	for _, place := range verb.FindAllStringSubmatch(format, -1) {
 		if place[0] == "%%" {
@@ -293,7 +298,7 @@ func printFormatted(a *arguments) any {
 		}
 		if used < len(values) && a.problem == nil {
 			values[used] = a.fitting(place[0], place[3], used+1)
-			size += 1000 + 6*sizeOf(values[used])
+			size += 1000 + 6*sizeOf(values[used]) // the widest verb, and quotes
 		}
 		used++
 	}

@@ -203,6 +203,25 @@ func TestRenderIsBounded(t *testing.T) {
 	}
 }
 
+// TestWorkIsCharged: what takes long in text/template and in the library of regular expressions is
+// charged, although the texts are short.
+func TestWorkIsCharged(t *testing.T) {
+	for name, text := range map[string]string{
+		"verbs that take no value":     `{{ $f := repeat 6000 "%%" }}{{ range 2200 }}{{ $x := printf $f }}{{ end }}`,
+		"variables of many":            `{{ $y := 1 }}` + strings.Repeat(`{{ $x := 1 }}`, 4900) + `{{ range 28 }}{{ if and` + strings.Repeat(" $y", 20_000) + ` }}{{ end }}{{ end }}`,
+		"variables of many, once":      `{{ $y := 1 }}` + strings.Repeat(`{{ $x := 1 }}`, 4900) + `{{ if and` + strings.Repeat(" $y", 20_000) + ` }}{{ end }}`,
+		"changes of a variable":        `{{ $y := 1 }}` + strings.Repeat(`{{ $x := 1 }}`, 3000) + `{{ range 9000 }}{{ $y = 2 }}{{ $y = 3 }}{{ end }}`,
+		"the values, behind variables": strings.Repeat(`{{ $x := 1 }}`, 4900) + `{{ range 900 }}{{ if and` + strings.Repeat(" $.Values.URL", 1000) + ` }}{{ end }}{{ end }}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := render.Render(input(map[string]string{"URL": "x", "T": text}, nil))
+			if err := problems.ToAggregate(); err == nil || !strings.Contains(err.Error(), "the templates of this object do too much") {
+				t.Errorf("it says %v", short(err))
+			}
+		})
+	}
+}
+
 // TestRenderOfManyKeysIsBounded: dependencies between keys and files are charged, too.
 func TestRenderOfManyKeysIsBounded(t *testing.T) {
 	texts := func(key, format string) map[string]string {

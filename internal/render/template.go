@@ -30,6 +30,8 @@ type parsed struct {
 	text string
 	// tree is nil for a text that is no template.
 	tree *parse.Tree
+	// nodes is what it costs to execute each node once.
+	nodes int
 	// uses are the keys of .Values that it names, with their first positions.
 	uses map[string]parse.Pos
 	// usesAll reports that it uses .Values in ways that do not show the keys.
@@ -65,7 +67,7 @@ func read(text string, fields []string) (*parsed, error) {
 		return nil, lineError{lineAt(text, len(before)), "{{define}} and {{block}} are not accepted: write the text where it belongs"}
 	}
 	inspecting := inspection{template: found, fields: fields}
-	inspecting.list(tree.Root, true)
+	found.nodes = inspecting.list(tree.Root, true)
 	if inspecting.problem != nil {
 		return nil, inspecting.problem
 	}
@@ -106,6 +108,9 @@ func (p *parsed) run(data map[string]any, base *template.Template, meter *meter)
 	ready, err := base.AddParseTree(treeName, p.tree)
 	if err != nil {
 		return "", plain(err)
+	}
+	if err := meter.work(p.nodes * nodeWork); err != nil {
+		return "", err
 	}
 	into := &limited{meter: meter}
 	if err := ready.Execute(into, data); err != nil {
@@ -149,8 +154,25 @@ const scribe = "writeOut"
 type inspection struct {
 	template *parsed
 	// fields are those of the template's data, without Values.
-	fields  []string
-	problem error
+	fields []string
+	// variables is how many have been declared so far.
+	variables int
+	problem   error
+}
+
+// variable returns what the use of a variable costs, in nodes: text/template compares its name with
+// that of each variable that was declared later.
+func (i *inspection) variable() int {
+	const perNode = 16 // names that are compared in the time of a node
+	return 1 + i.variables/perNode
+}
+
+// costOf returns what a node without operands costs, in nodes.
+func (i *inspection) costOf(node parse.Node) int {
+	if _, isVariable := node.(*parse.VariableNode); isVariable {
+		return i.variable()
+	}
+	return 1
 }
 
 // refuse records the first problem.
@@ -213,6 +235,10 @@ func (i *inspection) pipe(pipe *parse.PipeNode, isRoot bool) int {
 	for _, command := range pipe.Cmds {
 		nodes += 1 + i.command(command, isRoot)
 	}
+	for range pipe.Decl {
+		nodes += i.variable()
+		i.variables++
+	}
 	return nodes
 }
 
@@ -264,10 +290,10 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 	switch {
 	case len(path) > 1 && path[0] == "Values":
 		i.use(path[1], node.Position())
-		return 1
+		return i.costOf(node)
 	case len(path) == 1 && path[0] == "Values":
 		i.template.usesAll = true
-		return 1
+		return i.costOf(node)
 	case len(path) > 0 && !slices.Contains(i.fields, path[0]):
 		accepted := ".Values.KEY"
 		if len(i.fields) > 0 {
@@ -294,7 +320,7 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 	case *parse.ChainNode:
 		return 1 + i.argument(node.Node, isRoot)
 	}
-	return 1
+	return i.costOf(node)
 }
 
 // use records that the template uses a key of the values.
