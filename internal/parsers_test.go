@@ -68,7 +68,7 @@ var bounds = map[string]string{
 	"instance/contract/settings.go ParseSettings":                        "64 KiB: FuzzSettings",
 	"kinds/appstack/bind.go bindingsIn":                                  "limits: `components[].spec` of an AppStack",
 	"kinds/appstack/decide.go exposes":                                   "limits: `components[].spec` of an AppStack",
-	"kinds/appstack/external.go KindOf":                                  "limits: `components[].spec` of an AppStack",
+	"kinds/appstack/external.go readKind":                                "limits: `components[].spec` of an AppStack",
 	"kinds/appstack/external.go readExternal":                            "limits: `components[].spec` of an AppStack",
 	"kinds/appstack/object.go Object":                                    "limits: `components[].spec` of an AppStack",
 	"kinds/appstack/warn.go importedPrefixes":                            "limits: `components[].spec` of an AppStack",

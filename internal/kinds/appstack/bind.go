@@ -32,6 +32,7 @@ func bindingsIn(c *platformv1.Component, kind component.Kind) []binding {
 // that its own spec binds it to: a binding is a dependency, whether or not dependsOn says so.
 func WithBindings(stack *platformv1.AppStack, kinds component.Kinds) *platformv1.AppStack {
 	expanded := stack.DeepCopy()
+	keepKinds(expanded)
 	expandBindings(expanded, kinds)
 	return expanded
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,22 +21,37 @@ import (
 // maxValue is the length of the longest value of a status that is injected, in bytes.
 const maxValue = 1000
 
-// manifest is what identifies the kind of an object of another project.
-type manifest struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-}
-
 // KindOf returns the kind of a component's object; false if it is not known.
 func KindOf(c *platformv1.Component, kinds component.Kinds) (component.Kind, bool) {
 	if c.Type != component.TypeObject {
 		return kinds.Get(c.Type)
 	}
-	var named manifest
-	if bounded.Unmarshal(raw(c), maxSpec, &named) != nil {
-		return component.Kind{}, false
+	named, isRead := c.Spec.Object.(*metav1.PartialObjectMetadata)
+	if !isRead {
+		named = readKind(c)
 	}
 	return kinds.External(named.APIVersion, named.Kind)
+}
+
+// readKind reads what names the kind of an object of another project: nothing from what can't be
+// read. keepKinds keeps it, because it is asked for with each dependency, and a manifest may be
+// large.
+func readKind(c *platformv1.Component) *metav1.PartialObjectMetadata {
+	named := &metav1.PartialObjectMetadata{}
+	if bounded.Unmarshal(raw(c), maxSpec, &named.TypeMeta) != nil {
+		named.TypeMeta = metav1.TypeMeta{}
+	}
+	return named
+}
+
+// keepKinds keeps the kinds of objects of other projects where a RawExtension has what was decoded
+// from its text. Nothing of that is written: the text is.
+func keepKinds(stack *platformv1.AppStack) {
+	for i := range stack.Spec.Components {
+		if c := &stack.Spec.Components[i]; c.Type == component.TypeObject {
+			c.Spec.Object = readKind(c)
+		}
+	}
 }
 
 // external returns the object of a component of another project's kind, from its whole manifest.

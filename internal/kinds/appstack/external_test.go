@@ -2,6 +2,7 @@ package appstack
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -186,6 +187,50 @@ func TestMissingOutput(t *testing.T) {
 			isReady := Status(stack, observed, decided, plan.Result{}).Components[0].Phase == platformv1.ComponentReady
 			if wanted := strings.HasSuffix(test.want, "back Apply"); isReady != wanted {
 				t.Errorf("its status says ready: %t", isReady)
+			}
+		})
+	}
+}
+
+// TestLargeManifestIsReadSeldom: what a large manifest costs does not grow with the number of
+// components that depend on it.
+func TestLargeManifestIsReadSeldom(t *testing.T) {
+	large := one("queue", "object", `{"apiVersion":"mq.example.com/v1","kind":"Queue","spec":{"x":[`+strings.Repeat("0,", 1<<17)+`0]}}`)
+	large.Outputs = []platformv1.Output{{Name: "URI", Path: "status.uri"}}
+	with := func(dependents int) *platformv1.AppStack {
+		all := []platformv1.Component{large}
+		for i := range dependents {
+			all = append(all, web(fmt.Sprintf("web-%d", i), "queue"))
+		}
+		return newStack(all...)
+	}
+	allocated := func(call func()) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		call()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for name, call := range map[string]func(*platformv1.AppStack){
+		"validation": func(stack *platformv1.AppStack) {
+			if problems := Validate(stack, withQueues("")); len(problems) > 0 {
+				t.Fatal(problems)
+			}
+		},
+		"decision": func(stack *platformv1.AppStack) {
+			stack = WithBindings(stack, withQueues(""))
+			w := world{stack: stack, found: plan.Children{}}
+			w.make(t, stack.Spec.Components[0], "")
+			Decide(stack, w.observed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few, many := with(1), with(MaxComponents-1)
+			call(few) // what is made once per process is no part of it
+			alone, together := allocated(func() { call(few) }), allocated(func() { call(many) })
+			t.Logf("%d bytes with one dependent, %d with %d", alone, together, MaxComponents-1)
+			if together > 5*alone {
+				t.Errorf("%d bytes with %d dependents, %d with one: want at most 5 times as many", together, MaxComponents-1, alone)
 			}
 		})
 	}

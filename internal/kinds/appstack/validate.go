@@ -19,12 +19,13 @@ const MaxComponents = 100
 // Validate returns what is wrong with the spec of a defaulted AppStack, given the kinds that are
 // on. An empty list means valid.
 func Validate(stack *platformv1.AppStack, kinds component.Kinds) field.ErrorList {
-	if len(stack.Spec.Components) <= MaxComponents {
-		stack = WithBindings(stack, kinds)
+	if count := len(stack.Spec.Components); count > MaxComponents {
+		return field.ErrorList{field.TooMany(field.NewPath("spec", "components"), count, MaxComponents)}
 	}
+	stack = WithBindings(stack, kinds)
 	spec, at := &stack.Spec, field.NewPath("spec")
 	problems := checkNames(stack)
-	for i := range spec.Components[:min(len(spec.Components), MaxComponents)] {
+	for i := range spec.Components {
 		problems = append(problems, checkComponent(stack, &spec.Components[i], kinds, ComponentField(i))...)
 	}
 	if len(problems) == 0 {
@@ -40,14 +41,11 @@ func Validate(stack *platformv1.AppStack, kinds component.Kinds) field.ErrorList
 	return append(problems, naming.CheckAnnotations(spec.Annotations, at.Child("annotations"))...)
 }
 
-// checkNames checks how many components there are, and that each has a name of its own.
+// checkNames checks that there are components, and that each has a name of its own.
 func checkNames(stack *platformv1.AppStack) field.ErrorList {
 	at := field.NewPath("spec", "components")
-	switch count := len(stack.Spec.Components); {
-	case count == 0:
+	if len(stack.Spec.Components) == 0 {
 		return field.ErrorList{field.Required(at, "must have at least one component")}
-	case count > MaxComponents:
-		return field.ErrorList{field.TooMany(at, count, MaxComponents)}
 	}
 	var problems field.ErrorList
 	seen := map[string]bool{}
