@@ -300,7 +300,7 @@ func TestTally(t *testing.T) {
 	tally := &Tally{known: map[types.UID]counted{}}
 	expect := func(want map[string]int) {
 		t.Helper()
-		byPhase, _, _ := tally.count()
+		byPhase, _, _ := tally.count(time.Now())
 		if diff := cmp.Diff(want, byPhase); diff != "" {
 			t.Error(diff)
 		}
@@ -318,6 +318,41 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
+// TestOverdue: what is on its way, or being deleted, needs attention after an hour; what is paused or
+// ready does not.
+func TestOverdue(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	tally := &Tally{known: map[types.UID]counted{}}
+	add := func(name string, since time.Duration, conditions ...string) *msappsv1.WebApp {
+		object := app(types.UID(name), conditions...)
+		object.Name, object.Namespace = name, "shop"
+		object.CreationTimestamp = metav1.NewTime(now.Add(-24 * time.Hour))
+		for i := range object.Status.Conditions {
+			object.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-since))
+		}
+		tally.OnAdd(object, true)
+		return object
+	}
+	add("rolls-out", 59*time.Minute, "Ready=False")
+	add("hangs", 61*time.Minute, "Ready=False")
+	add("paused", 61*time.Minute, "Ready=False", "Paused=True")
+	add("works", 61*time.Minute, "Ready=True")
+	for name, ago := range map[string]time.Duration{"goes": 59 * time.Minute, "stays": 61 * time.Minute} {
+		object := add(name, 24*time.Hour, "Ready=True")
+		object.DeletionTimestamp = new(metav1.NewTime(now.Add(-ago)))
+		tally.OnUpdate(object, object)
+	}
+	_, in, named := tally.count(now)
+	var got []string
+	for _, one := range named {
+		got = append(got, one.name+" "+one.phase)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"hangs Progressing", "stays Deleting"}, got); diff != "" || in["shop"] != 2 {
+		t.Errorf("%d in shop: %s", in["shop"], diff)
+	}
+}
+
 // TestUnready: objects that are Ready, on their way, paused, suspended or being deleted need no
 // attention.
 func TestUnready(t *testing.T) {
@@ -327,14 +362,16 @@ func TestUnready(t *testing.T) {
 		return object
 	}
 	tally.OnAdd(in("shop", app("a", "Ready=True")), true)
-	tally.OnAdd(in("shop", app("b", "Ready=False")), true)
+	onItsWay := app("b", "Ready=False")
+	onItsWay.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	tally.OnAdd(in("shop", onItsWay), true)
 	tally.OnAdd(in("shop", app("c", "Ready=False", "Paused=True")), true)
 	tally.OnAdd(in("shop", app("d", "Ready=False", "Stalled=True")), true)
 	tally.OnAdd(in("shop", app("e", "Ready=False", "Degraded=True")), true)
 	tally.OnAdd(in("blog", app("f")), true)
 	tally.OnAdd(in("docs", app("g", "Ready=Unknown")), true)
 	tally.OnAdd(in("shop", app("h", "Ready=False", "Suspended=True")), true)
-	_, got, _ := tally.count()
+	_, got, _ := tally.count(time.Now())
 	if diff := cmp.Diff(map[string]int{"shop": 2, "blog": 1, "docs": 1}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -360,7 +397,7 @@ func TestUnreadyAreNamed(t *testing.T) {
 		tally.OnAdd(object, true)
 	}
 	tally.OnAdd(app("ready", "Ready=True"), true)
-	_, _, named := tally.count()
+	_, _, named := tally.count(time.Now())
 	if len(named) != mostNamed || named[0].name != "web-149" || named[mostNamed-1].name != "web-100" {
 		t.Errorf("%d are named, from %+v to %+v", len(named), named[0], named[len(named)-1])
 	}
@@ -372,7 +409,7 @@ func TestUnreadyAreNamed(t *testing.T) {
 		object.Status.Conditions[0].LastTransitionTime = metav1.NewTime(begun.Add(time.Duration(1+i) * time.Hour))
 		tally.OnAdd(object, true)
 	}
-	_, _, named = tally.count()
+	_, _, named = tally.count(time.Now())
 	if len(named) != mostNamed+mostComponents || named[mostNamed-1].name != "web-100" || named[mostNamed].name != "part-000" ||
 		named[len(named)-1].name != "part-499" {
 		t.Errorf("with components of stacks %d are named, up to %+v", len(named), named[len(named)-1])

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,11 +90,17 @@ func phaseOf(object object) string {
 	return progressing
 }
 
-// unready are the phases of objects that need attention if they last.
-var unready = []string{pending, stalled, degraded, unknown}
+// unready are the phases of objects that need attention if they last, and underWay those that do if
+// they last for longer than overdueAfter.
+var (
+	unready  = []string{pending, stalled, degraded, unknown}
+	underWay = []string{progressing, deleting}
+)
 
-// counted is an object in a Tally. since is when its condition Ready last changed, or it was
-// created, in seconds since 1970.
+const overdueAfter = time.Hour
+
+// counted is an object in a Tally. since is when it was deleted, or else its condition Ready last
+// changed, or else it was created, in seconds since 1970.
 type counted struct {
 	phase, namespace, name string
 	since                  int64
@@ -173,8 +180,17 @@ func (t *Tally) forget(object object) {
 	delete(t.known, object.GetUID())
 }
 
-// since returns when the condition Ready of an object last changed, or it was created.
+// needsAttention reports whether an object is not ready, and not on its way, or for too long.
+func (c counted) needsAttention(now time.Time) bool {
+	return slices.Contains(unready, c.phase) || slices.Contains(underWay, c.phase) && now.Sub(time.Unix(c.since, 0)) > overdueAfter
+}
+
+// since returns when an object was deleted, or else its condition Ready last changed, or else it
+// was created.
 func since(object object) int64 {
+	if deleted := object.GetDeletionTimestamp(); deleted != nil {
+		return deleted.Unix()
+	}
 	for _, condition := range object.GetConditions() {
 		if condition.Type == "Ready" && !condition.LastTransitionTime.IsZero() {
 			return condition.LastTransitionTime.Unix()
@@ -189,15 +205,15 @@ func isComponent(object object) bool {
 	return controller != nil && controller.Kind == "AppStack" && strings.HasPrefix(controller.APIVersion, "platform."+api.Domain+"/")
 }
 
-// count returns the number of objects per phase, and of those in a phase of unready per namespace;
-// and of the latter mostNamed, and mostComponents of the rest.
-func (t *Tally) count() (byPhase, unreadyIn map[string]int, named []counted) {
+// count returns the number of objects per phase, and of those that need attention per namespace; and
+// of the latter mostNamed, and mostComponents of the rest.
+func (t *Tally) count(now time.Time) (byPhase, unreadyIn map[string]int, named []counted) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	byPhase, unreadyIn = map[string]int{}, map[string]int{}
 	for _, object := range t.known {
 		byPhase[object.phase]++
-		if slices.Contains(unready, object.phase) {
+		if object.needsAttention(now) {
 			unreadyIn[object.namespace]++
 			named = append(named, object)
 		}

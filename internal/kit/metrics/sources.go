@@ -112,7 +112,7 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 		if !tally.filled() {
 			continue
 		}
-		byPhase, unreadyIn, named := tally.count()
+		byPhase, unreadyIn, named := tally.count(time.Now())
 		for _, phase := range phases {
 			emit(objects, float64(byPhase[phase]), tally.kind, phase)
 		}
