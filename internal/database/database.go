@@ -3,6 +3,7 @@ package database
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -51,6 +52,7 @@ type Database struct {
 	// Image is the server's; "" if the installation has none for the version. ContainerName is its
 	// container.
 	Image, ContainerName string
+	Pods                 Pods
 	// Before is what the status said.
 	Before Before
 }
@@ -73,6 +75,18 @@ type Volume struct {
 	Growth           *Growth
 	GrownAt, GrowsAt time.Time
 	GrownFrom        Filled
+}
+
+// Pods is what a spec says of its pods.
+type Pods struct {
+	// RunAsUser is the user and the group of all processes.
+	RunAsUser         int64
+	ImagePullSecrets  []corev1.LocalObjectReference
+	NodeSelector      map[string]string
+	Tolerations       []corev1.Toleration
+	PriorityClassName string
+	// RestartedAt replaces the instances' pods when it changes.
+	RestartedAt *metav1.Time
 }
 
 // Port is a port of the server: of the pods, and of the Services.

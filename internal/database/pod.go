@@ -2,8 +2,12 @@ package database
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -125,8 +129,57 @@ func (d *Database) Arguments() []string {
 	}
 }
 
-// PodSecurity is what all pods run with, as this user.
-func PodSecurity(user int64) *corev1.PodSecurityContext {
+// InstanceTemplate returns the template of the instances' pods, with these volumes beside those that
+// go with a pod. parameters is the ParametersHash of those that take effect with a start of the
+// server only. Every byte of the template matters: a change replaces all pods.
+func (d *Database) InstanceTemplate(
+	observed State, server corev1.Container, volumes []corev1.Volume, parameters string,
+) corev1.PodTemplateSpec {
+	annotations := map[string]string{}
+	if at := d.Pods.RestartedAt; at != nil {
+		annotations[api.AnnotationRestartedAt] = at.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	if parameters != "" {
+		annotations[api.AnnotationParameters] = parameters
+	}
+	spec := d.PodSpec(observed, server, volumes)
+	spec.ServiceAccountName, spec.TerminationGracePeriodSeconds = AccountName(d.Name), new(int64(GracePeriodSeconds))
+	return corev1.PodTemplateSpec{ObjectMeta: d.PodMeta(annotations), Spec: spec}
+}
+
+// ParametersHash returns a hash of names and values, in this order; "" if there are none.
+func ParametersHash(parameters iter.Seq2[string, string]) string {
+	hash, isEmpty := sha256.New(), true
+	for name, value := range parameters {
+		isEmpty = false
+		hash.Write([]byte(strconv.Quote(name) + "=" + strconv.Quote(value) + "\n"))
+	}
+	if isEmpty {
+		return ""
+	}
+	const shown = 8 // bytes
+	return hex.EncodeToString(hash.Sum(nil)[:shown])
+}
+
+// PodSpec returns what all pods have in common. The container runs our program.
+func (d *Database) PodSpec(observed State, container corev1.Container, volumes []corev1.Volume) corev1.PodSpec {
+	return corev1.PodSpec{
+		InitContainers:            []corev1.Container{installer(observed)},
+		Containers:                []corev1.Container{container},
+		Volumes:                   append(scratchVolumes(), volumes...),
+		ImagePullSecrets:          d.Pods.ImagePullSecrets,
+		SecurityContext:           podSecurity(d.Pods.RunAsUser),
+		EnableServiceLinks:        new(false),
+		Affinity:                  d.apart(),
+		TopologySpreadConstraints: d.spread(),
+		NodeSelector:              d.Pods.NodeSelector,
+		Tolerations:               d.Pods.Tolerations,
+		PriorityClassName:         d.Pods.PriorityClassName,
+	}
+}
+
+// podSecurity is what all pods run with, as this user.
+func podSecurity(user int64) *corev1.PodSecurityContext {
 	onMismatch := corev1.FSGroupChangeOnRootMismatch
 	return &corev1.PodSecurityContext{
 		RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, RunAsNonRoot: new(true), FSGroupChangePolicy: &onMismatch,
@@ -142,8 +195,8 @@ func ContainerSecurity() *corev1.SecurityContext {
 	}
 }
 
-// Installer copies our program to where the server's container finds it.
-func Installer(observed State) corev1.Container {
+// installer copies our program to where the server's container finds it.
+func installer(observed State) corev1.Container {
 	few := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	return corev1.Container{
 		Name: InstallName, Image: observed.InstanceImage, Command: []string{"/mainstay-instance", "install", ProgramPath},
@@ -215,8 +268,8 @@ func EmptyDir(name string, medium corev1.StorageMedium) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
 }
 
-// ScratchVolumes are those of every pod that go with it.
-func ScratchVolumes() []corev1.Volume {
+// scratchVolumes are those of every pod that go with it.
+func scratchVolumes() []corev1.Volume {
 	return []corev1.Volume{
 		EmptyDir(RunVolume, corev1.StorageMediumMemory), EmptyDir(ProgramVolume, ""), EmptyDir(TemporaryVolume, ""),
 	}
@@ -247,10 +300,10 @@ func (d *Database) SecretVolumes(keys ...string) []corev1.Volume {
 	}
 }
 
-// Apart lets the scheduler prefer nodes and zones without another instance. A spread constraint
+// apart lets the scheduler prefer nodes and zones without another instance. A spread constraint
 // that only prefers would do nothing where nodes have no zone: the scheduler leaves nodes that lack
 // one of the keys out of the scores of all constraints.
-func (d *Database) Apart() *corev1.Affinity {
+func (d *Database) apart() *corev1.Affinity {
 	if d.TopologySpread == databasev1.SpreadDisabled {
 		return nil
 	}
@@ -267,10 +320,10 @@ func (d *Database) Apart() *corev1.Affinity {
 	}}
 }
 
-// Spread leaves an instance pending rather than put it on the node of another, if the user wants
+// spread leaves an instance pending rather than put it on the node of another, if the user wants
 // that. Nodes that take no pods, such as one that is drained, count as well: without them, the
 // instance of a drained node would go to that of another, and stay there.
-func (d *Database) Spread() []corev1.TopologySpreadConstraint {
+func (d *Database) spread() []corev1.TopologySpreadConstraint {
 	if d.TopologySpread != databasev1.SpreadRequired {
 		return nil
 	}

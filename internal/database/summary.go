@@ -34,6 +34,42 @@ func (s *Subject) Refine(one summary.Summary) summary.Summary {
 	return one
 }
 
+// WasReady reports whether the database has ever been ready.
+func (s *Subject) WasReady() bool { return s.Database.Before.WasReady }
+
+// Phase returns the phase. All kinds of databases have the phases of a PostgreSQL.
+func (s *Subject) Phase(one summary.Summary) databasev1.PostgreSQLPhase {
+	hasPods := len(s.Instances) > 0
+	switch {
+	case s.Database.Paused:
+		return databasev1.PhasePaused
+	case one.Reason == databasev1.ReasonHibernated:
+		return databasev1.PhaseHibernated
+	case one.Severity == summary.Working:
+		return databasev1.PhaseRunning
+	case one.Reason == databasev1.ReasonSwitchingOver:
+		return databasev1.PhaseSwitchingOver
+	case s.Primary == nil && one.Severity >= summary.Failed:
+		return databasev1.PhaseFailed
+	case s.Waking() != "":
+		return databasev1.PhaseUpdating
+	case s.Primary == nil && s.WasReady() && hasPods:
+		return databasev1.PhaseFailingOver
+	case s.Primary == nil && hasPods:
+		return databasev1.PhaseCreating
+	case s.Primary == nil:
+		return databasev1.PhasePending
+	case one.IsProblem():
+		return databasev1.PhaseDegraded
+	case s.WasReady() && s.IsUpgrading():
+		return databasev1.PhaseUpgrading
+	case s.WasReady():
+		return databasev1.PhaseUpdating
+	default:
+		return databasev1.PhaseCreating
+	}
+}
+
 // What follows is what rules say about a database: each returns "" where it does not apply.
 
 // ForeignInTheWay says that an object of another owner has a child's name.

@@ -32,6 +32,10 @@ func Common(c *databasev1.Cache, observed Observed) *database.Database {
 		Volumes: volumesOf(c), Ports: ports(c), MetricsPort: metricsPort, Image: image(c, observed), ContainerName: ContainerName,
 		Before: before(&c.Status),
 	}
+	d.Pods = database.Pods{
+		RunAsUser: spec.RunAsUser, ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
+		PriorityClassName: spec.PriorityClassName, RestartedAt: spec.RestartedAt,
+	}
 	d.Grow(observed.State)
 	return d
 }

@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 )
 
 // Limits of what a user sets: so many parameters, whose names and values have so many bytes.
@@ -113,9 +112,9 @@ func busyReplyFor(after time.Duration) parameter {
 
 // failoverAfter returns spec.failover.after; the longest one if checkFailover refuses it.
 func failoverAfter(c *databasev1.Cache) time.Duration {
-	after, err := parseAfter(c.Spec.Failover.After)
+	after, err := database.ParseAfter(c.Spec.Failover.After)
 	if err != nil {
-		return longestAfter
+		return database.LongestAfter
 	}
 	return after
 }
@@ -133,7 +132,7 @@ var known = map[string]parameter{
 	"lazyfree-lazy-eviction": yesOrNo, "lazyfree-lazy-expire": yesOrNo, "lazyfree-lazy-server-del": yesOrNo,
 	"lazyfree-lazy-user-del": yesOrNo, "lazyfree-lazy-user-flush": yesOrNo,
 	"slowlog-log-slower-than": number(-1, 1<<53), "slowlog-max-len": number(0, 100_000), "latency-monitor-threshold": count,
-	"latency-tracking": yesOrNo, busyReply: busyReplyFor(longestAfter), formerBusyReply: busyReplyFor(longestAfter),
+	"latency-tracking": yesOrNo, busyReply: busyReplyFor(database.LongestAfter), formerBusyReply: busyReplyFor(database.LongestAfter),
 	"notify-keyspace-events":    matching("letters out of KEg$lshzxetdmnA, or empty", regexp.MustCompile(`^[KEg$lshzxetdmnA]{0,20}$`)),
 	"hash-max-listpack-entries": count, "hash-max-listpack-value": count, "list-max-listpack-size": number(-5, 1<<16),
 	"list-compress-depth": count, "set-max-intset-entries": count, "set-max-listpack-entries": count, "set-max-listpack-value": count,
@@ -212,7 +211,7 @@ func checkParameters(c *databasev1.Cache, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if err := checkParameter(name, string(all[name]), failoverAfter(c)); err != nil {
-			problems = append(problems, field.Invalid(at.Key(shown(name)), shown(string(all[name])), err.Error()))
+			problems = append(problems, field.Invalid(at.Key(database.Shown(name)), database.Shown(string(all[name])), err.Error()))
 		}
 	}
 	return problems
@@ -264,16 +263,11 @@ func memory(c *databasev1.Cache, pods []corev1.Pod) int64 {
 // restartingParameters returns a hash of the parameters that take effect with a start of the server
 // only; "" if there are none. It is part of the pods' template, so that a change replaces the pods.
 func restartingParameters(c *databasev1.Cache) string {
-	hash, isEmpty := sha256.New(), true
-	for _, name := range slices.Sorted(maps.Keys(c.Spec.Parameters)) {
-		if known[name].restarts {
-			isEmpty = false
-			hash.Write([]byte(strconv.Quote(name) + "=" + strconv.Quote(string(c.Spec.Parameters[name])) + "\n"))
+	return database.ParametersHash(func(yield func(name, value string) bool) {
+		for _, name := range slices.Sorted(maps.Keys(c.Spec.Parameters)) {
+			if known[name].restarts && !yield(name, string(c.Spec.Parameters[name])) {
+				return
+			}
 		}
-	}
-	if isEmpty {
-		return ""
-	}
-	const bytes = 8
-	return hex.EncodeToString(hash.Sum(nil)[:bytes])
+	})
 }

@@ -6,9 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 )
@@ -16,45 +14,14 @@ import (
 // programMemory is what our program in the server's container may take, beside spec.memory.
 var programMemory = resource.MustParse("40Mi")
 
-// podTemplate returns the pods' template. Every byte of it matters: a change replaces all pods.
+// podTemplate returns the pods' template.
 func podTemplate(c *databasev1.Cache, observed Observed) corev1.PodTemplateSpec {
-	spec, d := &c.Spec, Common(c, observed)
-	grace := int64(database.GracePeriodSeconds)
-	volumes := database.ScratchVolumes()
-	if spec.Persistence == nil {
-		volumes = append(volumes, database.EmptyDir(database.DataVolume, ""))
+	d := Common(c, observed)
+	volumes := d.SecretVolumes(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey, previousKey)
+	if c.Spec.Persistence == nil {
+		volumes = append([]corev1.Volume{database.EmptyDir(database.DataVolume, "")}, volumes...)
 	}
-	volumes = append(volumes, d.SecretVolumes(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey, previousKey)...)
-	return corev1.PodTemplateSpec{
-		ObjectMeta: podMeta(c, d),
-		Spec: corev1.PodSpec{
-			InitContainers:                []corev1.Container{database.Installer(observed.State)},
-			Containers:                    []corev1.Container{server(c, d)},
-			Volumes:                       volumes,
-			ServiceAccountName:            database.AccountName(c.Name),
-			ImagePullSecrets:              spec.ImagePullSecrets,
-			SecurityContext:               database.PodSecurity(spec.RunAsUser),
-			TerminationGracePeriodSeconds: &grace,
-			EnableServiceLinks:            new(false),
-			Affinity:                      d.Apart(),
-			TopologySpreadConstraints:     d.Spread(),
-			NodeSelector:                  spec.NodeSelector,
-			Tolerations:                   spec.Tolerations,
-			PriorityClassName:             spec.PriorityClassName,
-		},
-	}
-}
-
-// podMeta returns the labels and annotations of pods.
-func podMeta(c *databasev1.Cache, d *database.Database) metav1.ObjectMeta {
-	annotations := map[string]string{}
-	if c.Spec.RestartedAt != nil {
-		annotations[api.AnnotationRestartedAt] = c.Spec.RestartedAt.UTC().Format("2006-01-02T15:04:05Z")
-	}
-	if hash := restartingParameters(c); hash != "" {
-		annotations[api.AnnotationParameters] = hash
-	}
-	return d.PodMeta(annotations)
+	return d.InstanceTemplate(observed.State, server(c, d), volumes, restartingParameters(c))
 }
 
 // server is the container with our program as its first process, and the server below it.

@@ -74,7 +74,7 @@ func foreignData(s *subject) string {
 // creating: it has never had a primary, or one with the user of the application.
 func creating(s *subject) string {
 	switch {
-	case s.wasReady() || s.Primary != nil && s.Primary.Report.Provided:
+	case s.WasReady() || s.Primary != nil && s.Primary.Report.Provided:
 		return ""
 	case s.Primary != nil:
 		return fmt.Sprintf("the cache is being created: %s does not have the user of the Secret %s yet", database.Describe(*s.Primary),

@@ -1,11 +1,9 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,7 +11,6 @@ import (
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
-	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
@@ -38,11 +35,8 @@ var (
 
 // Limits of other fields.
 const (
-	shortestAfter, longestAfter = 5 * time.Second, 5 * time.Minute
-	leastPercent, mostPercent   = 10, 90
-	leastPort, mostPort         = 1024, 65535
-	// maxAfter and maxImage are the lengths of these fields in the schema, in bytes.
-	maxAfter, maxImage = 16, 512
+	leastPercent, mostPercent = 10, 90
+	leastPort, mostPort       = 1024, 65535
 )
 
 // usedPorts are those of every instance.
@@ -57,7 +51,7 @@ func Validate(c *databasev1.Cache) field.ErrorList {
 	problems = append(problems, checkMemory(spec, at)...)
 	problems = append(problems, checkPersistence(spec, at.Child("persistence"))...)
 	problems = append(problems, checkClients(c, at)...)
-	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
+	problems = append(problems, database.CheckFailover(spec.Failover.After, spec.Failover.AcceptLoss, at.Child("failover"))...)
 	problems = append(problems, checkParameters(c, at.Child("parameters"))...)
 	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
 	problems = append(problems, naming.CheckInstanceLabels(spec.Labels, at.Child("labels"))...)
@@ -71,30 +65,12 @@ func Validate(c *databasev1.Cache) field.ErrorList {
 
 // checkServer returns what is wrong with the server's version and image, and how many there are.
 func checkServer(spec *databasev1.CacheSpec, at *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if !slices.Contains(Versions, spec.Version) {
-		problems = append(problems, field.NotSupported(at.Child("version"), shown(spec.Version), Versions))
-	}
-	if spec.Image != "" {
-		if err := checkImage(spec.Image); err != nil {
-			problems = append(problems, field.Invalid(at.Child("image"), shown(spec.Image), err.Error()))
-		}
-	}
-	if spec.Replicas < 1 || spec.Replicas > database.MaxReplicas {
-		problems = append(problems, field.Invalid(at.Child("replicas"), spec.Replicas, "must be from 1 to 5"))
-	} else if least := spec.MinReplicasToWrite; least < 0 || least >= spec.Replicas {
+	problems := database.CheckServer(spec.Version, Versions, spec.Image, spec.Replicas, at)
+	if least := spec.MinReplicasToWrite; spec.Replicas > 0 && (least < 0 || least >= spec.Replicas) {
 		problems = append(problems, field.Invalid(at.Child("minReplicasToWrite"), least, fmt.Sprintf(
 			"must be from 0 to %d, less than spec.replicas: otherwise no write is ever accepted", spec.Replicas-1)))
 	}
 	return problems
-}
-
-func checkImage(text string) error {
-	if len(text) > maxImage {
-		return fmt.Errorf("must have at most %d bytes", maxImage)
-	}
-	_, err := imageref.Parse(text)
-	return err //nolint:wrapcheck // it says what is accepted
 }
 
 // checkMemory returns what is wrong with how much memory there is, and what becomes of keys when it
@@ -108,7 +84,7 @@ func checkMemory(spec *databasev1.CacheSpec, at *field.Path) field.ErrorList {
 		problems = append(problems, field.Invalid(at.Child("maxMemoryPercent"), spec.MaxMemoryPercent, "must be from 10 to 90"))
 	}
 	if !slices.Contains(policies, string(spec.EvictionPolicy)) {
-		problems = append(problems, field.NotSupported(at.Child("evictionPolicy"), shown(string(spec.EvictionPolicy)), policies))
+		problems = append(problems, field.NotSupported(at.Child("evictionPolicy"), database.Shown(string(spec.EvictionPolicy)), policies))
 	}
 	for name, list := range map[string]corev1.ResourceList{"limits": spec.Resources.Limits, "requests": spec.Resources.Requests} {
 		if _, given := list[corev1.ResourceMemory]; given {
@@ -142,7 +118,7 @@ func checkPersistence(spec *databasev1.CacheSpec, at *field.Path) field.ErrorLis
 // checkClients returns what is wrong with how clients connect.
 func checkClients(c *databasev1.Cache, at *field.Path) field.ErrorList {
 	spec, port := &c.Spec, c.Spec.PlainPort
-	problems := podspec.CheckName(shown(spec.PasswordSecret), "Secret", at.Child("passwordSecret"))
+	problems := podspec.CheckName(database.Shown(spec.PasswordSecret), "Secret", at.Child("passwordSecret"))
 	made := []string{database.ApplicationName(c.Name), database.CertificatesName(c.Name), database.MetricsName(c.Name)}
 	if slices.Contains(made, spec.PasswordSecret) {
 		problems = append(problems, field.Invalid(at.Child("passwordSecret"), spec.PasswordSecret,
@@ -157,37 +133,4 @@ func checkClients(c *databasev1.Cache, at *field.Path) field.ErrorList {
 			"spec.tls is false, so clients need a port without TLS, for example 6380"))
 	}
 	return problems
-}
-
-// parseAfter returns spec.failover.after, or an error that says what is accepted.
-func parseAfter(text string) (time.Duration, error) {
-	after, err := time.Duration(0), errors.New("too long")
-	if len(text) <= maxAfter {
-		after, err = time.ParseDuration(text)
-	}
-	if err != nil || after < shortestAfter || after > longestAfter {
-		return 0, errors.New("must be from 5s to 5m, for example 11s")
-	}
-	return after, nil
-}
-
-// checkFailover returns what is wrong with when another instance takes over.
-func checkFailover(failover databasev1.CacheFailover, at *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if _, err := parseAfter(failover.After); err != nil {
-		problems = append(problems, field.Invalid(at.Child("after"), shown(failover.After), err.Error()))
-	}
-	if failover.AcceptLoss < 0 {
-		problems = append(problems, field.Invalid(at.Child("acceptLoss"), failover.AcceptLoss, "must be a term, as in status.term"))
-	}
-	return problems
-}
-
-// shown returns a text as it stands in a message, where one of any length may be wrong.
-func shown(text string) string {
-	const most = 100 // bytes
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
@@ -27,10 +28,10 @@ var tagVersion = regexp.MustCompile(`^v?([0-9]{1,3})([.-]|$)`)
 // anotherVersion returns the version of which spec.image is by its tag, if it is not spec.version;
 // "" otherwise. Other numbers than our versions may be those of a user's own releases.
 func anotherVersion(spec *databasev1.CacheSpec) string {
-	if spec.Image == "" || checkImage(spec.Image) != nil {
+	if spec.Image == "" || database.CheckImage(spec.Image) != nil {
 		return ""
 	}
-	reference, _ := imageref.Parse(spec.Image) // checkImage has parsed it.
+	reference, _ := imageref.Parse(spec.Image) // CheckImage has parsed it.
 	found := tagVersion.FindStringSubmatch(reference.Tag)
 	if found == nil || found[1] == spec.Version || !slices.Contains(Versions, found[1]) {
 		return ""

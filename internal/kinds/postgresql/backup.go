@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
@@ -43,22 +44,14 @@ func checkBackup(backup databasev1.Backup, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	if schedule := backup.Schedule; schedule != "" {
 		if err := checkSchedule(schedule); err != nil {
-			problems = append(problems, field.Invalid(at.Child("schedule"), shown(schedule),
+			problems = append(problems, field.Invalid(at.Child("schedule"), database.Shown(schedule),
 				fmt.Sprintf("%v: must be a schedule as in a CronJob, such as %q, or @daily", err, defaultSchedule)))
 		}
 	}
 	if retention := backup.Retention; retention != "" && !isRetention(retention) {
-		problems = append(problems, field.Invalid(at.Child("retention"), shown(retention), "must be from 1d to 3650d, or from 1w to 521w, for example 30d"))
+		problems = append(problems, field.Invalid(at.Child("retention"), database.Shown(retention), "must be from 1d to 3650d, or from 1w to 521w, for example 30d"))
 	}
 	return problems
-}
-
-// shown returns a text as it stands in a message, where one of any length may be wrong.
-func shown(text string) string {
-	if len(text) > maxSchedule {
-		return text[:maxSchedule] + "..."
-	}
-	return text
 }
 
 // every has the times that a schedule may name beside its five fields. The library takes @every

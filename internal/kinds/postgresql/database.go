@@ -43,6 +43,10 @@ func Common(db *databasev1.PostgreSQL, observed Observed) *database.Database {
 		MetricsPort: metricsPort, Extras: extras(db), InstanceSecrets: []string{contract.ProvisionsName(db.Name)},
 		Image: image(db, observed), ContainerName: ContainerName, Before: before(&db.Status),
 	}
+	d.Pods = database.Pods{
+		RunAsUser: spec.RunAsUser, ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
+		PriorityClassName: spec.PriorityClassName, RestartedAt: spec.RestartedAt,
+	}
 	d.Grow(observed.State)
 	return d
 }

@@ -86,7 +86,7 @@ func (s *subject) severalSystems() string {
 }
 
 // hasLed reports whether an instance has ever led: then only one system can be the database's.
-func (s *subject) hasLed() bool { return s.db.Status.Term > 0 || s.wasReady() }
+func (s *subject) hasLed() bool { return s.db.Status.Term > 0 || s.WasReady() }
 
 // renumbered says under which claims the volumes of these instances have to be for their ordinals
 // to be those from 0 on; "" if they are. A PostgreSQL makes as many pods as its highest claim says,

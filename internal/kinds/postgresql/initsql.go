@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
@@ -43,16 +44,16 @@ func checkInitSQL(all []databasev1.InitSQL, at *field.Path) field.ErrorList {
 			given++
 			bytes += len(one.SQL)
 			if problem := CheckSQL(one.SQL); problem != "" && len(one.SQL) <= maxInitBytes {
-				problems = append(problems, field.Invalid(at.Child("sql"), shown(one.SQL), problem))
+				problems = append(problems, field.Invalid(at.Child("sql"), database.Shown(one.SQL), problem))
 			}
 		}
 		named := func(from *field.Path, kind, name, key string) {
 			given++
 			if len(validation.IsDNS1123Subdomain(name)) > 0 {
-				problems = append(problems, field.Invalid(from.Child("name"), shown(name), "must be the name of a "+kind))
+				problems = append(problems, field.Invalid(from.Child("name"), database.Shown(name), "must be the name of a "+kind))
 			}
 			if len(validation.IsConfigMapKey(key)) > 0 {
-				problems = append(problems, field.Invalid(from.Child("key"), shown(key), "must be a key of a "+kind+", for example init.sql"))
+				problems = append(problems, field.Invalid(from.Child("key"), database.Shown(key), "must be a key of a "+kind+", for example init.sql"))
 			}
 		}
 		if from := one.ConfigMapKeyRef; from != nil {

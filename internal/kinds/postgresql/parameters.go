@@ -1,14 +1,13 @@
 package postgresql
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
@@ -57,18 +56,13 @@ func parameters(db *databasev1.PostgreSQL) map[string]string {
 // restartingParameters returns a hash of the parameters that take effect with a start of the server
 // only; "" if there are none. It is part of the pods' template, so that a change replaces the pods.
 func restartingParameters(db *databasev1.PostgreSQL) string {
-	hash, isEmpty := sha256.New(), true
-	for _, setting := range postgres.Parameters(parameters(db)) {
-		if postgres.NeedsRestart(major(db), setting.Name) {
-			isEmpty = false
-			hash.Write([]byte(strconv.Quote(setting.Name) + "=" + strconv.Quote(setting.Value) + "\n"))
+	return database.ParametersHash(func(yield func(name, value string) bool) {
+		for _, setting := range postgres.Parameters(parameters(db)) {
+			if postgres.NeedsRestart(major(db), setting.Name) && !yield(setting.Name, setting.Value) {
+				return
+			}
 		}
-	}
-	if isEmpty {
-		return ""
-	}
-	const shown = 8 // bytes
-	return hex.EncodeToString(hash.Sum(nil)[:shown])
+	})
 }
 
 // major is the server's major version; 0 if it is none.

@@ -149,36 +149,24 @@ func poolerDeployment(db *databasev1.PostgreSQL, observed Observed) *appsv1.Depl
 }
 
 // poolerTemplate returns the template of the pooler's pods. They have no token: they ask the
-// primary, and not the API server, what goes on.
+// primary, and not the API server, what goes on. They are spread as instances are, but those of
+// earlier templates do not count: otherwise no node could take the new pod, before which none of
+// them ends.
 func poolerTemplate(db *databasev1.PostgreSQL, observed Observed) corev1.PodTemplateSpec {
-	spec, d := &db.Spec, poolerOwner(db, observed)
-	grace, mode := int64(poolerGrace), int32(0o440)
+	d, mode := poolerOwner(db, observed), int32(0o440)
 	certificate, key := database.ExtraKeys(poolerCertificate, false)
-	volumes := append(database.ScratchVolumes(), corev1.Volume{Name: database.CertificatesVolume, VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: database.CertificatesName(db.Name), DefaultMode: &mode, Items: []corev1.KeyToPath{
-			{Key: database.AuthorityKey, Path: "ca.crt"}, {Key: certificate, Path: "tls.crt"}, {Key: key, Path: "tls.key"},
-		}},
-	}})
-	return corev1.PodTemplateSpec{
-		ObjectMeta: d.PodMeta(nil),
-		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{database.Installer(observed.State)}, Containers: []corev1.Container{poolerContainer(db, observed)},
-			Volumes: volumes, ImagePullSecrets: spec.ImagePullSecrets, SecurityContext: database.PodSecurity(spec.RunAsUser),
-			TerminationGracePeriodSeconds: &grace, EnableServiceLinks: new(false), AutomountServiceAccountToken: new(false),
-			Affinity: d.Apart(), TopologySpreadConstraints: poolerSpread(d), NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
-			PriorityClassName: spec.PriorityClassName,
+	spec := d.PodSpec(observed.State, poolerContainer(db, observed), []corev1.Volume{{
+		Name: database.CertificatesVolume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: database.CertificatesName(db.Name), DefaultMode: &mode, Items: []corev1.KeyToPath{
+				{Key: database.AuthorityKey, Path: "ca.crt"}, {Key: certificate, Path: "tls.crt"}, {Key: key, Path: "tls.key"},
+			}},
 		},
+	}})
+	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = new(int64(poolerGrace)), new(false)
+	for i := range spec.TopologySpreadConstraints {
+		spec.TopologySpreadConstraints[i].MatchLabelKeys = []string{appsv1.DefaultDeploymentUniqueLabelKey}
 	}
-}
-
-// poolerSpread spreads the pods of one template as instances are spread. Pods of earlier templates
-// do not count: otherwise no node could take the new pod, before which none of them ends.
-func poolerSpread(d *database.Database) []corev1.TopologySpreadConstraint {
-	spread := d.Spread()
-	for i := range spread {
-		spread[i].MatchLabelKeys = []string{appsv1.DefaultDeploymentUniqueLabelKey}
-	}
-	return spread
+	return corev1.PodTemplateSpec{ObjectMeta: d.PodMeta(nil), Spec: spec}
 }
 
 func poolerContainer(db *databasev1.PostgreSQL, observed Observed) corev1.Container {
@@ -294,7 +282,7 @@ func checkIgnored(names []string, at *field.Path) field.ErrorList {
 		case len(name) > longestIgnored:
 			problems = append(problems, field.TooLong(at.Index(i), "", longestIgnored))
 		case !parameterName.MatchString(name):
-			problems = append(problems, field.Invalid(at.Index(i), shown(name), "must be the name of a parameter, for example search_path"))
+			problems = append(problems, field.Invalid(at.Index(i), database.Shown(name), "must be the name of a parameter, for example search_path"))
 		case slices.Contains(alwaysCount, strings.ToLower(name)):
 			problems = append(problems, field.Invalid(at.Index(i), name,
 				"must be a parameter that PgBouncer would refuse, for example search_path: this one must not be ignored"))
@@ -326,8 +314,8 @@ func checkPooler(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 	}
 	problems = append(problems, checkIgnored(pooler.IgnoreStartupParameters, at.Child("ignoreStartupParameters"))...)
 	if pooler.Image != "" {
-		if err := checkImage(pooler.Image); err != nil {
-			problems = append(problems, field.Invalid(at.Child("image"), shown(pooler.Image), err.Error()))
+		if err := database.CheckImage(pooler.Image); err != nil {
+			problems = append(problems, field.Invalid(at.Child("image"), database.Shown(pooler.Image), err.Error()))
 		}
 	}
 	if most := connectionsOf(db); len(problems) == 0 && pooler.PoolSize*pooler.Instances > most {

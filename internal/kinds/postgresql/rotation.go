@@ -15,6 +15,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
+	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -41,7 +42,7 @@ func checkRotation(user databasev1.User, at *field.Path) field.ErrorList {
 			value, err = time.ParseDuration(text)
 		}
 		if err != nil || value < least || value > most {
-			problems = append(problems, field.Invalid(at.Child(name), shown(text), says))
+			problems = append(problems, field.Invalid(at.Child(name), database.Shown(text), says))
 		}
 		return value
 	}
@@ -56,7 +57,7 @@ func checkRotation(user databasev1.User, at *field.Path) field.ErrorList {
 	if user.PasswordSecret != nil {
 		const says = "Mainstay does not make the password of passwordSecret: change it in that Secret"
 		if user.RotateEvery != "" {
-			problems = append(problems, field.Invalid(at.Child("rotateEvery"), shown(user.RotateEvery), says))
+			problems = append(problems, field.Invalid(at.Child("rotateEvery"), database.Shown(user.RotateEvery), says))
 		}
 		if user.RotatedAt != nil {
 			problems = append(problems, field.Invalid(at.Child("rotatedAt"), user.RotatedAt.UTC().Format(time.RFC3339), says))

@@ -9,7 +9,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
-	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
 // Status returns the status of a defaulted PostgreSQL, given what was observed, decided and
@@ -40,7 +39,7 @@ func Status(
 	if about.Primary != nil {
 		status.Timeline = int64(about.Primary.Report.Timeline)
 	}
-	status.Phase = about.phase(one)
+	status.Phase = about.Phase(one)
 	after := requeue.Sooner(about.RequeueAfter(one.Reason), nextRotation(db, observed))
 	if len(observed.Init.Statements) > 0 && HasMade(db, observed, contract.ProvisionsRevision(observed.Provisions)) {
 		// They are not needed once the status says that it was ready.
@@ -73,38 +72,4 @@ type subject struct {
 	database.Subject
 	db       *databasev1.PostgreSQL
 	observed Observed
-}
-
-// wasReady reports whether the database has ever been ready.
-func (s *subject) wasReady() bool { return s.Database.Before.WasReady }
-
-func (s *subject) phase(one summary.Summary) databasev1.PostgreSQLPhase {
-	switch {
-	case s.db.Spec.Paused:
-		return databasev1.PhasePaused
-	case one.Reason == databasev1.ReasonHibernated:
-		return databasev1.PhaseHibernated
-	case one.Severity == summary.Working:
-		return databasev1.PhaseRunning
-	case one.Reason == databasev1.ReasonSwitchingOver:
-		return databasev1.PhaseSwitchingOver
-	case s.Primary == nil && one.Severity >= summary.Failed:
-		return databasev1.PhaseFailed
-	case s.Waking() != "":
-		return databasev1.PhaseUpdating
-	case s.Primary == nil && s.wasReady() && len(s.Instances) > 0:
-		return databasev1.PhaseFailingOver
-	case s.Primary == nil && len(s.Instances) > 0:
-		return databasev1.PhaseCreating
-	case s.Primary == nil:
-		return databasev1.PhasePending
-	case one.IsProblem():
-		return databasev1.PhaseDegraded
-	case s.wasReady() && s.IsUpgrading():
-		return databasev1.PhaseUpgrading
-	case s.wasReady():
-		return databasev1.PhaseUpdating
-	default:
-		return databasev1.PhaseCreating
-	}
 }

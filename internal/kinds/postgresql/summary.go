@@ -59,7 +59,7 @@ func withoutImage(s *subject) string {
 // creating: it has never had a primary, or one with a database for the application.
 func creating(s *subject) string {
 	switch {
-	case s.wasReady() || s.Primary != nil && s.Primary.Report.Provided:
+	case s.WasReady() || s.Primary != nil && s.Primary.Report.Provided:
 		return ""
 	case s.Primary != nil:
 		return fmt.Sprintf("the database is being created: %s has not created the role and database of the Secret %s yet",

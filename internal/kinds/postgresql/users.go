@@ -77,19 +77,19 @@ func checkUsers(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 		at := at.Index(i)
 		problems = append(problems, checkUserName(user.Name, at.Child("name"))...)
 		if names[user.Name] {
-			problems = append(problems, field.Duplicate(at.Child("name"), shown(user.Name)))
+			problems = append(problems, field.Duplicate(at.Child("name"), database.Shown(user.Name)))
 		}
 		names[user.Name] = true
 		secret := UserSecretName(db, user)
 		switch {
 		case len(validation.IsDNS1123Subdomain(secret)) == 0 && !secrets[secret]:
 		case len(validation.IsDNS1123Subdomain(secret)) == 0:
-			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret), "is the name of another Secret of this PostgreSQL"))
+			problems = append(problems, field.Invalid(at.Child("secretName"), database.Shown(secret), "is the name of another Secret of this PostgreSQL"))
 		case user.SecretName == "":
 			problems = append(problems, field.Required(at.Child("secretName"),
-				fmt.Sprintf("the default, %s, is not a valid name of a Secret", shown(secret))))
+				fmt.Sprintf("the default, %s, is not a valid name of a Secret", database.Shown(secret))))
 		default:
-			problems = append(problems, field.Invalid(at.Child("secretName"), shown(secret),
+			problems = append(problems, field.Invalid(at.Child("secretName"), database.Shown(secret),
 				"must be the name of a Secret: lower-case letters, digits, - and ."))
 		}
 		secrets[secret] = true
@@ -136,7 +136,7 @@ const maxConnectionLimit = 10_000
 
 func checkUserName(name string, at *field.Path) field.ErrorList {
 	if !nameForm.MatchString(name) {
-		return field.ErrorList{field.Invalid(at, shown(name), nameAccepted)}
+		return field.ErrorList{field.Invalid(at, database.Shown(name), nameAccepted)}
 	}
 	if name == applicationRole {
 		return field.ErrorList{field.Invalid(at, name, "always exists, with the Secret NAME-app: choose another name")}
@@ -153,10 +153,10 @@ func checkPasswordSecret(from *corev1.SecretKeySelector, at *field.Path) field.E
 	}
 	var problems field.ErrorList
 	if len(validation.IsDNS1123Subdomain(from.Name)) > 0 {
-		problems = append(problems, field.Invalid(at.Child("name"), shown(from.Name), "must be the name of a Secret"))
+		problems = append(problems, field.Invalid(at.Child("name"), database.Shown(from.Name), "must be the name of a Secret"))
 	}
 	if len(validation.IsConfigMapKey(from.Key)) > 0 {
-		problems = append(problems, field.Invalid(at.Child("key"), shown(from.Key), "must be a key of a Secret, for example password"))
+		problems = append(problems, field.Invalid(at.Child("key"), database.Shown(from.Key), "must be a key of a Secret, for example password"))
 	}
 	return problems
 }
@@ -170,15 +170,15 @@ func checkRoles(db *databasev1.PostgreSQL, user databasev1.User, users map[strin
 	for i, role := range user.Roles {
 		switch {
 		case role == user.Name:
-			problems = append(problems, field.Invalid(at.Index(i), shown(role), "a user can't be a member of itself"))
+			problems = append(problems, field.Invalid(at.Index(i), database.Shown(role), "a user can't be a member of itself"))
 		case slices.Contains(user.Roles[:i], role):
-			problems = append(problems, field.Duplicate(at.Index(i), shown(role)))
+			problems = append(problems, field.Duplicate(at.Index(i), database.Shown(role)))
 		case role != applicationRole && !slices.Contains(predefined, role) && !users[role]:
-			problems = append(problems, field.Invalid(at.Index(i), shown(role),
+			problems = append(problems, field.Invalid(at.Index(i), database.Shown(role),
 				"must be app, one of spec.users, or one of "+strings.Join(predefined, ", ")))
 		case isNewerRole(db, role):
 			problems = append(problems, field.Invalid(at.Index(i), role,
-				fmt.Sprintf("exists since PostgreSQL %d, and spec.version is %s", predefinedSince[role], shown(db.Spec.Version))))
+				fmt.Sprintf("exists since PostgreSQL %d, and spec.version is %s", predefinedSince[role], database.Shown(db.Spec.Version))))
 		}
 	}
 	return problems
@@ -208,8 +208,8 @@ func checkCircles(users []databasev1.User, at *field.Path) field.ErrorList {
 			switch {
 			case !isUser || next == i:
 			case visited[next] == underWay:
-				problems = append(problems, field.Invalid(at.Index(i).Child("roles").Index(j), shown(role),
-					fmt.Sprintf("is a member of %s itself, directly or through others", shown(users[i].Name))))
+				problems = append(problems, field.Invalid(at.Index(i).Child("roles").Index(j), database.Shown(role),
+					fmt.Sprintf("is a member of %s itself, directly or through others", database.Shown(users[i].Name))))
 			case visited[next] != done:
 				visit(next)
 			}
@@ -235,30 +235,30 @@ func checkDatabases(db *databasev1.PostgreSQL, at *field.Path) field.ErrorList {
 	}
 	var problems field.ErrorList
 	names := map[string]bool{}
-	for i, database := range db.Spec.Databases {
+	for i, one := range db.Spec.Databases {
 		at := at.Index(i)
-		if !nameForm.MatchString(database.Name) {
-			problems = append(problems, field.Invalid(at.Child("name"), shown(database.Name), nameAccepted))
-		} else if err := postgres.CheckDatabase(database.Name); err != nil {
-			problems = append(problems, field.Invalid(at.Child("name"), database.Name, err.Error()))
+		if !nameForm.MatchString(one.Name) {
+			problems = append(problems, field.Invalid(at.Child("name"), database.Shown(one.Name), nameAccepted))
+		} else if err := postgres.CheckDatabase(one.Name); err != nil {
+			problems = append(problems, field.Invalid(at.Child("name"), one.Name, err.Error()))
 		}
-		if names[database.Name] {
-			problems = append(problems, field.Duplicate(at.Child("name"), shown(database.Name)))
+		if names[one.Name] {
+			problems = append(problems, field.Duplicate(at.Child("name"), database.Shown(one.Name)))
 		}
-		names[database.Name] = true
-		owner := cmp.Or(database.Owner, applicationRole)
+		names[one.Name] = true
+		owner := cmp.Or(one.Owner, applicationRole)
 		switch {
-		case owner != applicationRole && database.Name == applicationDatabase:
-			problems = append(problems, field.Invalid(at.Child("owner"), shown(owner), "the database app belongs to the user app: leave owner out"))
+		case owner != applicationRole && one.Name == applicationDatabase:
+			problems = append(problems, field.Invalid(at.Child("owner"), database.Shown(owner), "the database app belongs to the user app: leave owner out"))
 		case owner != applicationRole && !isUser(db, owner):
-			problems = append(problems, field.Invalid(at.Child("owner"), shown(owner), "must be app or one of spec.users"))
+			problems = append(problems, field.Invalid(at.Child("owner"), database.Shown(owner), "must be app or one of spec.users"))
 		}
-		if database.Name == applicationDatabase && database.Reclaim == databasev1.DeletionDelete {
-			problems = append(problems, field.Invalid(at.Child("reclaim"), database.Reclaim,
+		if one.Name == applicationDatabase && one.Reclaim == databasev1.DeletionDelete {
+			problems = append(problems, field.Invalid(at.Child("reclaim"), one.Reclaim,
 				"the database app always exists: it can't be dropped"))
 		}
-		problems = append(problems, checkNames(database.Extensions, extensionForm, at.Child("extensions"))...)
-		problems = append(problems, checkNames(database.Schemas, nameForm, at.Child("schemas"))...)
+		problems = append(problems, checkNames(one.Extensions, extensionForm, at.Child("extensions"))...)
+		problems = append(problems, checkNames(one.Schemas, nameForm, at.Child("schemas"))...)
 	}
 	return problems
 }
@@ -272,7 +272,7 @@ func checkNames(names []string, form *regexp.Regexp, at *field.Path) field.Error
 	for i, name := range names {
 		switch {
 		case !form.MatchString(name):
-			problems = append(problems, field.Invalid(at.Index(i), shown(name), nameAccepted))
+			problems = append(problems, field.Invalid(at.Index(i), database.Shown(name), nameAccepted))
 		case strings.HasPrefix(name, "pg_") && form == nameForm || name == "information_schema":
 			problems = append(problems, field.Invalid(at.Index(i), name, "is the server's own: choose another name"))
 		case slices.Contains(names[:i], name):

@@ -1,17 +1,14 @@
 package postgresql
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
-	imageref "github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/podspec"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
@@ -27,23 +24,14 @@ var leastStorage = resource.MustParse("512Mi")
 // maxStorage is more than any volume has: a mistake.
 var maxStorage = resource.MustParse("1Pi")
 
-// Limits of spec.failover.after.
-const (
-	shortestAfter = 5 * time.Second
-	longestAfter  = 5 * time.Minute
-)
-
-// maxAfter is the length of spec.failover.after in the schema, in bytes.
-const maxAfter = 16
-
 // Validate returns what is wrong with the spec of a defaulted PostgreSQL. The schema says the same,
 // where it can: this is for what it can't, and for objects that it did not check. What may be of
 // any length then is bounded before it is parsed, and where it is repeated.
 func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	spec, at := &db.Spec, field.NewPath("spec")
-	problems := checkServer(spec, at)
+	problems := database.CheckServer(spec.Version, Versions, spec.Image, spec.Replicas, at)
 	problems = append(problems, checkStorage(spec, at)...)
-	problems = append(problems, checkFailover(spec.Failover, at.Child("failover"))...)
+	problems = append(problems, database.CheckFailover(spec.Failover.After, spec.Failover.AcceptLoss, at.Child("failover"))...)
 	problems = append(problems, checkUsers(db, at.Child("users"))...)
 	problems = append(problems, checkDatabases(db, at.Child("databases"))...)
 	problems = append(problems, checkInitSQL(spec.InitSQL, at.Child("initSQL"))...)
@@ -51,7 +39,7 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 	problems = append(problems, checkPooler(db, at.Child("pooler"))...)
 	problems = append(problems, checkParameters(db, at.Child("parameters"))...)
 	if pods := database.PodNames(db.Name, spec.Replicas); spec.PreferredPrimary != "" && !slices.Contains(pods, spec.PreferredPrimary) {
-		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), shown(spec.PreferredPrimary), pods))
+		problems = append(problems, field.NotSupported(at.Child("preferredPrimary"), database.Shown(spec.PreferredPrimary), pods))
 	}
 	problems = append(problems, rollout.ValidateWindow(spec.Rollout.Window, at.Child("rollout", "window"))...)
 	problems = append(problems, checkBackup(spec.Backup, at.Child("backup"))...)
@@ -66,34 +54,6 @@ func Validate(db *databasev1.PostgreSQL) field.ErrorList {
 			"must be at least 192Mi: the server needs it to start"))
 	}
 	return problems
-}
-
-// checkServer returns what is wrong with the server's version and image, and how many there are.
-func checkServer(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if !slices.Contains(Versions, spec.Version) {
-		problems = append(problems, field.NotSupported(at.Child("version"), shown(spec.Version), Versions))
-	}
-	if spec.Image != "" {
-		if err := checkImage(spec.Image); err != nil {
-			problems = append(problems, field.Invalid(at.Child("image"), shown(spec.Image), err.Error()))
-		}
-	}
-	if spec.Replicas < 1 || spec.Replicas > database.MaxReplicas {
-		problems = append(problems, field.Invalid(at.Child("replicas"), spec.Replicas, "must be from 1 to 5"))
-	}
-	return problems
-}
-
-// maxImage is the length of spec.image in the schema, in bytes.
-const maxImage = 512
-
-func checkImage(text string) error {
-	if len(text) > maxImage {
-		return fmt.Errorf("must have at most %d bytes", maxImage)
-	}
-	_, err := imageref.Parse(text)
-	return err //nolint:wrapcheck // it says what is accepted
 }
 
 // checkStorage returns what is wrong with the volumes.
@@ -142,22 +102,6 @@ func checkGrowth(spec *databasev1.PostgreSQLSpec, at *field.Path) field.ErrorLis
 
 // Limits of spec.autoGrow, in percent, as in the schema.
 const leastFrom, mostFrom, leastBy, mostBy = 50, 95, 5, 100
-
-// checkFailover returns what is wrong with when another instance takes over.
-func checkFailover(failover databasev1.Failover, at *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	after, err := time.Duration(0), errors.New("too long")
-	if len(failover.After) <= maxAfter {
-		after, err = time.ParseDuration(failover.After)
-	}
-	if err != nil || after < shortestAfter || after > longestAfter {
-		problems = append(problems, field.Invalid(at.Child("after"), shown(failover.After), "must be from 5s to 5m, for example 11s"))
-	}
-	if failover.AcceptLoss < 0 {
-		problems = append(problems, field.Invalid(at.Child("acceptLoss"), failover.AcceptLoss, "must be a term, as in status.term"))
-	}
-	return problems
-}
 
 // leastMemory is what the server takes with its default parameters, and our program beside it.
 var leastMemory = resource.MustParse("192Mi")
