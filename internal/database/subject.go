@@ -147,6 +147,11 @@ func (s *Subject) RequeueAfter(reason string) time.Duration {
 	if s.Observed.Lacking(s.Database) != nil {
 		after = requeue.Sooner(after, ReadAgain) // the event that says why may come later than this
 	}
+	for _, instance := range s.Instances {
+		if left := lateAfter - s.unreadyFor(instance); !instance.IsReady() && left > 0 {
+			after = requeue.Sooner(after, left+time.Second)
+		}
+	}
 	switch reason {
 	case databasev1.ReasonUpdating:
 		after = requeue.Sooner(after, StartsFor/2)

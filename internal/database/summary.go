@@ -2,8 +2,10 @@ package database
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -187,14 +189,47 @@ func (s *Subject) Replacing() string {
 // StartsFor is how long a new pod may take until that is a problem.
 const StartsFor = time.Minute
 
-// Starting says that all that are not ready have just been made.
+// lateAfter is how long an instance may take no connections, whatever else is in progress, until
+// that is a problem.
+const lateAfter = 10 * time.Minute
+
+// unreadyFor returns for how long an instance that is not ready has taken no connections. One whose
+// pod is deleted was to be gone at its DeletionTimestamp. Kubernetes may not have noticed yet that
+// a pod is not ready.
+func (s *Subject) unreadyFor(instance Instance) time.Duration {
+	if deleted := instance.Pod.DeletionTimestamp; deleted != nil {
+		return s.Observed.Now.Sub(deleted.Time)
+	}
+	since := instance.Pod.CreationTimestamp.Time
+	for _, condition := range instance.Pod.Status.Conditions {
+		switch {
+		case condition.Type != corev1.PodReady:
+		case condition.Status == corev1.ConditionTrue:
+			return 0
+		case !condition.LastTransitionTime.IsZero():
+			since = condition.LastTransitionTime.Time
+		}
+	}
+	return s.Observed.Now.Sub(since)
+}
+
+// IsLate reports whether an instance has taken no connections for longer than a change takes.
+func (s *Subject) IsLate() bool {
+	return slices.ContainsFunc(s.Instances, func(one Instance) bool { return !one.IsReady() && s.unreadyFor(one) > lateAfter })
+}
+
+// Late says that an instance takes no connections, although all had the time to.
+func (s *Subject) Late() string { return summary.If(s.IsLate(), "%s", s.NotReady()) }
+
+// Starting says that all that are not ready have just been made, or end.
 func (s *Subject) Starting() string {
 	var said []string
 	for _, instance := range s.Instances {
 		if instance.IsReady() {
 			continue
 		}
-		if s.Observed.Now.Sub(instance.Pod.CreationTimestamp.Time) > StartsFor && instance.Pod.DeletionTimestamp == nil {
+		isNew := s.Observed.Now.Sub(instance.Pod.CreationTimestamp.Time) <= StartsFor
+		if ends := instance.Pod.DeletionTimestamp != nil; ends && s.unreadyFor(instance) > StartsFor || !ends && !isNew {
 			return ""
 		}
 		said = append(said, Describe(instance))
@@ -206,9 +241,14 @@ func (s *Subject) Starting() string {
 func (s *Subject) NotReady() string {
 	var said []string
 	for _, instance := range s.Instances {
-		if !instance.IsReady() {
-			said = append(said, Describe(instance))
+		if instance.IsReady() {
+			continue
 		}
+		one := Describe(instance)
+		if instance.Pod.DeletionTimestamp != nil && s.unreadyFor(instance) > StartsFor {
+			one += ": its pod does not end: if its node is gone for good, delete the Node"
+		}
+		said = append(said, one)
 	}
 	return summary.If(len(said) > 0, "%d of %d instances are ready; not ready: %s", s.Ready(), len(s.Instances),
 		conditions.First(MaxReplicas, said, ", "))

@@ -67,12 +67,14 @@ func TestStatus(t *testing.T) {
 		ready    string
 		phase    databasev1.CachePhase
 	}{
-		"nothing is there":   {newCache(), empty(), plan.Result{}, "Creating the cache is being created: there are no pods yet", "Pending"},
-		"no user yet":        {newCache(), running(newCache(), 1).says(0, contract.Report{Role: contract.Primary, State: "Leading"}), plan.Result{}, "Creating the cache is being created: sessions-0 (Leading) does not have the user", "Creating"},
-		"one":                {worked(1), running(worked(1), 1), plan.Result{}, "Available sessions-0 takes writes", "Running"},
-		"three":              {worked(3), running(worked(3), 3), plan.Result{}, "Available sessions-0 takes writes, and all 3", "Running"},
-		"no primary":         {worked(3), none, plan.Result{}, "FailingOver no instance takes writes: sessions-0 (Waiting)", "FailingOver"},
-		"one is away":        {worked(3), running(worked(3), 3).says(2, silent), plan.Result{}, "InstanceNotReady 2 of 3", "Degraded"},
+		"nothing is there": {newCache(), empty(), plan.Result{}, "Creating the cache is being created: there are no pods yet", "Pending"},
+		"no user yet":      {newCache(), running(newCache(), 1).says(0, contract.Report{Role: contract.Primary, State: "Leading"}), plan.Result{}, "Creating the cache is being created: sessions-0 (Leading) does not have the user", "Creating"},
+		"one":              {worked(1), running(worked(1), 1), plan.Result{}, "Available sessions-0 takes writes", "Running"},
+		"three":            {worked(3), running(worked(3), 3), plan.Result{}, "Available sessions-0 takes writes, and all 3", "Running"},
+		"no primary":       {worked(3), none, plan.Result{}, "FailingOver no instance takes writes: sessions-0 (Waiting)", "FailingOver"},
+		"one is away":      {worked(3), running(worked(3), 3).says(2, silent), plan.Result{}, "InstanceNotReady 2 of 3", "Degraded"},
+		"a replica whose node is gone": {worked(2), running(worked(2), 2).deletedFor(1, 2*time.Minute), plan.Result{},
+			"InstanceNotReady 1 of 2 instances are ready; not ready: sessions-1 (Following): its pod does not end", "Degraded"},
 		"writes are refused": {worked(3), running(worked(3), 3).says(0, refusing), plan.Result{}, "WritesRefused sessions-0 is the primary and accepts no writes: 1 replicas receive, and", "Degraded"},
 		"another has a name": {worked(3), running(worked(3), 3), foreign, "Conflict StatefulSet shop/sessions exists and was not created by this Cache", "Degraded"},
 		"no image":           {newCache(), noImage, plan.Result{}, "ImageNotConfigured spec.image: Required value: this installation has no image for Valkey 9", "Failed"},

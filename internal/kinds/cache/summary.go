@@ -24,10 +24,12 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Waiting, databasev1.ReasonHibernated, (*subject).Hibernated),
 	summary.When(summary.Stalled, api.ReasonConflict, foreignData),
 	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, (*subject).RefusedVolume),
+	summary.When(summary.Degraded, databasev1.ReasonCreating, createdLate),
 	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
 	summary.When(summary.UnderWay, databasev1.ReasonSwitchingOver, (*subject).HandingOver),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Waking),
 	summary.When(summary.Degraded, databasev1.ReasonFailingOver, (*subject).WithoutPrimary),
+	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).Late),
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Scaling),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Replacing),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Starting),
@@ -70,6 +72,9 @@ func foreignData(s *subject) string {
 	return summary.If(len(said) > 0, "%s: nothing there was changed: restore the volume that belongs here, or delete its claim and its pod",
 		conditions.First(database.MaxReplicas, said, "; "))
 }
+
+// createdLate is creating, once all instances had the time to start.
+func createdLate(s *subject) string { return summary.If(s.IsLate(), "%s", creating(s)) }
 
 // creating: it has never had a primary, or one with the user of the application.
 func creating(s *subject) string {

@@ -100,6 +100,12 @@ func (o Observed) says(ordinal int, report contract.Report) Observed {
 	return o
 }
 
+// deletedFor marks the pod of an instance as deleted, and to be gone, this long ago.
+func (o Observed) deletedFor(ordinal int, ago time.Duration) Observed {
+	o.Pods[ordinal].DeletionTimestamp = new(metav1.NewTime(o.Now.Add(-ago)))
+	return o
+}
+
 // hasApplication returns the observation with a Secret with which applications connect.
 func (o Observed) hasApplication(c *databasev1.Cache, password string) Observed {
 	return o.hasPrevious(c, password, "")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,6 +35,21 @@ func sleeps(spec *databasev1.PostgreSQLSpec) { spec.Hibernated = true }
 func aged(observed Observed) Observed {
 	for i := range observed.Pods {
 		observed.Pods[i].CreationTimestamp = metav1.NewTime(observed.Now.Add(-10 * database.StartsFor))
+	}
+	return observed
+}
+
+// deletedFor marks the pod of an instance as deleted, and to be gone, this long ago.
+func deletedFor(observed Observed, ordinal int, ago time.Duration) Observed {
+	observed.Pods[ordinal].DeletionTimestamp = new(metav1.NewTime(observed.Now.Add(-ago)))
+	return observed
+}
+
+// unreadyFor makes an instance wait for this long, with a pod that is not ready.
+func unreadyFor(observed Observed, ordinal int, since time.Duration) Observed {
+	observed = says(observed, ordinal, contract.Report{State: "Waiting", Problem: "no leader answers"})
+	observed.Pods[ordinal].Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(observed.Now.Add(-since))},
 	}
 	return observed
 }
@@ -133,6 +149,18 @@ func TestSummary(t *testing.T) {
 			"False", "InstanceNotReady", "Degraded", "2 of 3 instances are ready; not ready: db-2 (Waiting)"},
 		"a replica that complains": {db, aged(says(running(db, 3), 1, contract.Report{Role: contract.Replica, State: "Following", Term: 4,
 			Problem: "the disk is full"})), Decision{Replicas: 3}, plan.Result{}, "False", "InstanceProblem", "Degraded", "db-1: the disk is full"},
+		"a pod that ends": {db, deletedFor(running(db, 3), 2, 30*time.Second), Decision{Replicas: 3, Waits: "a pod is being replaced"}, plan.Result{},
+			"False", "Updating", "Updating", "a pod is being replaced"},
+		"a replica whose node is gone": {db, deletedFor(aged(running(db, 3)), 2, 2*time.Minute), Decision{Replicas: 3}, plan.Result{},
+			"False", "InstanceNotReady", "Degraded", "not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
+		"the same in a rollout": {db, deletedFor(aged(running(db, 3)), 2, 11*time.Minute), Decision{Replicas: 3, Waits: "a pod is being replaced"}, plan.Result{},
+			"False", "InstanceNotReady", "Degraded", "its pod does not end"},
+		"a rollout whose replica starts": {db, unreadyFor(running(db, 3), 2, 9*time.Minute), Decision{Replicas: 3, Waits: "db-1 is replaced when all are ready"},
+			plan.Result{}, "False", "Updating", "Updating", "db-1 is replaced when all are ready"},
+		"a rollout whose replica does not come up": {db, unreadyFor(running(db, 3), 2, 11*time.Minute), Decision{Replicas: 3, Waits: "db-1 is replaced when all are ready"},
+			plan.Result{}, "False", "InstanceNotReady", "Degraded", "2 of 3 instances are ready; not ready: db-2 (Waiting: no leader answers)"},
+		"a creation that gets nowhere": {fresh, unreadyFor(unreadyFor(running(fresh, 2), 0, 11*time.Minute), 1, 11*time.Minute), Decision{Replicas: 2}, plan.Result{},
+			"False", "Creating", "Creating", "the database is being created: db-0 (Waiting: no leader answers)"},
 		"a foreign object": {db, aged(running(db, 3)), Decision{Replicas: 3}, foreign, "False", "Conflict", "Degraded",
 			"kubectl annotate -n shop statefulset/db mainstay.dev/adopt=PostgreSQL/db"},
 		"no image": {db, aged(noImage), Decision{Replicas: 3}, plan.Result{}, "False", "ImageNotConfigured", "Degraded",

@@ -23,10 +23,12 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Hibernating),
 	summary.When(summary.Waiting, databasev1.ReasonHibernated, (*subject).Hibernated),
 	summary.When(summary.Failed, databasev1.ReasonInstanceProblem, (*subject).RefusedVolume),
+	summary.When(summary.Degraded, databasev1.ReasonCreating, createdLate),
 	summary.When(summary.UnderWay, databasev1.ReasonCreating, creating),
 	summary.When(summary.UnderWay, databasev1.ReasonSwitchingOver, (*subject).HandingOver),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Waking),
 	summary.When(summary.Degraded, databasev1.ReasonFailingOver, (*subject).WithoutPrimary),
+	summary.When(summary.Degraded, databasev1.ReasonInstanceNotReady, (*subject).Late),
 	summary.When(summary.UnderWay, databasev1.ReasonScaling, (*subject).Scaling),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Replacing),
 	summary.When(summary.UnderWay, databasev1.ReasonUpdating, (*subject).Starting),
@@ -56,6 +58,9 @@ func withoutImage(s *subject) string {
 		"spec.image, or databaseImages.postgresql of the chart's values", s.db.Spec.Version)
 }
 
+// createdLate is creating, once all instances had the time to start.
+func createdLate(s *subject) string { return summary.If(s.IsLate(), "%s", creating(s)) }
+
 // creating: it has never had a primary, or one with a database for the application.
 func creating(s *subject) string {
 	switch {
@@ -70,6 +75,9 @@ func creating(s *subject) string {
 
 // conditions returns the conditions of the summary, and those of this kind.
 func (s *subject) conditions(one summary.Summary) []metav1.Condition {
-	all := append(s.Conditions(one), s.Writable(), s.durable(), s.Storage())
-	return append(all, s.backup()...)
+	writable, durable := s.Writable(), s.durable()
+	if writable.Status == metav1.ConditionTrue && durable.Reason == databasev1.ReasonTooFewInstances {
+		writable.Message = fmt.Sprintf("%s takes writes, but %s", s.Primary.Pod.Name, durable.Message)
+	}
+	return append(append(s.Conditions(one), writable, durable, s.Storage()), s.backup()...)
 }
