@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ type Operator struct {
 
 // Start runs until ctx ends or one part fails.
 func (o *Operator) Start(ctx context.Context) error {
-	parts := append(o.beside, manager.RunnableFunc(o.manage))
+	parts := slices.Concat(o.beside, together{manager.RunnableFunc(o.manage)})
 	if o.webhooks != nil {
 		parts = append(parts, manager.RunnableFunc(func(others context.Context) error { return o.answer(ctx, others) }))
 	}
