@@ -200,7 +200,11 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 	}
 	served := kubectl(t, "get", "--raw", "/metrics")
 	for _, metric := range metrics.Elsewhere() {
-		series := regexp.MustCompile(`(?m)^` + metric.Name + `\{.*name="webapps\.apps\.mainstay\.dev".*\}`).FindString(served)
+		name := metric.Name
+		if metric.Type == "histogram" {
+			name += "_count"
+		}
+		series := regexp.MustCompile(`(?m)^` + name + `\{.*name="webapps\.apps\.mainstay\.dev".*\}`).FindString(served)
 		for _, label := range metric.Labels {
 			if !strings.Contains(series, label.Name+`="`) {
 				t.Errorf("the API server's %s has no label %s: %q", metric.Name, label.Name, series)

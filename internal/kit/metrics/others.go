@@ -64,5 +64,14 @@ func Elsewhere() []Metric {
 				{"error_type", "`no_error`, `calling_webhook_error` (no response) or `apiserver_internal_error`"}, {"rejection_code", "HTTP status of the refusal; 0 without a response"},
 			},
 		},
+		{
+			Name: "apiserver_admission_webhook_admission_duration_seconds", Type: "histogram",
+			Help:   "How long the API server waited for a webhook. Calls that failed count too.",
+			Normal: "Milliseconds. A call without a response lasts until the time limit of the webhook, 5 s.",
+			Labels: []Label{
+				{"name", "name of the webhook: ours end in `mainstay.dev`"}, {"operation", "`CREATE` or `UPDATE`"}, {"type", "`admit` or `validating`"},
+				{"rejected", "`true` if the request was refused, also because the call failed"},
+			},
+		},
 	}
 }
