@@ -82,9 +82,10 @@ func metaOf(platform *platformv1.EcommercePlatform, name string, more map[string
 
 // The alerts of platforms, and their severities.
 const (
-	alertPartDown   = "EcommercePlatformPartDown"
-	alertNotDurable = "EcommercePlatformNotDurable"
-	alertFilling    = "EcommercePlatformVolumeFilling"
+	alertPartDown     = "EcommercePlatformPartDown"
+	alertPartDegraded = "EcommercePlatformPartDegraded"
+	alertNotDurable   = "EcommercePlatformNotDurable"
+	alertFilling      = "EcommercePlatformVolumeFilling"
 
 	critical = "critical"
 	warning  = "warning"
@@ -101,15 +102,18 @@ type alerts struct {
 
 // desiredRule returns the alerts of a platform. Each has the labels platform, namespace and
 // component. Those about backups are missing as long as there are none. A part that is down is
-// critical in production only: it may be a rollout that fails, beside pods that work.
+// critical in production only: it may be a rollout that fails, beside pods that work. A database or
+// cache that takes writes is not down.
 func desiredRule(platform *platformv1.EcommercePlatform, observed Observed) *monitoring.PrometheusRule {
 	a := alerts{platform, warning}
 	if environment, _ := observed.Environments.Parse(platform.Spec.Environment); environment == policy.Production {
 		a.severity = critical
 	}
-	rules := []monitoring.Rule{a.downOrReadOnly(databaseName, postgresqlKind, "postgresql")}
+	rules := []monitoring.Rule{
+		a.withoutWrites(databaseName, postgresqlKind, "postgresql"), a.degraded(databaseName, postgresqlKind, "postgresql"),
+	}
 	if *platform.Spec.Cache.Enabled {
-		rules = append(rules, a.downOrReadOnly(cacheName, cacheKind, "cache"))
+		rules = append(rules, a.withoutWrites(cacheName, cacheKind, "cache"), a.degraded(cacheName, cacheKind, "cache"))
 	}
 	rules = append(rules, a.down(backendName), a.down(frontendName), a.notDurable(), a.filling())
 	return &monitoring.PrometheusRule{
@@ -128,18 +132,26 @@ func (a alerts) rule(alert, component, severity, runbook string, rest monitoring
 	return rest
 }
 
-// unready returns the expression that the object of a part is not ready and not on its way, as the
-// manager says.
-func (a alerts) unready(kind, component string) string {
-	return fmt.Sprintf(`max(mainstay_unready_object{namespace="%s", kind="%s", object="%s"}) > 0`,
-		a.platform.Namespace, kind, objectName(a.platform, component))
+// unready returns the expression that the object of a part is not ready and not on its way, or has
+// been on its way for more than an hour, as the manager says. It may be narrowed by matchers of
+// further labels.
+func (a alerts) unready(kind, component, matchers string) string {
+	return fmt.Sprintf(`max(mainstay_unready_object{namespace="%s", kind="%s", object="%s"%s}) > 0`,
+		a.platform.Namespace, kind, objectName(a.platform, component), matchers)
+}
+
+// isPrimary returns the expression for whether an instance of a part takes writes: 1 if one does, 0
+// if none of those that are scraped does. It has no value if none is scraped.
+func (a alerts) isPrimary(label, component string) string {
+	return "max(mainstay_instance_primary{" + a.instances(label, component) + "})"
 }
 
 // down returns the alert that a web part is down. What Prometheus scrapes of it says nothing about
-// that: an application may have no metrics.
+// that: an application may have no metrics. A rollout that takes more than an hour does not count:
+// the former pods serve meanwhile.
 func (a alerts) down(component string) monitoring.Rule {
 	return a.rule(alertPartDown, component, a.severity, "MainstayWebAppNotReady", monitoring.Rule{
-		Expr: a.unready("WebApp", component), For: "2m",
+		Expr: a.unready("WebApp", component, `, phase!~"Progressing|Deleting"`), For: "2m",
 		Annotations: map[string]string{
 			"summary": a.notReady(component),
 			"description": fmt.Sprintf("For 2 minutes the WebApp %s/%s has not been ready. Its conditions say what is wrong.",
@@ -148,15 +160,30 @@ func (a alerts) down(component string) monitoring.Rule {
 	})
 }
 
-// downOrReadOnly returns the alert that a part with instances is down, or that none of them takes
-// writes, which they say themselves: also while no manager is there. label has the name of their
-// object. Two minutes are longer than a failover.
-func (a alerts) downOrReadOnly(component, kind, label string) monitoring.Rule {
+// withoutWrites returns the alert that no instance of a part takes writes. They say so themselves,
+// also while no manager is there. If none is scraped, the part counts as down when it is not ready.
+// label is that of their metrics with the name of their object. Two minutes are longer than a
+// failover.
+func (a alerts) withoutWrites(component, kind, label string) monitoring.Rule {
+	primary := a.isPrimary(label, component)
 	return a.rule(alertPartDown, component, a.severity, "Mainstay"+kind+"NoPrimary", monitoring.Rule{
-		Expr: fmt.Sprintf("%s or max(mainstay_instance_primary{%s}) < 1", a.unready(kind, component), a.instances(label, component)), For: "2m",
+		Expr: fmt.Sprintf("(%s unless %s == 1) or %s < 1", a.unready(kind, component, ""), primary, primary), For: "2m",
+		Annotations: map[string]string{
+			"summary": fmt.Sprintf("The %s of the platform %s in %s takes no writes.", titles[component], a.platform.Name, a.platform.Namespace),
+			"description": fmt.Sprintf("For 2 minutes no instance of the %s %s/%s has taken writes, or none could be scraped while the %s "+
+				"was not ready. Its conditions say what is wrong.", kind, a.platform.Namespace, objectName(a.platform, component), kind),
+		},
+	})
+}
+
+// degraded returns the alert that a part takes writes and is not ready: one replica of three is
+// missing, for example. That is no reason to wake anybody.
+func (a alerts) degraded(component, kind, label string) monitoring.Rule {
+	return a.rule(alertPartDegraded, component, warning, "MainstayObjectsNotReady", monitoring.Rule{
+		Expr: fmt.Sprintf("%s and %s == 1", a.unready(kind, component, ""), a.isPrimary(label, component)), For: "5m",
 		Annotations: map[string]string{
 			"summary": a.notReady(component),
-			"description": fmt.Sprintf("For 2 minutes the %s %s/%s has not been ready, or has taken no writes. Its conditions say what is wrong.",
+			"description": fmt.Sprintf("For 5 minutes the %s %s/%s has not been ready, and takes writes. Its conditions say what is wrong.",
 				kind, a.platform.Namespace, objectName(a.platform, component)),
 		},
 	})
@@ -172,7 +199,7 @@ func (a alerts) instances(label, component string) string {
 }
 
 // notDurable returns the alert that fewer replicas receive than a failure without loss needs. It is
-// silent without a primary, which down says.
+// silent without a primary that takes writes, which withoutWrites says.
 func (a alerts) notDurable() monitoring.Rule {
 	of := "{" + a.instances("postgresql", databaseName) + "}"
 	return a.rule(alertNotDurable, databaseName, warning, "MainstayPostgreSQLNotDurable", monitoring.Rule{
@@ -238,7 +265,7 @@ func panelsOf(platform *platformv1.EcommercePlatform) []monitoring.Panel {
 			Legend: "{{service}}"}}},
 		{Title: "Database: connections", Unit: "short", Queries: []monitoring.Query{
 			{Expr: "sum by (pod) (mainstay_postgresql_connections" + db + ")", Legend: "{{pod}}"}}},
-		{Title: "Database: replication lag", Description: "What a replica has not received.", Unit: "bytes", Queries: []monitoring.Query{
+		{Title: "Database: replication lag", Description: "What a replica has not replayed.", Unit: "bytes", Queries: []monitoring.Query{
 			{Expr: "max by (member) (mainstay_postgresql_replication_lag_bytes" + db + ")", Legend: "{{member}}"}}},
 		{Title: "Database: volumes", Description: "Used part.", Unit: "percentunit", Queries: []monitoring.Query{
 			{Expr: "max by (pod) (" + a.usedPart() + ")", Legend: "{{pod}}"}}},
