@@ -102,15 +102,14 @@ var (
 	unreadyObjects = gauge(Metric{
 		Name: "mainstay_unready_objects",
 		Help: "Existing objects of a namespace that are not ready and not on their way: those that mainstay_objects has as `Pending`, `Stalled`, " +
-			"`Degraded` or `Unknown`, and for more than an hour as `Progressing` or `Deleting`. Absent for a namespace without any. Each replica " +
-			"reports it: take the maximum.",
+			"`Degraded` or `Unknown`. Absent for a namespace without any. Each replica reports it: take the maximum.",
 		Normal: "Absent; for some seconds after a change also 1 or 2. The conditions of the objects say what is wrong.",
 		Labels: []Label{kindLabel, namespaceLabel},
 	})
 	unreadyObject = gauge(Metric{
 		Name: "mainstay_unready_object",
-		Help: "1 for an object that mainstay_unready_objects counts: of each kind the 50 that have not been ready for longest, and beside them " +
-			"up to 500 components of AppStacks, whose platforms have alerts about them. Each replica reports it: take the maximum.",
+		Help: "1 for an object that mainstay_unready_objects counts, or that has been `Progressing` or `Deleting` for more than an hour: of each " +
+			"kind the 50 that have not been ready for longest, and beside them up to 500 components of AppStacks, whose platforms have alerts about them. Each replica reports it: take the maximum.",
 		Normal: "Absent. It names the objects in alerts.",
 		Labels: []Label{kindLabel, {"namespace", "namespace of the object; empty for cluster-scoped kinds"}, {"object", "name of the object"},
 			{"phase", "`Pending`, `Stalled`, `Degraded`, `Unknown`, `Progressing` or `Deleting`, as in mainstay_objects"}},

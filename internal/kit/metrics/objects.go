@@ -205,16 +205,18 @@ func isComponent(object object) bool {
 	return controller != nil && controller.Kind == "AppStack" && strings.HasPrefix(controller.APIVersion, "platform."+api.Domain+"/")
 }
 
-// count returns the number of objects per phase, and of those that need attention per namespace; and
-// of the latter mostNamed, and mostComponents of the rest.
+// count returns the number of objects per phase, and of those in a phase of unready per namespace;
+// and of those that need attention mostNamed, and mostComponents of the rest.
 func (t *Tally) count(now time.Time) (byPhase, unreadyIn map[string]int, named []counted) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	byPhase, unreadyIn = map[string]int{}, map[string]int{}
 	for _, object := range t.known {
 		byPhase[object.phase]++
-		if object.needsAttention(now) {
+		if slices.Contains(unready, object.phase) {
 			unreadyIn[object.namespace]++
+		}
+		if object.needsAttention(now) {
 			named = append(named, object)
 		}
 	}
