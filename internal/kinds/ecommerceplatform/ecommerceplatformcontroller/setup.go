@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -93,7 +92,7 @@ func monitors(ctx context.Context, in registration.Input) ([]use, error) {
 		{"PodMonitor", monitoring.PodMonitorCRD, nil},
 		{"ServiceMonitor", monitoring.ServiceMonitorCRD, nil},
 	} {
-		api, err := findAPI(ctx, in, monitoring.GroupVersion.WithKind(one.kind), one.crd, one.object != nil)
+		api, err := optionalapi.FindServed(ctx, monitoring.GroupVersion.WithKind(one.kind), one.crd, in.Manager)
 		if err != nil {
 			return nil, err
 		}
@@ -103,14 +102,6 @@ func monitors(ctx context.Context, in registration.Input) ([]use, error) {
 			}})
 	}
 	return uses, nil
-}
-
-// findAPI returns an optional API. The right to list its objects is there only if they are read.
-func findAPI(ctx context.Context, in registration.Input, kind schema.GroupVersionKind, crd string, isRead bool) (*optionalapi.API, error) {
-	if isRead {
-		return optionalapi.FindServed(ctx, kind, crd, in.Manager)
-	}
-	return optionalapi.FindServed(ctx, kind, crd, in.Manager)
 }
 
 func build(in registration.Input, uses []use) (controller.Controller, error) {
