@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
@@ -126,6 +127,39 @@ func goesLast(s stacked, key client.ObjectKey, live *unstructured.Unstructured) 
 		err := cluster.Client.Get(s.Context(), key, live)
 		return live.GetDeletionTimestamp(), err
 	}).ShouldNot(gomega.BeNil())
+}
+
+// TestStackAdoptsAnObject: an object of another project that a stack takes over keeps what the
+// manifest does not have: its operator or its owner may have set it.
+func TestStackAdoptsAnObject(t *testing.T) {
+	t.Parallel()
+	g, space, kind := gomega.NewWithT(t), namespace(t), schema.GroupVersionKind{Group: "adopted.example.com", Version: "v1", Kind: "Queue"}
+	definition := queues()
+	definition.Name, definition.Spec.Group = "queues."+kind.Group, kind.Group
+	g.Expect(definitionsOf(t, cluster.Config).Create(t.Context(), definition)).To(gomega.Succeed())
+	g.Eventually(func() error {
+		existing := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1), "storage": "200Gi"}}}
+		existing.SetGroupVersionKind(kind)
+		existing.SetNamespace(space)
+		existing.SetName("shop-queue")
+		existing.SetLabels(map[string]string{"team": "a"})
+		existing.SetAnnotations(map[string]string{api.AnnotationAdopt: "AppStack/shop", "mq.example.com/cookie": "c"})
+		return cluster.Client.Create(t.Context(), existing)
+	}).Should(gomega.Succeed())
+	startManagerWith(t, space, nil, func(settings *setup.Settings) {
+		settings.StackObjects = []string{"queues.v1.adopted.example.com/Queue"}
+	})
+	stacking(t, newStack(space, platformv1.Component{Name: "queue", Type: "object",
+		Spec: runtime.RawExtension{Raw: []byte(`{"apiVersion":"adopted.example.com/v1","kind":"Queue","spec":{"size":3}}`)}}))
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(kind)
+	g.Eventually(func() ([]metav1.OwnerReference, error) {
+		err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-queue"}, live)
+		return live.GetOwnerReferences(), err
+	}).Should(gomega.HaveLen(1))
+	g.Expect(live.Object["spec"]).To(gomega.Equal(map[string]any{"size": int64(3), "storage": "200Gi"}))
+	g.Expect(live.GetLabels()).To(gomega.HaveKeyWithValue("team", "a"))
+	g.Expect(live.GetAnnotations()).To(gomega.HaveKeyWithValue("mq.example.com/cookie", "c"))
 }
 
 // unlistable returns the definition of a kind whose objects of the version v1 can't be read: they

@@ -51,8 +51,9 @@ type Step struct {
 	// Former are the components that the object depended on before, and may still use. Its annotation
 	// keeps them.
 	Former []string
-	// HasData reports that the component's kind has data. What others have set on such an object is
-	// never removed: databases and users may be among it.
+	// HasData reports that objects of the component's kind have data, or may have some. What others
+	// have set on such an object is never removed: databases and users may be among it, or what its
+	// operator has noted on it.
 	HasData bool
 	// IsLeft reports that the component is no longer to exist.
 	IsLeft bool

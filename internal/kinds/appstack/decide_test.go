@@ -281,14 +281,15 @@ func deleteNow(object plan.Object) {
 	object.SetDeletionTimestamp(&now)
 }
 
-// TestOthersFieldsOfData: what others have set on an object with data is never removed.
+// TestOthersFieldsOfData: what others have set on an object that has data, or may have some, is
+// never removed.
 func TestOthersFieldsOfData(t *testing.T) {
-	w := world{newStack(one("db", "postgresql", `{}`), web("back")), plan.Children{}}
+	w := world{newStack(one("db", "postgresql", `{}`), web("back"), queue()), plan.Children{}}
 	got := map[string]bool{}
 	for _, child := range Desired(w.stack, Decide(w.stack, w.observed())).Children {
 		got[child.Object.GetName()] = child.KeepOthers
 	}
-	if diff := cmp.Diff(map[string]bool{"shop-db": true, "shop-back": false}, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"shop-db": true, "shop-back": false, "shop-queue": true}, got); diff != "" {
 		t.Error(diff)
 	}
 }

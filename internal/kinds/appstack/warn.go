@@ -12,18 +12,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// WarnOfData returns a warning for each component with data that a change removes or renames: where
-// the data are afterwards, as far as the former spec says. The object itself may differ from that,
-// so the kind gets one without UID and status, of which nothing is certain.
+// WarnOfData returns a warning for each component with data that a change removes or renames, or
+// gives another kind: where the data are afterwards, as far as the former spec says. The object
+// itself may differ from that, so the kind gets one without UID and status, of which nothing is
+// certain.
 func WarnOfData(stack, before *platformv1.AppStack, kinds component.Kinds) []string {
 	var warnings []string
 	for i := range before.Spec.Components {
 		former := &before.Spec.Components[i]
-		stays := slices.ContainsFunc(stack.Spec.Components, func(c platformv1.Component) bool {
-			return c.Name == former.Name && c.Type == former.Type
-		})
 		kind, known := KindOf(former, kinds)
-		if stays || !known || kind.DataAfter == nil {
+		if !known || kind.DataAfter == nil || stays(stack, former, kind, kinds) {
 			continue
 		}
 		object, err := Object(before, former, kind, Additions{})
@@ -36,6 +34,19 @@ func WarnOfData(stack, before *platformv1.AppStack, kinds component.Kinds) []str
 		}
 	}
 	return warnings
+}
+
+// stays reports whether a stack still has the object of a former component, which is of a kind:
+// components of the type object may have the same name and objects of different kinds.
+func stays(stack *platformv1.AppStack, former *platformv1.Component, kind component.Kind, kinds component.Kinds) bool {
+	at := slices.IndexFunc(stack.Spec.Components, func(c platformv1.Component) bool {
+		return c.Name == former.Name && c.Type == former.Type
+	})
+	if at < 0 {
+		return false
+	}
+	now, known := KindOf(&stack.Spec.Components[at], kinds)
+	return known && now.Kind.GroupKind() == kind.Kind.GroupKind()
 }
 
 // maxOverridden limits how many variables a warning names.

@@ -6,8 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -17,6 +19,14 @@ func TestWarnOfData(t *testing.T) {
 	db := one("db", "postgresql", `{"version":"17"}`)
 	const warning = "component db is removed: PostgreSQL shop-db is deleted, and a component of another name starts without its data: " +
 		"its data stay only if data-shop-db does"
+	const ofQueue = "component queue is removed: Queue shop-queue is deleted, and a component of another name starts without its data: " +
+		"whether its data stay, if it has any, is up to its own controller"
+	topic := schema.GroupVersionKind{Group: "mq.example.com", Version: "v1", Kind: "Topic"}
+	all := append(withQueues(""), component.NewExternal(topic, nil))
+	other := queue()
+	other.Spec.Raw = []byte(strings.Replace(queueSpec, `"Queue"`, `"Topic"`, 1))
+	larger := queue()
+	larger.Spec.Raw = []byte(strings.Replace(queueSpec, `"size":3`, `"size":5`, 1))
 	for name, test := range map[string]struct {
 		before, after []platformv1.Component
 		want          []string
@@ -26,9 +36,12 @@ func TestWarnOfData(t *testing.T) {
 		"it is renamed":         {[]platformv1.Component{db}, []platformv1.Component{one("base", "postgresql", `{"version":"17"}`)}, []string{warning}},
 		"it has another type":   {[]platformv1.Component{db}, []platformv1.Component{web("db")}, []string{warning}},
 		"one without data goes": {[]platformv1.Component{web("a"), db}, []platformv1.Component{db}, nil},
+		"an object stays":       {[]platformv1.Component{queue()}, []platformv1.Component{larger, db}, nil},
+		"an object is removed":  {[]platformv1.Component{web("a"), queue()}, []platformv1.Component{web("a")}, []string{ofQueue}},
+		"it has another kind":   {[]platformv1.Component{queue()}, []platformv1.Component{other}, []string{ofQueue}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, WarnOfData(newStack(test.after...), newStack(test.before...), kinds)); diff != "" {
+			if diff := cmp.Diff(test.want, WarnOfData(newStack(test.after...), newStack(test.before...), all)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -68,6 +81,19 @@ func TestWarnOfVariables(t *testing.T) {
 		if diff := cmp.Diff(test.want, WarnOfVariables(newStack(db, test.back), test.before, bindable())); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// TestStatusOfObjects: of an object of another project that is to be deleted, it is not known
+// whether its data stay, and the status says so.
+func TestStatusOfObjects(t *testing.T) {
+	w := world{newStack(web("a")), plan.Children{}}
+	w.make(t, queue(), "")
+	deleteNow(find(w.found, "shop-queue"))
+	status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{})
+	const want = "is being deleted; whether its data stay, if it has any, is up to its own controller"
+	if got := status.Components[0]; got.Name != "queue" || got.Message != want {
+		t.Errorf("got  %s: %s\nwant %s", got.Name, got.Message, want)
 	}
 }
 

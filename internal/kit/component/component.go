@@ -29,7 +29,8 @@ type Traits struct {
 	HasMetadata bool
 	// DataAfter says where the data of an object are once it is deleted, as the end of a sentence:
 	// "its data stay on ...". It is nil for a kind without data. An object may lack its defaults. One
-	// without a UID is only what a spec says: that data stay is never certain of it.
+	// without a UID is only what a spec says: that data stay is never certain of it. Of a kind with
+	// DataAfter, what others have set on an object is never removed, also when a stack adopts it.
 	DataAfter func(object Object) string
 	// Exposes are the fields of the spec that let clients outside the cluster in. They are left out
 	// until the component is ready.

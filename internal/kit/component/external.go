@@ -15,10 +15,11 @@ import (
 // TypeObject is the type of components that are objects of other projects' kinds.
 const TypeObject = "object"
 
-// NewExternal returns a kind of another project. missing is that of the Kind.
+// NewExternal returns a kind of another project. missing is that of the Kind. Whether its objects
+// have data is not known, so they are treated as if they had.
 func NewExternal(kind schema.GroupVersionKind, missing func() string) Kind {
 	return Kind{
-		Traits: Traits{Type: TypeObject, MaxName: 253}, Kind: kind, Missing: missing,
+		Traits: Traits{Type: TypeObject, MaxName: 253, DataAfter: externalDataAfter}, Kind: kind, Missing: missing,
 		New: func() Object {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(kind)
@@ -26,6 +27,11 @@ func NewExternal(kind schema.GroupVersionKind, missing func() string) Kind {
 		},
 		Check: func(Object) field.ErrorList { return nil },
 	}
+}
+
+// externalDataAfter is the DataAfter of the kinds of other projects.
+func externalDataAfter(Object) string {
+	return "whether its data stay, if it has any, is up to its own controller"
 }
 
 // ConditionsOf returns the conditions of an object: Ready says, with the generation that it is
