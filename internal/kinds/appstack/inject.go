@@ -136,20 +136,27 @@ func listOf(value any) []map[string]any {
 	return objects
 }
 
-// inject adds items to env of a spec that has none of their names.
-func inject(spec map[string]any, variables map[string]map[string]any) {
+// inject adds items to env of a spec that has none of their names: before its own, for Kubernetes
+// expands $(QUEUE_HOST) only in what comes after QUEUE_HOST.
+func inject(spec map[string]any, with Additions) {
 	own := map[string]bool{}
 	for _, variable := range listOf(spec["env"]) {
 		name, _ := variable["name"].(string)
 		own[name] = true
 	}
-	list, _ := spec["env"].([]any)
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
+	var added []any
+	for _, name := range slices.Sorted(maps.Keys(with.Variables)) {
 		if !own[name] {
-			list = append(list, variables[name])
+			added = append(added, with.Variables[name])
 		}
 	}
-	if len(list) > 0 {
-		spec["env"] = list
+	if len(added) == 0 {
+		return
+	}
+	list, _ := spec["env"].([]any)
+	if with.OwnFirst {
+		spec["env"] = slices.Concat(list, added)
+	} else {
+		spec["env"] = slices.Concat(added, list)
 	}
 }

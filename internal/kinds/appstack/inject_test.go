@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -63,12 +64,45 @@ func TestInject(t *testing.T) {
 		})
 	}
 	w := world{newStack(db, own), plan.Children{}}
-	if got, want := variablesOf(Decide(w.stack, w.observed())), "DB_URI=mine "+host; got != want {
+	if got, want := variablesOf(Decide(w.stack, w.observed())), host+" DB_URI=mine"; got != want {
 		t.Errorf("its own: got %s, want %s", got, want)
 	}
 	w = world{newStack(db, without), plan.Children{}}
 	if got := variablesOf(Decide(w.stack, w.observed())); got != "" {
 		t.Errorf("inject is false: got %s", got)
+	}
+}
+
+// TestInjectedComeFirst: the component's own variables can refer to those that are injected. Where
+// it is checked, its own come first, so that a problem has the path that the user has written.
+func TestInjectedComeFirst(t *testing.T) {
+	offers := queue(platformv1.Output{Name: "HOST", SecretKeyRef: &platformv1.OutputSecretKey{Name: "s", Key: "host"}},
+		platformv1.Output{Name: "KEY", SecretKeyRef: &platformv1.OutputSecretKey{Name: "s", Key: "key"}})
+	own := one("back", "webApp", `{"image":"a","env":[{"name":"URL","value":"amqp://$(QUEUE_HOST)"},{"name":"A","value":"b"}]}`, "queue")
+	stack := newStack(offers, own)
+	with := Whole(stack, &stack.Spec.Components[1], withQueues(""))
+	for isOwnFirst, want := range map[bool]string{
+		false: "QUEUE_HOST QUEUE_KEY URL A",
+		true:  "URL A QUEUE_HOST QUEUE_KEY",
+	} {
+		with.OwnFirst = isOwnFirst
+		object, err := Object(stack, &stack.Spec.Components[1], kinds[0], with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, variable := range object.(*msappsv1.WebApp).Spec.Env {
+			names = append(names, variable.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("own first is %t: got %s, want %s", isOwnFirst, got, want)
+		}
+	}
+	w := world{stack, plan.Children{}}
+	w.make(t, offers, "")
+	const want = "QUEUE_HOST<s.host QUEUE_KEY<s.key URL=amqp://$(QUEUE_HOST) A=b"
+	if got := variablesOf(Decide(w.stack, w.observed())); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

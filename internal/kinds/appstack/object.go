@@ -31,8 +31,12 @@ type content struct {
 type Additions struct {
 	// IsExposed lets clients in. Otherwise the fields that do are left out.
 	IsExposed bool
-	// Variables are items of env, by their names.
+	// Variables are items of env, by their names. They come before the component's own, which can
+	// refer to them.
 	Variables map[string]map[string]any
+	// OwnFirst puts the component's own variables first, for checks: they are then where the user has
+	// written them, and so are the paths of their problems.
+	OwnFirst bool
 	// Bindings are added to those of the component.
 	Bindings []binding
 }
@@ -56,7 +60,7 @@ func Object(stack *platformv1.AppStack, c *platformv1.Component, kind component.
 		}
 	}
 	if kind.TakesVariables {
-		inject(spec, with.Variables)
+		inject(spec, with)
 	}
 	if kind.TakesBindings {
 		bind(spec, with.Bindings)

@@ -211,9 +211,12 @@ func withOthers(problems, others field.ErrorList) field.ErrorList {
 	})...)
 }
 
-// whole returns what a component gets once all that it depends on is ready.
+// whole returns what a component gets once all that it depends on is ready, with its own variables
+// where the user has written them.
 func (r reviewer) whole(stack *platformv1.AppStack, c *platformv1.Component) appstack.Additions {
-	return appstack.Whole(stack, c, r.kinds)
+	with := appstack.Whole(stack, c, r.kinds)
+	with.OwnFirst = true
+	return with
 }
 
 // former returns the object of a component as the stored stack has it; nil if it has none.

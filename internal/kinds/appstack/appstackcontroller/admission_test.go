@@ -1,12 +1,15 @@
 package appstackcontroller
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,6 +19,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 )
@@ -50,6 +54,41 @@ func TestCheckSchema(t *testing.T) {
 		if err != nil || len(problems) != test.want {
 			t.Errorf("%s: %v, %v", name, problems, err)
 		}
+	}
+}
+
+// TestReviewedPaths: a problem of a component's own variable has the path that the user has
+// written, although injected variables come before it.
+func TestReviewedPaths(t *testing.T) {
+	queue := component.NewExternal(schema.GroupVersionKind{Group: "mq.example.com", Version: "v1", Kind: "Queue"}, nil)
+	app := component.Kind{Traits: component.Traits{Type: "webApp", TakesVariables: true}, Kind: msappsv1.GroupVersion.WithKind("WebApp"),
+		New: func() component.Object { return &msappsv1.WebApp{} }}
+	review := func(_ context.Context, object, _ component.Object) (admission.Review, error) {
+		var found admission.Review
+		if reviewed, isApp := object.(*msappsv1.WebApp); isApp {
+			for i, variable := range reviewed.Spec.Env {
+				if variable.Name == "MINE" {
+					found.Problems = append(found.Problems, field.Invalid(field.NewPath("spec", "env").Index(i), variable.Name, "no"))
+				}
+			}
+		}
+		return found, nil
+	}
+	stack := &platformv1.AppStack{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}}
+	stack.Spec.Components = []platformv1.Component{
+		{Name: "queue", Type: "object", Spec: runtime.RawExtension{Raw: []byte(`{"apiVersion":"mq.example.com/v1","kind":"Queue"}`)},
+			Outputs: []platformv1.Output{{Name: "HOST", SecretKeyRef: &platformv1.OutputSecretKey{Name: "s", Key: "host"}}}},
+		{Name: "web", Type: "webApp", DependsOn: []string{"queue"},
+			Spec: runtime.RawExtension{Raw: []byte(`{"image":"a","port":80,"env":[{"name":"MINE"}]}`)}},
+	}
+	r := reviewer{components: []registration.Component{{Kind: queue, Review: review}, {Kind: app, Review: review}},
+		kinds: component.Kinds{queue, app}, stack: stack, budget: &crds.Budget{}}
+	found, err := r.review(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Problems) != 1 || found.Problems[0].Field != "spec.components[1].spec.env[0]" {
+		t.Errorf("got %v", found.Problems)
 	}
 }
 
