@@ -50,7 +50,8 @@ func withQueues(settings *setup.Settings) {
 }
 
 // TestStackObjects: an object of a kind that the cluster gets later is created then, kept, and its
-// outputs are injected once it is ready. The second reconcile writes nothing.
+// outputs are injected once it is ready. An edit is reverted, with an event. The second reconcile
+// writes nothing.
 func TestStackObjects(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
@@ -97,6 +98,8 @@ func TestStackObjects(t *testing.T) {
 		return value, err
 	}
 	s.Eventually(size).Should(gomega.Equal(int64(3)))
+	s.Eventually(eventsOn(s.stack)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
+		"Reverted: a change of Queue " + space + "/shop-queue is undone: spec.size was changed from 3 to 7 by ")))
 	write([]any{map[string]any{"name": "a", "defaulted": true}}, false, "spec", "users")
 	before := manager.Settle(t)
 	manager.Stop()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -29,6 +30,8 @@ import (
 //	the desired hash                 another manager's, or gone            yes
 //	the desired hash                 data that we take back, not desired   yes
 //	the desired hash                 added to a spec that we take back     yes
+//
+// Of an object whose kind is not in the scheme, a list counts as one field.
 func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.Revert, error) {
 	revert := plan.Revert{Ref: wanted.ref, APIVersion: wanted.object.GetAPIVersion(), UID: live.GetUID(),
 		Version: live.GetResourceVersion()}
@@ -39,6 +42,16 @@ func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.R
 	if err != nil {
 		return revert, err
 	}
+	content, err := toMap(live)
+	if err != nil {
+		return revert, err
+	}
+	writers := writersOf(live, manager)
+	if !r.scheme.Recognizes(wanted.object.GroupVersionKind()) {
+		changed := fieldpath.NewSet(differing(wanted.object.Object, content, nil)...)
+		revert.Fields = changedFields(wanted, content, writers, changed.Difference(owned))
+		return revert, nil
+	}
 	typed, err := r.fielderOf(wanted.object.GroupVersionKind()).ObjectToTyped(wanted.object)
 	if err != nil {
 		return revert, fmt.Errorf("reading the fields of %s: %w", wanted.ref, err)
@@ -47,12 +60,21 @@ func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.R
 	if err != nil {
 		return revert, fmt.Errorf("listing the fields of %s: %w", wanted.ref, err)
 	}
-	content, err := toMap(live)
-	if err != nil {
-		return revert, err
+	revert.Fields = changedFields(wanted, content, writers, desired.Difference(unmanaged).Difference(owned))
+	if wanted.ReclaimData {
+		revert.Fields = append(revert.Fields, addedData(wanted.object.Object, content, writers)...)
 	}
-	writers := writersOf(live, manager)
-	for _, path := range outermost(desired.Difference(unmanaged).Difference(owned)) {
+	if wanted.ReclaimSpec {
+		revert.Fields = append(revert.Fields, addedToSpec(desired, writers)...)
+	}
+	return revert, nil
+}
+
+// changedFields returns those of some desired fields that other managers have changed or removed in
+// the content of a child.
+func changedFields(wanted task, content map[string]any, writers writers, among *fieldpath.Set) []plan.RevertedField {
+	var fields []plan.RevertedField
+	for _, path := range outermost(among) {
 		before, _ := lookup(wanted.object.Object, path)
 		after, exists := lookup(content, path)
 		if exists && reflect.DeepEqual(before, after) {
@@ -64,17 +86,35 @@ func (r renderer) reverts(wanted task, live plan.Object, manager string) (plan.R
 			field.From, field.To = shown(wanted.ref, path, before), shown(wanted.ref, path, after)
 		}
 		if !naming.IsOurManager(field.By) {
-			revert.Fields = append(revert.Fields, field)
+			fields = append(fields, field)
 		}
 	}
-	if wanted.ReclaimData {
-		revert.Fields = append(revert.Fields, addedData(wanted.object.Object, content, writers)...)
-	}
-	if wanted.ReclaimSpec {
-		revert.Fields = append(revert.Fields, addedToSpec(desired, writers)...)
-	}
-	return revert, nil
+	return fields
 }
+
+// differing returns the paths of desired fields that an object lacks, or has with another value. It
+// knows no schema: a list is one field, as it is for renderer.same. Owners are left out: others may
+// add theirs to the list, and an object that is ours has our own. below is the path of both.
+func differing(wanted, live map[string]any, below fieldpath.Path) []fieldpath.Path {
+	var paths []fieldpath.Path
+	for key, desired := range wanted {
+		path := append(below.Copy(), fieldpath.MakePathOrDie(key)...)
+		found, exists := live[key]
+		fields, hasFields := desired.(map[string]any)
+		content, isObject := found.(map[string]any)
+		switch {
+		case path.Equals(ownersPath):
+		case hasFields && isObject:
+			paths = append(paths, differing(fields, content, path)...)
+		case !exists || !component.Contains(found, desired):
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// ownersPath is the path of the owner references.
+var ownersPath = fieldpath.MakePathOrDie("metadata", "ownerReferences")
 
 // addedToSpec returns the fields of a spec that other managers have added to the desired ones.
 func addedToSpec(desired *fieldpath.Set, writers writers) []plan.RevertedField {
@@ -252,25 +292,36 @@ func (w writers) last() string {
 	return ""
 }
 
-// of returns the manager that owns a field. For one that is gone, which has no owner, it is the
-// last writer.
+// of returns the manager that owns a field or, of a list that is taken as one field, a part of it.
+// For one that is gone, which has no owner, it is the last writer.
 func (w writers) of(path fieldpath.Path, exists bool) string {
 	if !exists {
 		return w.last()
 	}
 	for _, entry := range w.entries {
 		fields := fieldpath.NewSet()
-		if entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && fields.Has(path) {
+		if entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && hasWithin(fields, path) {
 			return entry.Manager
 		}
 	}
 	return ""
 }
 
+// hasWithin reports whether a set has a field, or a part of it.
+func hasWithin(fields *fieldpath.Set, path fieldpath.Path) bool {
+	if fields.Has(path) {
+		return true
+	}
+	for _, element := range path {
+		fields = fields.WithPrefix(element)
+	}
+	return !fields.Empty()
+}
+
 // observeChange returns what a write of the child undoes, and which field manager wrote it last. It
 // reads the child from the API server, because the cache has only our managed fields: but not where
 // what we desire has changed, unless the child is contested. A failure is ignored: the write
-// matters more than the event.
+// matters more than the event. The manager is known also if what the write undoes is not.
 func (r *run) observeChange(ctx context.Context, task task, existing plan.Found) (undone plan.Revert, by string) {
 	if existing.Object.GetAnnotations()[api.AnnotationApplied] != task.hash && !r.brake.isContested(task.ref, task.hash) {
 		return plan.Revert{}, ""
@@ -282,11 +333,12 @@ func (r *run) observeChange(ctx context.Context, task task, existing plan.Found)
 			live = found[task.ref].Object
 		}
 	}
+	by = writersOf(live, r.manager).last()
 	undone, err := r.render.reverts(task, live, r.manager)
 	if err != nil {
-		return plan.Revert{}, ""
+		return plan.Revert{}, by
 	}
-	if by = writersOf(live, r.manager).last(); by == "" && len(undone.Fields) > 0 {
+	if by == "" && len(undone.Fields) > 0 {
 		by = undone.Fields[0].By
 	}
 	return undone, by

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -157,6 +158,54 @@ func TestRevertsOfASpec(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got.Fields); diff != "" {
 			t.Errorf("%t: %s", isReclaimed, diff)
+		}
+	}
+}
+
+// TestRevertsOfAnUnknownKind: of a child whose kind is not in the scheme, the fields that differ
+// are named, a list as one; not what the API server or others have added, nor what is ours and
+// differs because a webhook has replaced it.
+func TestRevertsOfAnUnknownKind(t *testing.T) {
+	r := testRenderer(t)
+	wanted := mustRender(t, r, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "mq.example.com/v1", "kind": "Queue", "metadata": map[string]any{"name": "shop", "labels": map[string]any{"team": "a"}},
+		"spec": map[string]any{"image": "mq:1", "size": int64(3), "user": "app", "hosts": []any{"a"},
+			"plugins": []any{map[string]any{"name": "x"}}},
+	}})
+	const theirs = `{"f:spec":{"f:size":{},"f:hosts":{"v:\"b\"":{}}},"f:metadata":{"f:labels":{"f:team":{}}}}`
+	of := func(path, from, to string) plan.RevertedField {
+		return plan.RevertedField{Path: path, Change: plan.FieldChanged, From: from, To: to, By: "kubectl-edit"}
+	}
+	edited := []plan.RevertedField{of("metadata.labels.team", "a", "b"), of("spec.hosts", "", ""), of("spec.size", "3", "7"),
+		{Path: "spec.user", Change: plan.FieldRemoved, By: "kubectl-edit"}}
+	for name, test := range map[string]struct {
+		hash, manager string
+		want          []plan.RevertedField
+	}{
+		"edited":                    {wanted.hash, "kubectl-edit", edited},
+		"another of our managers":   {wanted.hash, "mainstay/workload", nil},
+		"what we desire is another": {"another", "kubectl-edit", nil},
+	} {
+		live := &unstructured.Unstructured{Object: wanted.object.DeepCopy().Object}
+		live.SetAnnotations(map[string]string{"mainstay.dev/applied": test.hash, "note": "n"})
+		live.SetLabels(map[string]string{"team": "b"})
+		live.SetOwnerReferences(append(live.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "x", UID: "x"}))
+		live.Object["spec"] = map[string]any{"image": "mirror/mq:1", "size": int64(7), "hosts": []any{"a", "b"}, "added": true,
+			"plugins": []any{map[string]any{"name": "x", "defaulted": true}}}
+		written := metav1.NewTime(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
+		ours, others := entry("mainstay/appstack", "Apply", "mq.example.com/v1", "", `{"f:spec":{"f:image":{},"f:plugins":{}}}`),
+			entry(test.manager, "Update", "mq.example.com/v1", "", theirs)
+		ours.Time, others.Time = &written, new(metav1.NewTime(written.Add(time.Minute)))
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{ours, others})
+		got, err := r.reverts(task{rendered: wanted}, live, "mainstay/appstack")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got.Fields); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if last := writersOf(live, "mainstay/appstack").last(); last != test.manager {
+			t.Errorf("%s: %q is said to have written last", name, last)
 		}
 	}
 }
