@@ -114,16 +114,23 @@ func (s *subject) reportLeft(step Step) platformv1.ComponentStatus {
 		reported.Message = s.deletedAfter(step)
 	case deleted != nil:
 		reported.Since = deleted
-		reported.Message = "is being deleted"
-		if names := holders(step.Existing); len(names) > 0 {
-			reported.Message = "is being deleted, and kept by its finalizers " + conditions.FirstFew(names, ", ")
-			s.holders = append(s.holders, fmt.Sprintf("%s %s is kept by %s", step.Ref.Kind, step.Ref.Name, conditions.FirstFew(names, ", ")))
-		}
+		reported.Message = "is being deleted" + s.keptBy(step.Ref, step.Existing)
 	}
 	if data := s.observed.dataAfter(step); data != "" && !isOrphaning(s.stack) {
 		reported.Message = strings.TrimPrefix(reported.Message+"; "+data, "; ")
 	}
 	return reported
+}
+
+// keptBy returns which finalizers keep an object that is being deleted, as the end of a sentence,
+// and notes them for the condition Waiting; "" if it has none.
+func (s *subject) keptBy(ref plan.Ref, object component.Object) string {
+	names := holders(object)
+	if len(names) == 0 {
+		return ""
+	}
+	s.holders = append(s.holders, fmt.Sprintf("%s %s is kept by %s", ref.Kind, ref.Name, conditions.FirstFew(names, ", ")))
+	return ", and kept by its finalizers " + conditions.FirstFew(names, ", ")
 }
 
 // deletedAfter says what the deletion of an object waits for.
@@ -148,6 +155,8 @@ func (s *subject) deletedAfter(step Step) string {
 //	was refused by the API server                  Failed: Refused
 //	is changed by another client again and again   Failed: Contested
 //	would be written, were the stack not paused    Paused, with the plan
+//	does not exist, and another one that is being
+//	  deleted still has its name                   Deleting
 //	waits for components                           Waiting
 //	is being deleted by someone else               Deleting
 //	was written just now, could not be written,
@@ -174,6 +183,8 @@ func (s *subject) report(step Step) platformv1.ComponentStatus {
 	case s.isWithheld(step):
 		reported.Plan, reported.WaitsFor = s.planned(step), step.WaitsFor
 		return set(platformv1.ComponentPaused, platformv1.ReasonPausedByUser, pausedMessage)
+	case step.Existing == nil && slices.Contains(s.result.Terminating, step.Ref):
+		return s.reportTerminating(step, reported)
 	case s.isWaiting(step):
 		return s.reportWaiting(step, reported)
 	case step.Existing == nil || s.result.Changed(step.Ref) || s.isUnwritten(step):
@@ -220,6 +231,20 @@ func (s *subject) isWaiting(step Step) bool {
 		return waitsWithChange(&step) || s.isUnwritten(step) && !isTransient
 	}
 	return step.Action == Wait || !s.result.Created(step.Ref) && len(step.After) > 0
+}
+
+// reportTerminating completes the status of a component that is not created yet, because an earlier
+// object has its name until it is gone: one of a former AppStack of this name, for example.
+func (s *subject) reportTerminating(step Step, reported platformv1.ComponentStatus) platformv1.ComponentStatus {
+	reported.Phase, reported.Reason = platformv1.ComponentDeleting, api.ReasonTerminating
+	keptBy := ""
+	// What belonged to a former AppStack may have no deletion timestamp yet: the garbage collector is
+	// about to delete it.
+	if earlier := s.observed.Children[step.Ref].Object; earlier != nil && earlier.GetDeletionTimestamp() != nil {
+		reported.Since, keptBy = earlier.GetDeletionTimestamp(), s.keptBy(step.Ref, earlier)
+	}
+	reported.Message = fmt.Sprintf("an earlier object of this name is being deleted%s: the component is created once that is gone", keptBy)
+	return reported
 }
 
 // reportWaiting completes the status of a component that waits.

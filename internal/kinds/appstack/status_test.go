@@ -81,6 +81,47 @@ func TestStatusOfACircle(t *testing.T) {
 	}
 }
 
+// TestEarlierObject: a component whose name an earlier object has, which is being deleted, waits
+// for that and for no component; its status names what keeps the object.
+func TestEarlierObject(t *testing.T) {
+	const created = ": the component is created once that is gone"
+	for name, test := range map[string]struct {
+		change            func(w world, earlier plan.Object)
+		message, waits    string
+		isWaitingReported metav1.ConditionStatus
+	}{
+		"it is kept by a finalizer": {func(_ world, earlier plan.Object) {
+			deleteNow(earlier)
+			earlier.SetFinalizers([]string{"example.com/hold"})
+		}, "an earlier object of this name is being deleted, and kept by its finalizers example.com/hold" + created,
+			"WebApp shop-back is kept by example.com/hold", metav1.ConditionTrue},
+		"it is about to be deleted": {func(_ world, earlier plan.Object) { earlier.SetFinalizers([]string{"example.com/hold"}) },
+			"an earlier object of this name is being deleted" + created, "no component waits for another", metav1.ConditionFalse},
+		"only the applier has seen it": {func(w world, _ plan.Object) { delete(w.found, kinds[0].Ref("web", "shop-back")) },
+			"an earlier object of this name is being deleted" + created, "no component waits for another", metav1.ConditionFalse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{newStack(web("db"), web("back", "db")), plan.Children{}}
+			w.make(t, web("db"), "")
+			earlier, ref := w.make(t, web("back", "db"), ""), kinds[0].Ref("web", "shop-back")
+			w.found[ref] = plan.Found{Object: earlier, Ownership: plan.Former}
+			test.change(w, earlier)
+			status := Status(w.stack, w.observed(), Decide(w.stack, w.observed()), plan.Result{Terminating: []plan.Ref{ref}})
+			back := status.Components[1]
+			if back.Phase != platformv1.ComponentDeleting || back.Reason != "Terminating" || len(back.WaitsFor) > 0 || status.Waiting != "" {
+				t.Errorf("got %+v; the stack waits for %q", back, status.Waiting)
+			}
+			if back.Message != test.message {
+				t.Errorf("got  %s\nwant %s", back.Message, test.message)
+			}
+			waiting := meta.FindStatusCondition(status.Conditions, "Waiting")
+			if waiting.Status != test.isWaitingReported || waiting.Message != test.waits {
+				t.Errorf("the condition Waiting is %s: %s", waiting.Status, waiting.Message)
+			}
+		})
+	}
+}
+
 // TestFirstFailed: the stack names the failed component on which the other failed ones depend, even
 // if it is not the first of the spec.
 func TestFirstFailed(t *testing.T) {
