@@ -37,6 +37,10 @@ CRDS := charts/mainstay/crds
 # manifest is a chart with its default values, for kubectl.
 manifest = bin/helm template mainstay $(1) --include-crds --no-hooks --namespace mainstay-system \
 	| go run ./hack/manifest --namespace mainstay-system
+# started builds a program of hack/ and runs it in the place of the recipe's shell. It has to delete what it has started when it
+# gets SIGTERM, which `go run` would not pass on.
+started = go build -o bin/$(1) ./hack/$(1) && exec bin/$(1)
+testrun = $(call started,testrun)
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 OPENAPI_GEN := go tool -modfile=tools/codegen/go.mod openapi-gen
 # ANY_QUANTITY is the pattern that controller-gen writes for a quantity. SHORT_QUANTITY replaces it: more digits, or a
@@ -212,92 +216,92 @@ lint: bin/golangci-lint ## run the linters over every module, and over the workf
 
 .PHONY: quick
 quick: ## vet, and the pure tests, of what you changed since main: at most 90 seconds
-	go run ./hack/testrun quick
+	$(testrun) quick
 
 .PHONY: affected
 affected: ## run what your change since main can affect, in every layer
-	go run ./hack/testrun affected
+	$(testrun) affected
 
 .PHONY: flake
 flake: ## run the tests that you changed since main 20 times, beside two busy loops
-	go run ./hack/testrun flake
+	$(testrun) flake
 
 .PHONY: nightly
 nightly: ## run what `make test` has no time for: every fault, race detector and new seeds everywhere, fuzzing, load (some hours)
-	go run ./hack/testrun nightly
+	$(testrun) nightly
 
 .PHONY: nightly-databases
 nightly-databases: ## the same of databases: their faults again and again, and every PostgreSQL (some hours)
-	go run ./hack/testrun nightly-databases
+	$(testrun) nightly-databases
 
 .PHONY: test-pure
 test-pure: ## run the tests that need nothing but Go
-	go run ./hack/testrun pure
+	$(testrun) pure
 
 .PHONY: test
 test: ## run every test, and all checks: what CI runs (root, Debian; installs what it needs)
-	go run ./hack/testrun
+	$(testrun)
 
 .PHONY: test-integration
 test-integration: ## run the tests against a real etcd and kube-apiserver
-	go run ./hack/testrun integration
+	$(testrun) integration
 
 .PHONY: test-faults
 test-faults: ## run a part of `make faults`, as `make test` does
-	go run ./hack/testrun faults
+	$(testrun) faults
 
 .PHONY: faults
 faults: export MAINSTAY_FAULT_PLAN := $(if $(PLAN),$(abspath $(PLAN)))
 faults: ## let every request of the manager fail in every way, or, with PLAN=FILE, as a plan says
-	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole instances-whole)
+	$(testrun) $(if $(PLAN),faults-plan,faults-whole instances-whole)
 
 .PHONY: test-instances
 test-instances: ## run the simulator, and databases with real PostgreSQL servers on this machine, to which faults happen
-	go run ./hack/testrun instances
+	$(testrun) instances
 
 .PHONY: faults-instances
 faults-instances: ## let each of these faults happen 200 times, and print for how long no write was acknowledged: p50, p95, max
-	go run ./hack/testrun faults-instances
+	$(testrun) faults-instances
 
 .PHONY: test-postgresql
 test-postgresql: ## run databases with PostgreSQL 12 to 18; not part of `make test`, which has 17
-	go run ./hack/testrun postgresql
+	$(testrun) postgresql
 
 .PHONY: test-compat
 test-compat: ## run the integration tests against Kubernetes 1.33, 1.34 and 1.36; not part of `make test`
-	go run ./hack/testrun compat-1.33 compat-1.34 compat-1.36
+	$(testrun) compat-1.33 compat-1.34 compat-1.36
 
 .PHONY: test-e2e
 test-e2e: ## run the tests against a real cluster with real pods
-	go run ./hack/testrun testbed e2e testbed-down databases-brief installations
+	$(testrun) testbed e2e testbed-down databases-brief installations
 
 .PHONY: test-databases
 test-databases: ## let all that can happen to a PostgreSQL happen on a real cluster of three nodes; `make test` has one of each sort
-	go run ./hack/testrun databases
+	$(testrun) databases
 
 .PHONY: test-database-versions
 test-database-versions: ## start a PostgreSQL and a Cache of each version on a real cluster, and let them fail over
-	go run ./hack/testrun databases-versions
+	$(testrun) databases-versions
 
 .PHONY: faults-databases
 faults-databases: ## let each of these things happen 20 times (ROUNDS=), and print for how long no write was acknowledged: p50, p95, max
-	go run ./hack/testrun faults-databases
+	$(testrun) faults-databases
 
 .PHONY: bench-databases
 bench-databases: ## compare the transactions a second of a PostgreSQL with those of the same server started by hand
-	go run ./hack/testrun databases-speed
+	$(testrun) databases-speed
 
 .PHONY: test-databases-alone
 test-databases-alone: ## let what needs no manager happen to a PostgreSQL while none runs
-	go run ./hack/testrun databases-alone
+	$(testrun) databases-alone
 
 .PHONY: test-outage
 test-outage: ## take the API server away for five minutes; not part of `make test`, which does so for 40 seconds
-	go run ./hack/testrun testbed outage testbed-down
+	$(testrun) testbed outage testbed-down
 
 .PHONY: test-tools
 test-tools: ## run the tests of the chart and of the tools
-	go run ./hack/testrun tools
+	$(testrun) tools
 
 .PHONY: test-pipeline
 test-pipeline: ## run what the workflows run for staging and a release, against a registry on loopback and a fake cluster
@@ -318,7 +322,7 @@ bench-baseline: ## measure, and make that the baseline and what docs/performance
 
 .PHONY: demo
 demo: ## build everything and show Mainstay on a real cluster (root, Debian; the first time it compiles Kubernetes)
-	go run ./hack/demo
+	$(call started,demo)
 
 .PHONY: demo-down
 demo-down: ## end the demo's cluster and leave nothing behind but caches

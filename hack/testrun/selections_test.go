@@ -229,7 +229,7 @@ func jobsOf(t *testing.T, workflow string) (jobs map[string]job, targets map[str
 }
 
 // runsLayers matches a Make target that runs layers, and nothing else.
-var runsLayers = regexp.MustCompile(`(?m)^([a-z0-9-]+): ## .*\n\tgo run ./hack/testrun (.+)$`)
+var runsLayers = regexp.MustCompile(`(?m)^([a-z0-9-]+): ## .*\n\t\$\(testrun\) (.+)$`)
 
 // TestWorkflowRunsEveryLayer: each change runs all layers of `make test`, in jobs of its own.
 func TestWorkflowRunsEveryLayer(t *testing.T) {
