@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
@@ -88,10 +90,22 @@ func (g goTest) command(ctx context.Context, further []string, options ...string
 	command.Dir = g.directory
 	command.Env = environment(g.race, slices.Concat(further, g.environment))
 	command.Stderr = os.Stdout
-	// A test that is interrupted may still clean up: it is killed only later.
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	// go passes no signal on to the test that it runs. So both get it, as from a terminal, of which
+	// they are no longer in the foreground group. A test may still clean up: it is killed only later.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return signalGroup(command, syscall.SIGINT) }
 	command.WaitDelay = 2 * time.Minute
 	return command
+}
+
+// signalGroup sends a signal to a command that leads a process group, and to all that it has
+// started in it.
+func signalGroup(command *exec.Cmd, sent syscall.Signal) error {
+	err := syscall.Kill(-command.Process.Pid, sent)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
 }
 
 // environment returns the environment of this process with additions. Only the race detector needs
@@ -143,6 +157,9 @@ func (g goTest) run(ctx context.Context, log *step.Log, further []string, total 
 	}
 	total.read(log, stdout)
 	err = command.Wait()
+	if ctx.Err() != nil {
+		_ = signalGroup(command, syscall.SIGKILL) // what is left of it, after the delay
+	}
 	total.commands = append(total.commands, spent{
 		What: g.String(), Wall: time.Since(start), CPU: command.ProcessState.UserTime() + command.ProcessState.SystemTime(),
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -64,13 +65,14 @@ func TestSummarizeIsGoodOnlyIfEveryLayerRanAndPassed(t *testing.T) {
 	}
 }
 
-// smallModule is a module with one test.
-func smallModule(t *testing.T) string {
+// passing is a test that passes.
+const passing = "package small\n\nimport \"testing\"\n\nfunc TestSmall(*testing.T) {}\n"
+
+// smallModule is a module with this test.
+func smallModule(t *testing.T, test string) string {
 	t.Helper()
 	folder := t.TempDir()
-	for name, content := range map[string]string{
-		"go.mod": "module small\n\ngo 1.26\n", "small_test.go": "package small\n\nimport \"testing\"\n\nfunc TestSmall(*testing.T) {}\n",
-	} {
+	for name, content := range map[string]string{"go.mod": "module small\n\ngo 1.26\n", "small_test.go": test} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +82,7 @@ func smallModule(t *testing.T) string {
 
 // TestRun: a failed command does not stop the others, and the layer's counts are those of all.
 func TestRun(t *testing.T) {
-	small := smallModule(t)
+	small := smallModule(t, passing)
 	none := goTest{directory: small, arguments: []string{"./nowhere"}}
 	passes := goTest{directory: small, arguments: []string{"."}}
 	got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(none, passes, passes), atOnce: 2})
@@ -95,9 +97,62 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// cleansUp is a test that waits for an interrupt, and then cleans up.
+const cleansUp = `package small
+
+import (
+	"os"
+	"os/signal"
+	"testing"
+	"time"
+)
+
+func TestSmall(t *testing.T) {
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	write := func(name string) {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("started")
+	select {
+	case <-interrupts:
+		write("cleaned")
+	case <-time.After(5 * time.Minute):
+		t.Error("no interrupt came")
+	}
+}
+`
+
+// TestRunInterrupted: the end of a run interrupts the test itself, not only go, which does not pass
+// that on; with a lower priority too.
+func TestRunInterrupted(t *testing.T) {
+	for _, nice := range []int{0, lowered} {
+		folder := smallModule(t, cleansUp)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				if _, err := os.Stat(filepath.Join(folder, "started")); err == nil {
+					cancel()
+				}
+			}
+		}()
+		var counted counts
+		err := goTest{directory: folder, nice: nice, arguments: []string{"."}}.run(ctx, step.NewLog(io.Discard), nil, &counted)
+		cancel()
+		if err == nil {
+			t.Error("an interrupted run passed")
+		}
+		if _, err := os.Stat(filepath.Join(folder, "cleaned")); err != nil {
+			t.Errorf("with the priority %d the test was not interrupted: %v", nice, err)
+		}
+	}
+}
+
 // TestRunWithoutTests: a layer in which no test ran has failed, whatever go test says.
 func TestRunWithoutTests(t *testing.T) {
-	empty := goTest{directory: smallModule(t), arguments: []string{"-run", "^TestNothingHasThisName$", "."}}
+	empty := goTest{directory: smallModule(t, passing), arguments: []string{"-run", "^TestNothingHasThisName$", "."}}
 	if got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(empty)}); got.err == nil {
 		t.Error("a layer in which no test ran passed")
 	}

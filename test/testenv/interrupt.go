@@ -15,11 +15,21 @@ var running = struct {
 	watch   sync.Once
 }{servers: map[*Server]bool{}}
 
+// ending are the signals that end the tests. The end of their terminal does, unless nohup has them
+// outlive it.
+func ending() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
 // begins notes a server, before any process of it runs.
 func begins(s *Server) {
 	running.watch.Do(func() {
 		interrupts := make(chan os.Signal, 1)
-		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+		signal.Notify(interrupts, ending()...)
 		go func() {
 			<-interrupts
 			stopAll()

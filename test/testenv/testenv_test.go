@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +47,16 @@ func TestPortIsReserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = listener.Close()
+}
+
+// TestEnding: each way to end the tests stops their servers: also the end of the terminal, unless
+// nohup has them outlive it.
+func TestEnding(t *testing.T) {
+	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if want := sent != syscall.SIGHUP || !signal.Ignored(sent); slices.Contains(ending(), sent) != want {
+			t.Errorf("%s stops the servers: want %t", sent, want)
+		}
+	}
 }
 
 // TestFatal: what a process writes from its end on is kept, in pieces of any length.
