@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,9 +66,13 @@ func sum(all []ended) counts {
 
 // event is a line of `go test -json`.
 //
-// Source: go doc test2json.
+// Source: go doc test2json, go help buildjson.
 type event struct {
 	Action, Package, Test, Output string
+	// ImportPath is what is built, in place of Package; "p [p.test]" for the tests of p.
+	ImportPath string
+	// FailedBuild is the ImportPath that failed, because of which a package has.
+	FailedBuild string
 	// Key and Value are attributes that a test sets with T.Attr.
 	Key, Value string
 	Elapsed    float64
@@ -195,7 +200,7 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 			log.Say("%s", scanner.Text()) // a compiler's message, say
 			continue
 		}
-		key := line.Package + " " + line.Test
+		key := cmp.Or(line.Package, line.ImportPath) + " " + line.Test
 		if output[key] == nil {
 			output[key] = &strings.Builder{}
 		}
@@ -209,9 +214,10 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 			log.Say("     %s", line.Value)
 		case "build-fail":
 			c.failed++
-			text := fmt.Sprintf("BUILD FAILED %s\n", line.Package)
+			text := fmt.Sprintf("BUILD FAILED %s\n", line.ImportPath)
 			c.broken = append(c.broken, text+end(output[key].String()))
 			log.Say("%s%s", text, output[key])
+			delete(output, key)
 		}
 	}
 	if err := scanner.Err(); err != nil {
@@ -231,8 +237,8 @@ func (c *counts) count(log *step.Log, line event, output string) {
 	case line.Test == "" && line.Action == "fail":
 		text := fmt.Sprintf("FAIL %s (%s)\n", line.Package, took)
 		hasTest := func(earlier string) bool { return strings.HasPrefix(earlier, "FAIL "+line.Package+" Test") }
-		if strings.Contains(output, "panic: ") || !slices.ContainsFunc(c.broken, hasTest) {
-			c.broken = append(c.broken, text+end(output)) // not only a test of it, but its set-up, or a time-out
+		if line.FailedBuild == "" && (strings.Contains(output, "panic: ") || !slices.ContainsFunc(c.broken, hasTest)) {
+			c.broken = append(c.broken, text+end(output)) // not its build, nor only a test of it, but its set-up, or a time-out
 		}
 		log.Say("%s%s", text, output)
 	case line.Test == "":

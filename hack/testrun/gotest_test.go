@@ -39,6 +39,32 @@ func TestCountsReadTheStreamOfGoTest(t *testing.T) {
 	}
 }
 
+// TestCountsReadBrokenBuilds: each broken package is shown once, with its name and its own errors.
+func TestCountsReadBrokenBuilds(t *testing.T) {
+	stream := `{"ImportPath":"m/p [m/p.test]","Action":"build-output","Output":"# m/p [m/p.test]\n"}
+{"ImportPath":"m/q [m/q.test]","Action":"build-output","Output":"# m/q [m/q.test]\n"}
+{"ImportPath":"m/p [m/p.test]","Action":"build-output","Output":"p/p_test.go:5:2: undefined: one\n"}
+{"ImportPath":"m/q [m/q.test]","Action":"build-output","Output":"q/q_test.go:7:2: undefined: two\n"}
+{"ImportPath":"m/p [m/p.test]","Action":"build-fail"}
+{"Action":"start","Package":"m/p"}
+{"Action":"output","Package":"m/p","Output":"FAIL\tm/p [build failed]\n"}
+{"Action":"fail","Package":"m/p","Elapsed":0,"FailedBuild":"m/p [m/p.test]"}
+{"ImportPath":"m/q [m/q.test]","Action":"build-fail"}
+{"Action":"start","Package":"m/q"}
+{"Action":"output","Package":"m/q","Output":"FAIL\tm/q [build failed]\n"}
+{"Action":"fail","Package":"m/q","Elapsed":0,"FailedBuild":"m/q [m/q.test]"}
+`
+	var c counts
+	c.read(step.NewLog(io.Discard), strings.NewReader(stream))
+	want := []string{
+		"BUILD FAILED m/p [m/p.test]\n# m/p [m/p.test]\np/p_test.go:5:2: undefined: one\n",
+		"BUILD FAILED m/q [m/q.test]\n# m/q [m/q.test]\nq/q_test.go:7:2: undefined: two\n",
+	}
+	if !slices.Equal(c.broken, want) || c.failed != 2 {
+		t.Errorf("%d failed: %q", c.failed, c.broken)
+	}
+}
+
 func TestSummarizeIsGoodOnlyIfEveryLayerRanAndPassed(t *testing.T) {
 	passed := ended{layer: layer{name: "a"}, counts: counts{passed: 2}}
 	broken := ended{layer: layer{name: "b"}, err: errors.New("no cluster")}
