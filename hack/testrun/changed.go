@@ -31,7 +31,8 @@ type testPackage struct {
 	tests []string
 }
 
-// command returns the go test command that runs the chosen tests.
+// command returns the go test command that runs the chosen tests, or all that the package has, if
+// any.
 func (p testPackage) command(options ...string) goTest {
 	arguments := slices.Clone(options)
 	if len(p.tags) > 0 {
@@ -40,7 +41,7 @@ func (p testPackage) command(options ...string) goTest {
 	if len(p.tests) > 0 {
 		arguments = append(arguments, "-run", "^("+strings.Join(p.tests, "|")+")$")
 	}
-	return goTest{directory: p.directory, arguments: append(arguments, p.at)}
+	return goTest{directory: p.directory, arguments: append(arguments, p.at), mayBeEmpty: len(p.tests) == 0}
 }
 
 // changedFiles returns the files that differ between a commit and the working tree, sorted and

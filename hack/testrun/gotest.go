@@ -28,6 +28,9 @@ type goTest struct {
 	// race runs the tests with the race detector, which needs a second build of everything that they
 	// import.
 	race bool
+	// mayBeEmpty is true for a package that is only compiled if it has no tests. Any other command in
+	// which no test runs has failed: its tests have other names now, or build tags.
+	mayBeEmpty bool
 	// inCluster runs the tests in the test cluster's network.
 	inCluster bool
 	// nice lowers the priority of the command, as nice(1) does.
@@ -160,14 +163,19 @@ func (g goTest) run(ctx context.Context, log *step.Log, further []string, total 
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("running go test: %w", err)
 	}
-	total.read(log, stdout)
+	var counted counts
+	counted.read(log, stdout)
 	err = command.Wait()
 	if ctx.Err() != nil {
 		_ = signalGroup(command, syscall.SIGKILL) // what is left of it, after the delay
 	}
+	total.add(counted)
 	total.commands = append(total.commands, spent{
 		What: g.String(), Wall: time.Since(start), CPU: command.ProcessState.UserTime() + command.ProcessState.SystemTime(),
 	})
+	if err == nil && !g.mayBeEmpty && counted.passed+counted.failed+len(counted.skipped) == 0 {
+		err = errors.New("no test ran")
+	}
 	if err != nil {
 		return fmt.Errorf("go test %s in %s: %w", strings.Join(g.arguments, " "), g.directory, err)
 	}

@@ -176,9 +176,20 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-// TestRunWithoutTests: a layer in which no test ran has failed, whatever go test says.
+// TestRunWithoutTests: a command in which no test ran has failed, whatever go test says, and
+// whatever others of its layer did; unless it is that of a package that may have none.
 func TestRunWithoutTests(t *testing.T) {
-	empty := goTest{directory: smallModule(t, passing), arguments: []string{"-run", "^TestNothingHasThisName$", "."}}
+	small := smallModule(t, passing)
+	empty := goTest{directory: small, arguments: []string{"-run", "^TestNothingHasThisName$", "."}}
+	passes := goTest{directory: small, arguments: []string{"."}}
+	got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(passes, empty)})
+	if got.err == nil || !strings.Contains(got.err.Error(), "TestNothingHasThisName") || got.passed != 1 {
+		t.Errorf("%d tests passed, and the error is %v", got.passed, got.err)
+	}
+	empty.mayBeEmpty = true
+	if got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(passes, empty)}); got.err != nil {
+		t.Error(got.err)
+	}
 	if got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(empty)}); got.err == nil {
 		t.Error("a layer in which no test ran passed")
 	}
