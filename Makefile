@@ -121,6 +121,15 @@ push: build ## push the image to $REGISTRY, with the tag $TAG or else $VERSION; 
 
 ## -- release and deploy: what .github/workflows runs
 
+# UNUSED is what GitHub has installed on a runner for others: some 27 GiB. Elsewhere it may be somebody's own.
+UNUSED := /usr/share/dotnet /usr/share/swift /usr/local/lib/android /usr/local/.ghcup /opt/ghc /opt/hostedtoolcache/CodeQL
+
+.PHONY: clear-runner
+clear-runner: ## remove from a runner of GitHub's what nothing here uses: it has 14 GB free at least, and some jobs need more
+	@[ "$${RUNNER_ENVIRONMENT:-}" = github-hosted ] || { echo "clear-runner: this is no runner of GitHub's: nothing is removed"; exit 0; }; \
+	sudo rm -rf $(UNUSED); \
+	df -h /
+
 .PHONY: version
 version: ## print VERSION=... of RELEASE=vX.Y.Z, or else of this commit: later than the last release, earlier than the next
 	@hack/version.sh "$${RELEASE:-}"

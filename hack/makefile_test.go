@@ -94,6 +94,27 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
+// TestClearRunner: only a runner of GitHub's loses anything.
+func TestClearRunner(t *testing.T) {
+	for environment, removes := range map[string]bool{"": false, "self-hosted": false, "github-hosted": true} {
+		folder := t.TempDir()
+		program(t, folder, "sudo", "#!/bin/sh\nexec \"$@\"\n")
+		unused := filepath.Join(folder, "unused")
+		if err := os.Mkdir(unused, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), "make", "-C", "..", "UNUSED="+unused, "clear-runner")
+		command.Env = append(os.Environ(), "MAKEFLAGS=", "PATH="+folder+":"+os.Getenv("PATH"), "RUNNER_ENVIRONMENT="+environment)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		if _, err := os.Stat(unused); os.IsNotExist(err) != removes {
+			t.Errorf("RUNNER_ENVIRONMENT=%q: %v: %s", environment, err, output)
+		}
+	}
+}
+
 // awaitFile waits until there is a file of that name.
 func awaitFile(t *testing.T, name string) {
 	t.Helper()

@@ -55,6 +55,10 @@ type layer struct {
 	databases bool
 	// race is true if tests of it run with the race detector.
 	race bool
+	// builds are what it needs that is built once, and running is the disk space that it needs beside
+	// that until it ends, in bytes.
+	builds  []product
+	running uint64
 }
 
 // firstCluster are the layers that use the cluster of the cluster lane.
@@ -67,74 +71,86 @@ var databaseImages = []string{"postgresql-14", "postgresql-17", "pgbouncer", "va
 // layers are those of `make test`, and those on request. On each lane they run in this order; a
 // failed layer does not stop the next.
 var layers = []layer{
-	{name: "verify", lane: hostLane, budget: 2 * time.Minute, prepare: verify},
-	{name: "pure", lane: hostLane, budget: 160 * time.Second, perKind: pureAllowance, race: true, runs: pureTests},
-	{name: "tools", lane: hostLane, budget: time.Minute, prepare: prometheus, atOnce: 2, runs: commands(
+	{name: "verify", lane: hostLane, budget: 2 * time.Minute, prepare: verify, builds: []product{ourPackages, linters}},
+	{name: "pure", lane: hostLane, budget: 160 * time.Second, perKind: pureAllowance, race: true, runs: pureTests,
+		builds: []product{ourPackages, racingPackages}},
+	{name: "tools", lane: hostLane, budget: time.Minute, prepare: prometheus, atOnce: 2, builds: []product{toolPackages}, runs: commands(
 		goTest{directory: "tools/helm", arguments: []string{"./..."}},
 		goTest{directory: "tools/image", arguments: []string{"./..."}},
 		goTest{directory: "tools/monitoring", arguments: []string{"./..."}},
 		goTest{directory: "testbed", arguments: []string{"./..."}},
 	)},
 	{name: "integration", lane: hostLane, budget: 310 * time.Second, perKind: integrationAllowance, prepare: assets(),
-		runs: commands(integration()...), atOnce: 2},
-	{name: "faults", lane: hostLane, budget: 190 * time.Second, perKind: faultsAllowance, prepare: assets(), runs: commands(faults()...)},
+		runs: commands(integration()...), atOnce: 2, builds: withAPIServer},
+	{name: "faults", lane: hostLane, budget: 190 * time.Second, perKind: faultsAllowance, prepare: assets(), runs: commands(faults()...),
+		builds: withAPIServer},
 	{name: "instances", lane: hostLane, budget: 5 * time.Minute, prepare: instances, databases: true, atOnce: 2,
-		runs: commands(databasesHere()...)},
-	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$"))},
+		runs: commands(databasesHere()...), builds: withDatabases, running: serversSpace},
+	{name: "testbed", lane: clusterLane, budget: time.Minute, prepare: testbedUp, runs: commands(testbedTest("^TestUp$")),
+		builds: []product{kubernetes, engineImages}, running: clusterSpace},
 	{name: "e2e", lane: clusterLane, budget: 930 * time.Second, perKind: endToEndAllowance, prepare: both(prometheus, cluster),
-		runs: commands(endToEnd("-run", "^TestMainstay$")...)},
-	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
+		runs: commands(endToEnd("-run", "^TestMainstay$")...), builds: withDatabases, running: clusterSpace},
+	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$")),
+		builds: []product{kubernetes}},
 	{name: "databases-brief", lane: secondLane, after: firstCluster, budget: databasesAllowance,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
-		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...)},
+		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...),
+		builds:  withDatabases, running: clusterSpace},
 	{name: "installations", lane: secondLane, after: firstCluster, budget: 5 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "valkey-8"),
-		runs:    commands(endToEnd("-run", "^TestInstallations$")...)},
+		runs:    commands(endToEnd("-run", "^TestInstallations$")...),
+		builds:  withDatabases, running: clusterSpace},
 	// On request: every fault at every point.
 	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 25 * time.Minute, prepare: assets(),
-		runs: commands(faults("-args", "-whole")...)},
+		runs: commands(faults("-args", "-whole")...), builds: withAPIServer},
 	// On request: the same for the election of instances, and every bug that its schedules must
 	// find.
 	{name: "instances-whole", lane: hostLane, onRequest: true, budget: 30 * time.Minute,
-		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000"))},
+		runs: commands(simulation("-schedules=1000000"), simulation("-bugs", "-schedules=200000")), builds: []product{ourPackages}},
 	// On request: the same faults again and again, with their distribution.
 	{name: "faults-instances", lane: hostLane, onRequest: true, budget: 150 * time.Minute, prepare: instances, databases: true,
-		runs: commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40"))},
+		runs:   commands(realServers("-test.run=TestFaults", "-databases=5", "-rounds=40")),
+		builds: withDatabases, running: serversSpace},
 	// On request: what can happen to a database on a cluster, each once; again and again, with
 	// their distribution and a long outage.
 	{name: "databases", lane: secondLane, onRequest: true, after: firstCluster, budget: 17 * time.Minute,
 		prepare: databases(databaseImages...),
-		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...)},
+		runs:    commands(databaseFaults("-skip", "TestVersions|TestCaches|TestSpeed")...),
+		builds:  withDatabases, running: clusterSpace},
 	{name: "faults-databases", lane: secondLane, onRequest: true, budget: 150 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
-		runs:    manyDatabaseFaults},
+		runs:    manyDatabaseFaults,
+		builds:  withDatabases, running: clusterSpace},
 	// On request: each fault that needs no manager, while none runs.
 	{name: "databases-alone", lane: secondLane, onRequest: true, budget: 10 * time.Minute,
 		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer"),
-		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...)},
+		runs:    commands(databaseFaults("-run", "TestFaults", "-args", "-alone")...),
+		builds:  withDatabases, running: clusterSpace},
 	// On request: transactions a second, compared with a server started by hand.
 	{name: "databases-speed", lane: secondLane, onRequest: true, budget: 8 * time.Minute, prepare: databases("postgresql-17"),
-		runs: commands(databaseFaults("-run", "TestSpeed")...)},
+		runs: commands(databaseFaults("-run", "TestSpeed")...), builds: withDatabases, running: clusterSpace},
 	// On request: a database and a cache of each version on the cluster.
 	{name: "databases-versions", lane: secondLane, onRequest: true, budget: 17 * time.Minute,
 		prepare: databases("postgresql-12", "postgresql-13", "postgresql-14", "postgresql-15", "postgresql-16", "postgresql-17", "postgresql-18",
 			"valkey-8", "valkey-9"),
-		runs: commands(databaseFaults("-run", "TestVersions|TestCaches")...)},
+		runs:   commands(databaseFaults("-run", "TestVersions|TestCaches")...),
+		builds: append(slices.Clone(withDatabases), furtherImages), running: versionsSpace},
 	// On request: every version of PostgreSQL, as an engine and in databases to which faults
 	// happen.
 	{name: "postgresql", lane: hostLane, onRequest: true, budget: 40 * time.Minute, prepare: instances, databases: true,
-		runs: everyPostgreSQL},
+		runs: everyPostgreSQL, builds: append(slices.Clone(withDatabases), furtherImages), running: serversSpace},
 	// On request: every version of Valkey, in Caches to which faults happen.
-	{name: "valkey", lane: hostLane, onRequest: true, budget: 15 * time.Minute, prepare: instances, databases: true, runs: everyValkey},
+	{name: "valkey", lane: hostLane, onRequest: true, budget: 15 * time.Minute, prepare: instances, databases: true, runs: everyValkey,
+		builds: append(slices.Clone(withDatabases), furtherImages), running: serversSpace},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
-		runs: commands(faults("-run", "TestPlan")...)},
+		runs: commands(faults("-run", "TestPlan")...), builds: withAPIServer},
 	compat("1.33"),
 	compat("1.34"),
 	compat("1.36"),
 	// On request: its outage takes five minutes.
 	{name: "outage", lane: clusterLane, onRequest: true, budget: 12 * time.Minute, prepare: longOutage,
-		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
+		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...), builds: withDatabases, running: clusterSpace},
 }
 
 // named returns the layer of that name, which must be there.
@@ -146,7 +162,8 @@ func named(name string) layer {
 // Kubernetes takes minutes to compile.
 func compat(minor string) layer {
 	return layer{name: "compat-" + minor, lane: hostLane, onRequest: true, budget: 6 * time.Minute,
-		prepare: assets("--kubernetes=" + minor), runs: commands(integration()...), atOnce: 2}
+		prepare: assets("--kubernetes=" + minor), runs: commands(integration()...), atOnce: 2,
+		builds: append(slices.Clone(withAPIServer), olderKubernetes(minor))}
 }
 
 // commands returns fixed go test commands.

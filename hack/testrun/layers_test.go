@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// commandsOfLayers returns the commands of all layers by the layer's name. Those that ask the testbed
-// for images get the answer of a stand-in.
+// commandsOfLayers returns the commands of all layers by the layer's name. Those that ask the
+// testbed for images get the answer of a stand-in.
 func commandsOfLayers(t *testing.T) map[string][]goTest {
 	t.Helper()
 	root, err := filepath.Abs(repository)

@@ -18,15 +18,6 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-const gigabyte = 1 << 30
-
-// The free disk space that a run needs. Measured on 2026-11-25: caches of 19 GB after a whole run
-// on a fresh machine, and the cluster's images and volumes beside them.
-const (
-	firstRunSpace = 25 * gigabyte
-	laterRunSpace = 5 * gigabyte
-)
-
 // databasePorts are those on which database servers listen, on addresses of their own. A program
 // that listens on all addresses takes them away.
 var databasePorts = []int{5432, 8080, 8443}
@@ -34,8 +25,8 @@ var databasePorts = []int{5432, 8080, 8443}
 // machine is what a run needs to know of the machine before it starts.
 type machine struct {
 	isRoot bool
-	// isFirst is true if no run on this machine has left figures.
-	isFirst bool
+	// isBuilt reports whether a product is in a cache.
+	isBuilt func(product) bool
 	// space returns the free bytes of the disk that has a folder.
 	space func(folder string) (uint64, error)
 	// listens reports an error if a port is taken on all addresses.
@@ -44,8 +35,9 @@ type machine struct {
 	finds func(program string) error
 	// previous returns an error if there is no state to upgrade from.
 	previous func() error
-	// folders are where a run writes.
-	folders []string
+	// caches is the folder of what a run builds and starts, and temporary that of what it soon
+	// removes.
+	caches, temporary string
 }
 
 // thisMachine returns what is known of this machine.
@@ -55,7 +47,7 @@ func thisMachine(ctx context.Context) (machine, error) {
 		return machine{}, fmt.Errorf("finding the cache folder: %w", err)
 	}
 	return machine{
-		isRoot: os.Geteuid() == 0, isFirst: len(lastFigures().Layers) == 0, space: freeSpace, folders: []string{cache, os.TempDir()},
+		isRoot: os.Geteuid() == 0, isBuilt: builtIn(cache, lastFigures()), space: freeSpace, caches: cache, temporary: os.TempDir(),
 		listens: func(port int) error {
 			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.1.0.1", strconv.Itoa(port)))
 			if err != nil {
@@ -111,16 +103,15 @@ func (m machine) obstacles(chosen []layer) []error {
 
 // fullDisks returns which disks have too little space.
 func (m machine) fullDisks(chosen []layer) []error {
-	needed := uint64(laterRunSpace)
-	if m.isFirst && slices.ContainsFunc(chosen, func(l layer) bool { return l.prepare != nil }) {
-		needed = firstRunSpace
-	}
 	var found []error
-	for _, folder := range m.folders {
-		free, err := m.space(folder)
-		if err == nil && free < needed {
-			err = fmt.Errorf("%s has %d GB free, and the run needs %d: make room, or move it (XDG_CACHE_HOME, TMPDIR)", folder, free/gigabyte,
-				needed/gigabyte)
+	for _, place := range []struct {
+		folder string
+		needed uint64
+	}{{m.caches, neededSpace(chosen, m.isBuilt)}, {m.temporary, everyRun}} {
+		free, err := m.space(place.folder)
+		if err == nil && free < place.needed {
+			err = fmt.Errorf("%s has %d GB free, and the run needs %d: make room, or move it (XDG_CACHE_HOME, TMPDIR)", place.folder,
+				free/gigabyte, place.needed/gigabyte)
 		}
 		if err != nil {
 			found = append(found, err)

@@ -16,7 +16,8 @@ import (
 // goodMachine is one on which nothing is in the way.
 func goodMachine() machine {
 	return machine{
-		isRoot: true, folders: []string{"/cache"}, space: func(string) (uint64, error) { return 30 * gigabyte, nil },
+		isRoot: true, caches: "/cache", temporary: "/tmp", space: func(string) (uint64, error) { return 30 * gigabyte, nil },
+		isBuilt: func(product) bool { return true },
 		listens: func(int) error { return nil }, finds: func(string) error { return nil }, previous: func() error { return nil },
 	}
 }
@@ -26,6 +27,7 @@ func TestObstacles(t *testing.T) {
 	has := func(space uint64) func(string) (uint64, error) {
 		return func(string) (uint64, error) { return space * gigabyte, nil }
 	}
+	nothing := func(product) bool { return false }
 	for name, c := range map[string]struct {
 		change func(*machine)
 		layers []string
@@ -48,16 +50,20 @@ func TestObstacles(t *testing.T) {
 		"a port that is not needed": {func(m *machine) {
 			m.listens = func(int) error { return errors.New("in use") }
 		}, []string{"pure", "e2e"}, nil},
-		"a full disk": {func(m *machine) { m.space = has(4) }, nil, []string{"/cache has 4 GB free, and the run needs 5"}},
-		"a first run": {func(m *machine) {
-			m.isFirst, m.space = true, has(24)
-		}, nil, []string{"needs 25"}},
-		"a first run of few": {func(m *machine) {
-			m.isFirst, m.space = true, has(24)
-		}, []string{"pure"}, nil},
+		"a full disk":     {func(m *machine) { m.space = has(4) }, nil, []string{"/cache has 4 GB free, and the run needs 10"}},
+		"room for few":    {func(m *machine) { m.space = has(4) }, []string{"pure", "tools", "instances"}, nil},
+		"a first run":     {func(m *machine) { m.isBuilt, m.space = nothing, has(24) }, nil, []string{"and the run needs 28"}},
+		"a first of few":  {func(m *machine) { m.isBuilt, m.space = nothing, has(10) }, []string{"pure"}, nil},
+		"a first of less": {func(m *machine) { m.isBuilt, m.space = nothing, has(5) }, []string{"tools"}, nil},
+		"the first cluster": {func(m *machine) {
+			m.isBuilt, m.space = builtIn("/nowhere", figures{Layers: []layerFigures{{Name: "pure"}}}), has(10)
+		}, []string{"e2e"}, []string{"needs 15"}},
+		"a full disk of temporary files": {func(m *machine) {
+			m.space = func(folder string) (uint64, error) { return map[string]uint64{"/cache": 30 * gigabyte}[folder], nil }
+		}, []string{"pure"}, []string{"/tmp has 0 GB free, and the run needs 2"}},
 		"all at once": {func(m *machine) {
 			m.isRoot, m.space = false, has(0)
-		}, nil, []string{"sudo", "0 GB free"}},
+		}, nil, []string{"sudo", "/cache has 0 GB free", "/tmp has 0 GB free"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := goodMachine()
@@ -142,7 +148,7 @@ func TestAnnounce(t *testing.T) {
 }
 
 // TestLayersSayWhatTheyNeed: a layer whose tests start database servers, or run with the race
-// detector, says so.
+// detector, says so; and each, what it builds, and the space of servers and clusters.
 func TestLayersSayWhatTheyNeed(t *testing.T) {
 	t.Chdir(repository)
 	all := slices.Clone(layers)
@@ -154,6 +160,9 @@ func TestLayersSayWhatTheyNeed(t *testing.T) {
 		all = append(all, chosen...)
 	}
 	for _, l := range all {
+		if len(l.builds) == 0 || (l.running == 0) != (l.lane == hostLane && !l.databases || l.name == "testbed-down") {
+			t.Errorf("%s builds %v, and needs %d bytes while it runs", l.name, l.builds, l.running)
+		}
 		if l.runs == nil || l.name == "postgresql" || l.name == "valkey" { // a check; and what asks the testbed for images
 			continue
 		}
@@ -166,7 +175,7 @@ func TestLayersSayWhatTheyNeed(t *testing.T) {
 			races = races || test.race
 			databases = databases || slices.Contains(test.arguments, "./test/instances/")
 		}
-		if races != l.race || databases != l.databases {
+		if races != l.race || databases != l.databases || races != slices.Contains(l.builds, racingPackages) {
 			t.Errorf("%s: race is %t, want %t; databases is %t, want %t", l.name, l.race, races, l.databases, databases)
 		}
 	}

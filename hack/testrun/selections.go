@@ -78,11 +78,20 @@ func quick(ctx context.Context) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	vet := layer{name: "vet", lane: hostLane, budget: time.Minute, prepare: vetAll(vets)}
-	if len(tests) == 0 {
-		return []layer{vet}, nil
+	return quickLayers(vets, tests), nil
+}
+
+// quickLayers returns the layer that vets, and the one with the tests, if there are any.
+func quickLayers(vets map[string][]string, tests []goTest) []layer {
+	chosen := []layer{{name: "vet", lane: hostLane, budget: time.Minute, prepare: vetAll(vets), builds: []product{ourPackages}}}
+	if len(tests) > 0 {
+		l := layer{name: "pure", lane: hostLane, budget: 90 * time.Second, runs: commands(tests...), builds: []product{ourPackages}}
+		if slices.ContainsFunc(tests, func(test goTest) bool { return test.race }) {
+			l.race, l.builds = true, []product{ourPackages, racingPackages}
+		}
+		chosen = append(chosen, l)
 	}
-	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, race: len(racing) > 0, runs: commands(tests...)}}, nil
+	return chosen
 }
 
 // packagesOf returns those of the packages, such as ./internal/policy, that files belong to.
@@ -288,11 +297,11 @@ func flakeLayers(packages []testPackage) []layer {
 	var chosen []layer
 	if len(tests) > 0 {
 		chosen = append(chosen, layer{name: "flake", lane: hostLane, race: true, budget: 20 * time.Minute, prepare: both(assets(), prometheus),
-			runs: commands(tests...), load: true})
+			runs: commands(tests...), load: true, builds: []product{ourPackages, racingPackages, toolPackages, kubernetes}})
 	}
 	if len(databases) > 0 {
 		chosen = append(chosen, layer{name: "flake-instances", lane: hostLane, budget: 60 * time.Minute, prepare: instances,
-			databases: true, runs: commands(databases...), load: true})
+			databases: true, runs: commands(databases...), load: true, builds: withDatabases, running: serversSpace})
 	}
 	return chosen
 }
@@ -314,17 +323,19 @@ func nightly(context.Context) ([]layer, error) {
 		}
 		return commands(tests...)
 	}
+	racingServers := append([]product{racingPackages}, withAPIServer...)
 	chosen := []layer{
 		{name: "race", lane: hostLane, race: true, budget: 30 * time.Minute, runs: racing(goTest{directory: ".", arguments: append([]string{"-timeout",
-			"60m"}, pure...)})},
+			"60m"}, pure...)}), builds: []product{racingPackages}},
 		{name: "race-integration", lane: hostLane, race: true, budget: 20 * time.Minute, prepare: assets(), runs: racing(
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/served/"}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/integration/..."}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/faults/"}},
-		)},
-		{name: "fuzz", lane: hostLane, budget: time.Duration(len(targets)+5) * fuzzTime, runs: commands(targets...)},
+		), builds: racingServers},
+		{name: "fuzz", lane: hostLane, budget: time.Duration(len(targets)+5) * fuzzTime, runs: commands(targets...),
+			builds: []product{ourPackages, toolPackages}},
 		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(),
-			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
+			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true, builds: withAPIServer},
 	}
 	for _, name := range []string{"faults-whole", "compat-1.33", "compat-1.34", "compat-1.36", "testbed", "outage", "testbed-down"} {
 		chosen = append(chosen, named(name))

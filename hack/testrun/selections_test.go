@@ -231,16 +231,70 @@ func jobsOf(t *testing.T, workflow string) (jobs map[string]job, targets map[str
 // runsLayers matches a Make target that runs layers, and nothing else.
 var runsLayers = regexp.MustCompile(`(?m)^([a-z0-9-]+): ## .*\n\t\$\(testrun\) (.+)$`)
 
-// TestWorkflowRunsEveryLayer: each change runs all layers of `make test`, in jobs of its own.
-func TestWorkflowRunsEveryLayer(t *testing.T) {
+// layersByTarget returns the names of the layers, or of the selection, that each Make target runs.
+func layersByTarget(t *testing.T) map[string][]string {
+	t.Helper()
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	layersOf := map[string][]string{"verify": {"verify"}} // the layer runs this target
+	layersOf := map[string][]string{"verify": {"verify"}, "test": nil} // the layer runs this target, and the target all layers
 	for _, match := range runsLayers.FindAllStringSubmatch(string(makefile), -1) {
 		layersOf[match[1]] = strings.Fields(match[2])
 	}
+	return layersOf
+}
+
+const (
+	// runnerSpace is what a runner has free at least, of its disk.
+	//
+	// Source: docs.github.com, GitHub-hosted runners reference.
+	runnerSpace = 14_000_000_000
+	// clearedSpace is what `make clear-runner` adds at least: 27 GiB on 2026-05-26.
+	//
+	// Source: github.com/peer-observer/peer-observer/pull/447.
+	clearedSpace = 22_000_000_000
+)
+
+// TestJobsHaveSpace: what the layers of each job of a workflow need is free on a new runner.
+func TestJobsHaveSpace(t *testing.T) {
+	layersOf, cleared := layersByTarget(t), 0
+	var all []map[string][]string
+	for _, workflow := range []string{"ci.yaml", "nightly.yaml", "release.yaml"} {
+		_, targets := jobsOf(t, workflow)
+		all = append(all, targets)
+	}
+	t.Chdir(repository)
+	for _, targets := range all {
+		for name, made := range targets {
+			var chosen []layer
+			limit := uint64(runnerSpace)
+			for _, target := range made {
+				if names, runs := layersOf[target]; runs {
+					more, err := choose(t.Context(), names)
+					if err != nil {
+						t.Fatal(err)
+					}
+					chosen = append(chosen, more...)
+				}
+				if target == "clear-runner" {
+					limit += clearedSpace
+					cleared++
+				}
+			}
+			if needed := neededSpace(chosen, func(product) bool { return false }); needed > limit {
+				t.Errorf("the job %s needs %d bytes, and has %d", name, needed, limit)
+			}
+		}
+	}
+	if cleared != 5 {
+		t.Errorf("%d jobs clear their runner", cleared)
+	}
+}
+
+// TestWorkflowRunsEveryLayer: each change runs all layers of `make test`, in jobs of its own.
+func TestWorkflowRunsEveryLayer(t *testing.T) {
+	layersOf := layersByTarget(t)
 	ran := map[string]int{}
 	_, targets := jobsOf(t, "ci.yaml")
 	for _, made := range targets {
@@ -268,6 +322,7 @@ func TestNightFits(t *testing.T) {
 			minutes[target] += jobs[name].Minutes
 		}
 	}
+	delete(minutes, "clear-runner")
 	for name, selection := range nights {
 		chosen, err := selection(t.Context())
 		if err != nil {
