@@ -93,7 +93,7 @@ var layers = []layer{
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$")),
 		builds: []product{kubernetes}},
 	{name: "databases-brief", lane: secondLane, after: firstCluster, budget: databasesAllowance,
-		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8", "valkey-9"),
+		prepare: databases("postgresql-14", "postgresql-17", "pgbouncer", "valkey-8"),
 		runs:    commands(databaseFaults("-run", "TestFaults|TestSmallest|TestPooler|TestCaches", "-args", "-brief")...),
 		builds:  withDatabases, running: clusterSpace},
 	{name: "installations", lane: secondLane, after: firstCluster, budget: 5 * time.Minute,

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -110,5 +113,95 @@ func TestLayersNameTests(t *testing.T) {
 	}
 	if checked < 20 {
 		t.Errorf("only %d names were checked", checked)
+	}
+}
+
+// movingImages returns the names of the images that are made of Debian's unstable release, as the
+// source of the testbed has them.
+func movingImages(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, name := range []string{"postgresql", "valkey"} {
+		source, err := os.ReadFile(filepath.Join(repository, "testbed", "internal", "product", name+".go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`\{version: "(\d+)".* moves: true`).FindAllStringSubmatch(string(source), -1) {
+			found = append(found, name+"-"+match[1])
+		}
+	}
+	return found
+}
+
+// stringsIn returns the strings in a part of a program.
+func stringsIn(node ast.Node) []string {
+	var found []string
+	ast.Inspect(node, func(part ast.Node) bool {
+		if literal, ok := part.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			found = append(found, strings.Trim(literal.Value, `"`))
+		}
+		return true
+	})
+	return found
+}
+
+// isOnRequest reports whether a layer of the list is, by its source.
+func isOnRequest(l ast.Node) bool {
+	found := false
+	ast.Inspect(l, func(part ast.Node) bool {
+		field, ok := part.(*ast.KeyValueExpr)
+		if ok {
+			key, named := field.Key.(*ast.Ident)
+			found = found || named && key.Name == "onRequest"
+		}
+		return true
+	})
+	return found
+}
+
+// TestImagesStay: what each change is tested with does not depend on what Debian's unstable release
+// has today. The nights have its images too.
+func TestImagesStay(t *testing.T) {
+	moving := movingImages(t)
+	if len(moving) == 0 {
+		t.Fatal("no image is of the unstable release: the pattern is wrong, or this test is no longer needed")
+	}
+	var used []string
+	for _, name := range []string{"layers.go", "prepare.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.FuncDecl:
+				used = append(used, stringsIn(node)...)
+			case *ast.CompositeLit:
+				// A layer of the list has no type of its own there.
+				if node.Type == nil && !isOnRequest(node) {
+					used = append(used, stringsIn(node)...)
+				}
+			}
+			return true
+		})
+	}
+	source, err := os.ReadFile(filepath.Join(repository, "testbed", "e2e", "testbed_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := regexp.MustCompile(`versions := \[\]string\{(.+)\}`).FindStringSubmatch(string(source))
+	if versions == nil {
+		t.Fatal("testPostgreSQL has no versions")
+	}
+	for version := range strings.SplitSeq(versions[1], ", ") {
+		used = append(used, "postgresql-"+strings.Trim(version, `"`))
+	}
+	if !slices.Contains(used, "postgresql-17") || !slices.Contains(used, "valkey-8") {
+		t.Errorf("only %v were found", used)
+	}
+	for _, image := range moving {
+		if slices.Contains(used, image) {
+			t.Errorf("the tests of each change need %s, which may be another tomorrow", image)
+		}
 	}
 }

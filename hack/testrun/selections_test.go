@@ -158,7 +158,7 @@ func TestDatabaseImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`range \[\]int\{([\d, ]+)\}`).FindSubmatch(source)
+	found := regexp.MustCompile(`cacheVersions = \[\]int\{([\d, ]+)\}`).FindSubmatch(source)
 	if found == nil {
 		t.Fatal("TestCaches has no versions")
 	}

@@ -95,7 +95,7 @@ func install() error {
 	for version := 12; version <= 18; version++ {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.postgresql.%d=docker.io/mainstay/postgresql:%d", version, version))
 	}
-	for _, version := range []int{8, 9} {
+	for _, version := range cacheVersions {
 		arguments = append(arguments, "--set", fmt.Sprintf("databaseImages.valkey.%d=docker.io/mainstay/valkey:%d", version, version))
 	}
 	_, err = command(context.Background(), "", os.Getenv("HELM"), arguments...)

@@ -249,9 +249,10 @@ func testJava(b *testbed) {
 	b.kube("delete", "namespace", "java")
 }
 
-// testPostgreSQL runs a server of each version that Debian has.
+// testPostgreSQL runs a server of each version that a stable release of Debian has. Another would
+// depend on what the unstable one has today; the nightly tests of databases have it.
 func testPostgreSQL(b *testbed) {
-	versions := []string{"15", "17", "18"}
+	versions := []string{"15", "17"}
 	build := []string{"image", "build"}
 	for _, version := range versions {
 		build = append(build, "postgresql-"+version)
