@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
+
+	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 // fuzzing returns a command for each fuzz target of the repository, in all its modules: go test
@@ -70,6 +73,27 @@ func moduleOf(root, folder string) (string, error) {
 		}
 		if !os.IsNotExist(err) || at == root || at == filepath.Dir(at) {
 			return "", fmt.Errorf("finding the module of %s: %w", folder, err)
+		}
+	}
+}
+
+// failingInput matches how a fuzz test names the file of the input with which it failed.
+var failingInput = regexp.MustCompile(`Failing input written to (testdata/fuzz/\S+)`)
+
+// showInputs shows the inputs with which fuzz tests failed, and adds them to what is broken. folder
+// is that of their package. go test shows only the names of their files, which a workflow's machine
+// takes with it.
+func (c *counts) showInputs(log *step.Log, folder string) {
+	const most = 1 << 16
+	for i, text := range c.broken {
+		for _, match := range failingInput.FindAllStringSubmatch(text, -1) {
+			content, err := os.ReadFile(filepath.Join(folder, match[1]))
+			if err != nil {
+				content = []byte(err.Error())
+			}
+			shown := fmt.Sprintf("%s:\n%s\n", match[1], content[:min(len(content), most)])
+			c.broken[i] += shown
+			log.Say("%s", shown)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 func lines(commands []goTest) (lines []string) {
@@ -68,5 +70,25 @@ func TestFuzzingFindsAll(t *testing.T) {
 	}
 	if want := strings.Count(string(output), "\n"); len(got) != want {
 		t.Errorf("there are %d commands for %d targets:\n%s", len(got), want, strings.Join(got, "\n"))
+	}
+}
+
+// TestShowInputs: the input with which a fuzz test failed is shown, and shown again at the end.
+func TestShowInputs(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, map[string]string{"testdata/fuzz/FuzzA/0123456789abcdef": "go test fuzz v1\nstring(\"\\xff\")\n"})
+	stream := `{"Action":"output","Package":"m/p","Test":"FuzzA","Output":"--- FAIL: FuzzA (0.10s)\n"}
+{"Action":"output","Package":"m/p","Test":"FuzzA","Output":"    Failing input written to testdata/fuzz/FuzzA/0123456789abcdef\n"}
+{"Action":"fail","Package":"m/p","Test":"FuzzA","Elapsed":0.1}
+`
+	var shown strings.Builder
+	log := step.NewLog(&shown)
+	var c counts
+	c.read(log, strings.NewReader(stream))
+	c.showInputs(log, folder)
+	for name, text := range map[string]string{"the log": shown.String(), "the end": strings.Join(c.broken, "")} {
+		if !strings.Contains(text, `string("\xff")`) {
+			t.Errorf("%s does not have the input:\n%s", name, text)
+		}
 	}
 }

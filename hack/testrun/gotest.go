@@ -165,6 +165,7 @@ func (g goTest) run(ctx context.Context, log *step.Log, further []string, total 
 	}
 	var counted counts
 	counted.read(log, stdout)
+	counted.showInputs(log, g.folder())
 	err = command.Wait()
 	if ctx.Err() != nil {
 		_ = signalGroup(command, syscall.SIGKILL) // what is left of it, after the delay
@@ -180,6 +181,15 @@ func (g goTest) run(ctx context.Context, log *step.Log, further []string, total 
 		return fmt.Errorf("go test %s in %s: %w", strings.Join(g.arguments, " "), g.directory, err)
 	}
 	return nil
+}
+
+// folder is that of the package that the command tests, or of the first of them.
+func (g goTest) folder() string {
+	at := slices.IndexFunc(g.arguments, func(argument string) bool { return strings.HasPrefix(argument, "./") })
+	if at < 0 {
+		return g.directory
+	}
+	return filepath.Join(g.directory, g.arguments[at])
 }
 
 // String names the command in a table.

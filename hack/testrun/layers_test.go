@@ -61,12 +61,6 @@ func (g goTest) patterns() []string {
 	return found
 }
 
-// folder is that of the command's package, relative to the repository's root.
-func (g goTest) folder() string {
-	at := slices.IndexFunc(g.arguments, func(argument string) bool { return strings.HasPrefix(argument, "./") })
-	return filepath.Join(g.directory, g.arguments[at])
-}
-
 // testFunction matches a test, with its name.
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
