@@ -285,7 +285,7 @@ test-e2e: ## run the tests against a real cluster with real pods
 	$(testrun) testbed e2e testbed-down databases-brief installations
 
 .PHONY: test-databases
-test-databases: ## let all that can happen to a PostgreSQL happen on a real cluster of three nodes; `make test` has one of each sort
+test-databases: ## let all that can happen to a PostgreSQL or a Cache happen on a real cluster of three nodes; `make test` has one of each sort
 	$(testrun) databases
 
 .PHONY: test-database-versions
@@ -293,7 +293,7 @@ test-database-versions: ## start a PostgreSQL and a Cache of each version on a r
 	$(testrun) databases-versions
 
 .PHONY: faults-databases
-faults-databases: ## let each of these things happen 20 times (ROUNDS=), and print for how long no write was acknowledged: p50, p95, max
+faults-databases: ## let each of these things happen 10 to 20 times (ROUNDS=), and print for how long no write was acknowledged: p50, p95, max
 	$(testrun) faults-databases
 
 .PHONY: bench-databases
@@ -301,7 +301,7 @@ bench-databases: ## compare the transactions a second of a PostgreSQL with those
 	$(testrun) databases-speed
 
 .PHONY: test-databases-alone
-test-databases-alone: ## let what needs no manager happen to a PostgreSQL while none runs
+test-databases-alone: ## let what needs no manager happen to a PostgreSQL and to a Cache while none runs
 	$(testrun) databases-alone
 
 .PHONY: test-outage

@@ -110,6 +110,54 @@ func TestLayersNameTests(t *testing.T) {
 	}
 }
 
+// TestFaultsAreRepeated: each test of faults on a cluster is also repeated, and tried without a
+// manager, in layers of their own.
+func TestFaultsAreRepeated(t *testing.T) {
+	chosen := commandsOfLayers(t)
+	var tests []string
+	files, err := filepath.Glob("test/databases/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if ok && isTest.MatchString(function.Name.Name) && calls(function, "happenAll") {
+				tests = append(tests, function.Name.Name)
+			}
+		}
+	}
+	if len(tests) < 2 {
+		t.Errorf("only %v have faults", tests)
+	}
+	for _, layer := range []string{"faults-databases", "databases-alone"} {
+		for _, test := range tests {
+			if !slices.ContainsFunc(chosen[layer], func(command goTest) bool {
+				return slices.ContainsFunc(command.patterns(), func(pattern string) bool { return regexp.MustCompile(pattern).MatchString(test) })
+			}) {
+				t.Errorf("%s does not run %s", layer, test)
+			}
+		}
+	}
+}
+
+// calls reports whether a function calls another of its package.
+func calls(function *ast.FuncDecl, name string) bool {
+	found := false
+	ast.Inspect(function, func(part ast.Node) bool {
+		if call, ok := part.(*ast.CallExpr); ok {
+			called, plain := call.Fun.(*ast.Ident)
+			found = found || plain && called.Name == name
+		}
+		return true
+	})
+	return found
+}
+
 // movingImages returns the names of the images that are made of Debian's unstable release, as the
 // source of the testbed has them.
 func movingImages(t *testing.T) []string {

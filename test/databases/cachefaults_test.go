@@ -55,7 +55,7 @@ const appends = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('INFO',
 // cacheFaults are those of a Cache. A handover that is asked for, and the end of a pod that has the
 // time for one, lose nothing.
 var cacheFaults = []fault{
-	{name: "the primary is asked to hand over", limit: 2 * time.Second, brief: true, noticed: anotherLeads, managed: true,
+	{name: "the primary is asked to hand over", limit: 2 * time.Second, noticed: anotherLeads, managed: true,
 		hurt: func(s *scene) { s.patch(`{"switchoverAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
 	{name: "all instances are restarted on request", limit: 2 * time.Second, noticed: replaced, managed: true,
 		hurt: func(s *scene) { s.patch(`{"restartedAt":"` + time.Now().UTC().Format(time.RFC3339) + `"}`) }},
@@ -63,19 +63,19 @@ var cacheFaults = []fault{
 		mend: func(s *scene) { kubectl(s.t, "uncordon", s.node) }},
 	{name: "the primary's pod is deleted", limit: 2 * time.Second, noticed: anotherLeads, hurt: deletes()},
 	{name: "the primary's pod is deleted by force", limit: 8 * time.Second, loses: true, noticed: anotherLeads, hurt: deletes("--force")},
-	{name: "the server is killed", limit: 2 * time.Second, loses: true, brief: true, noticed: servesAgain,
+	{name: "the server is killed", limit: 2 * time.Second, loses: true, noticed: servesAgain,
 		hurt: func(s *scene) {
 			s.killed = s.postmaster(s.primary)
 			signal(syscall.SIGKILL, s.killed)
 		}},
-	{name: "the first process is killed", limit: 8 * time.Second, loses: true, brief: true, noticed: anotherLeads,
+	{name: "the first process is killed", limit: 8 * time.Second, loses: true, noticed: anotherLeads,
 		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.primary)) }},
 	{name: "the primary and a replica are killed", limit: 15 * time.Second, loses: true, noticed: anotherLeads,
 		hurt: func(s *scene) { signal(syscall.SIGKILL, s.program(s.replicas[0]), s.program(s.primary)) }},
 	{name: "the server is stopped", limit: 20 * time.Second, loses: true, noticed: anotherLeads,
 		hurt: func(s *scene) { signal(syscall.SIGSTOP, s.server(s.primary)...) },
 		mend: func(s *scene) { s.goOn(s.primary) }},
-	{name: "the primary's node is cut off", limit: 15 * time.Second, loses: true, brief: true, noticed: anotherLeads,
+	{name: "the primary's node is cut off", limit: 15 * time.Second, loses: true, noticed: anotherLeads,
 		hurt: func(s *scene) { s.writeInside(); testbed(s.t, "partition", s.node) },
 		mend: func(s *scene) { s.endInside(); testbed(s.t, "heal", s.node) }},
 	{name: "the primary's node is cut off, and its pod deleted by force", limit: 15 * time.Second, loses: true, noticed: anotherLeads,

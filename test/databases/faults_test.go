@@ -36,7 +36,7 @@ type fault struct {
 	managed bool
 	// loses is true if the last writes may be lost where no write waits for a replica.
 	loses bool
-	// brief is true for one fault of each sort, which happen with -brief.
+	// brief is true for one fault of each sort of a PostgreSQL, which happen with -brief.
 	brief bool
 }
 
