@@ -192,8 +192,9 @@ func (s *scope) add(file string) {
 			s.layers = append(s.layers, a.layers...)
 		}
 	}
-	// The end-to-end tests run the Makefile and the scripts.
-	deploys := file == "Makefile" || path.Dir(file) == "hack" && path.Ext(file) == ".sh"
+	// The end-to-end tests run the Makefile, the scripts and Helm, and pods of the image.
+	deploys := file == "Makefile" || path.Dir(file) == "hack" && path.Ext(file) == ".sh" || path.Dir(file) == "tools/image" ||
+		file == "tools/helm/go.mod" || file == "tools/helm/go.sum"
 	switch {
 	case folder != "":
 	case deploys:

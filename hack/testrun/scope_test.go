@@ -48,7 +48,12 @@ func TestTouched(t *testing.T) {
 		"a measurement":           {[]string{"test/perf/main.go"}, false, "", ""},
 		"a name that begins so":   {[]string{"internal/kinds/webappother/x.go"}, true, "", ""},
 		"the dependencies":        {[]string{"go.mod"}, true, "", ""},
-		"those of another module": {[]string{"tools/helm/go.mod"}, false, "", ""},
+		"those of another module": {[]string{"tools/lint/go.mod"}, false, "", ""},
+		"what installs it":        {[]string{"tools/helm/go.mod"}, false, "", "e2e"},
+		"what makes the image":    {[]string{"tools/image/image.go"}, false, "", "e2e"},
+		"its dependencies":        {[]string{"tools/image/go.sum"}, false, "", "e2e"},
+		"its tests":               {[]string{"tools/image/image_test.go"}, false, "", ""},
+		"another program there":   {[]string{"tools/image/registry/main.go"}, false, "", ""},
 		"nothing":                 {nil, false, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
