@@ -18,6 +18,11 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs
       -o /out/ ./cmd/mainstay ./cmd/mainstay-apiserver ./cmd/mainstay-instance
 
 FROM scratch
+ARG VERSION=0.0.0-dev
+LABEL org.opencontainers.image.title="Mainstay" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.source="https://github.com/mainstay-platform/mainstay" \
+      org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build --chmod=0555 /out/mainstay /out/mainstay-apiserver /out/mainstay-instance /
 USER 65532:65532
 WORKDIR /

@@ -101,14 +101,19 @@ func build(o options) (v1.Image, error) {
 		Entrypoint: []string{entrypoint},
 		User:       user,
 		WorkingDir: "/",
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "Mainstay",
-			"org.opencontainers.image.version":  o.version,
-			"org.opencontainers.image.source":   "https://github.com/mainstay-platform/mainstay",
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
+		Labels:     labels(o.version),
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+// labels returns the labels of an image of that version. The Dockerfile has the same.
+func labels(version string) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":    "Mainstay",
+		"org.opencontainers.image.version":  version,
+		"org.opencontainers.image.source":   "https://github.com/mainstay-platform/mainstay",
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
 }
 
 // checkStatic refuses a binary that would not start in an image without libraries.

@@ -143,7 +143,7 @@ func checkImage(t *testing.T, image v1.Image, binary string) {
 	}
 }
 
-// TestDockerfile: what Docker builds has the same programs.
+// TestDockerfile: what Docker builds has the same programs and labels.
 func TestDockerfile(t *testing.T) {
 	content, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
@@ -159,6 +159,15 @@ func TestDockerfile(t *testing.T) {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("the Dockerfile has no %q", want)
 		}
+	}
+	_, final, _ := strings.Cut(string(content), "FROM scratch\nARG VERSION=0.0.0-dev\n")
+	for name, value := range labels("$VERSION") {
+		if !strings.Contains(final, " "+name+`="`+value+`"`) {
+			t.Errorf("the Dockerfile does not set the label %s to %s", name, value)
+		}
+	}
+	if got, want := strings.Count(final, "org.opencontainers."), len(labels("")); got != want {
+		t.Errorf("the Dockerfile sets %d labels, want %d", got, want)
 	}
 }
 
