@@ -73,10 +73,11 @@ func Sources(folder string) ([]string, error) {
 
 // Product returns the folder NAME-KEY of the cache. If it does not exist, fill creates its content.
 // The folder appears only after fill has succeeded, so an interrupted build leaves nothing that
-// looks complete. Concurrent commands wait for each other.
+// looks complete; what it leaves is removed by the next build of that name, whatever its key.
+// Concurrent commands wait for each other.
 func (c Cache) Product(name, key string, fill func(folder string) error) (string, error) {
 	folder := filepath.Join(string(c), name+"-"+key)
-	if _, err := os.Stat(folder); err == nil {
+	if use(folder) {
 		return folder, nil
 	}
 	if err := os.MkdirAll(string(c), 0o755); err != nil {
@@ -90,13 +91,20 @@ func (c Cache) Product(name, key string, fill func(folder string) error) (string
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
 	}
-	if _, err := os.Stat(folder); err == nil {
+	if use(folder) {
 		return folder, nil // the other command built it
 	}
-	temporary := folder + ".partial"
-	if err := os.RemoveAll(temporary); err != nil {
-		return "", fmt.Errorf("removing an unfinished build of %s: %w", name, err)
+	const partial = ".partial"
+	unfinished, err := filepath.Glob(filepath.Join(string(c), name+"-"+anyKey+partial))
+	if err != nil {
+		return "", fmt.Errorf("listing unfinished builds of %s: %w", name, err)
 	}
+	for _, left := range unfinished {
+		if err := os.RemoveAll(left); err != nil {
+			return "", fmt.Errorf("removing an unfinished build of %s: %w", name, err)
+		}
+	}
+	temporary := folder + partial
 	if err := os.MkdirAll(temporary, 0o755); err != nil {
 		return "", fmt.Errorf("creating the build folder of %s: %w", name, err)
 	}
@@ -109,15 +117,39 @@ func (c Cache) Product(name, key string, fill func(folder string) error) (string
 	return folder, nil
 }
 
-// Prune removes the other versions of a product. Otherwise each change of a key would leave
-// hundreds of megabytes behind.
+// anyKey matches every [Key].
+const anyKey = "????????????????"
+
+// use reports whether a product is there, and notes for [Cache.Prune] that it is in use.
+func use(folder string) bool {
+	if _, err := os.Stat(folder); err != nil {
+		return false
+	}
+	now := time.Now()
+	// What another user has built can't be touched, and can be used all the same.
+	return !errors.Is(os.Chtimes(folder, now, now), fs.ErrNotExist)
+}
+
+// unusedAfter is how long another version of a product is kept after its last use: a week. Another
+// checkout may run its programs, or databases in its folder, and nothing here knows of that.
+const unusedAfter = 7 * 24 * time.Hour
+
+// Prune removes the other versions of a product that were not used lately. Otherwise each change of
+// a key would leave hundreds of megabytes behind.
 func (c Cache) Prune(name, keep string) error {
-	found, err := filepath.Glob(filepath.Join(string(c), name+"-????????????????"))
+	found, err := filepath.Glob(filepath.Join(string(c), name+"-"+anyKey))
 	if err != nil {
 		return fmt.Errorf("listing old builds of %s: %w", name, err)
 	}
 	for _, folder := range found {
-		if folder == keep {
+		info, err := os.Stat(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another command removes it
+		}
+		if err != nil {
+			return fmt.Errorf("looking at an old build of %s: %w", name, err)
+		}
+		if folder == keep || time.Since(info.ModTime()) < unusedAfter {
 			continue
 		}
 		if err := os.RemoveAll(folder); err != nil {

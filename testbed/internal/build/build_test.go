@@ -103,10 +103,8 @@ func TestProduct(t *testing.T) {
 		t.Fatalf("the error is %v, want %v", err, broken)
 	}
 	made := 0
-	var folder string
 	for range 2 {
-		var err error
-		folder, err = cache.Product("tool", Key("1"), func(folder string) error {
+		_, err := cache.Product("tool", Key("1"), func(folder string) error {
 			made++
 			if _, err := os.Stat(filepath.Join(folder, "half")); err == nil {
 				t.Error("the unfinished build is still there")
@@ -120,21 +118,56 @@ func TestProduct(t *testing.T) {
 	if made != 1 {
 		t.Errorf("built %d times, want once", made)
 	}
-	newer, err := cache.Product("tool", Key("2"), func(string) error { return nil })
-	if err != nil {
+}
+
+// TestUnfinished: what an interrupted build has left goes with the next one of that name, also when
+// its sources have changed meanwhile.
+func TestUnfinished(t *testing.T) {
+	cache := Cache(t.TempDir())
+	path := func(name, key string) string { return filepath.Join(string(cache), name+"-"+Key(key)+".partial", "half") }
+	write(t, path("tool", "1"), "")
+	write(t, path("tool136", "1"), "")
+	if _, err := cache.Product("tool", Key("2"), func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	other, err := cache.Product("tool136", Key("1"), func(string) error { return nil })
-	if err != nil {
+	if _, err := os.Stat(path("tool", "1")); !os.IsNotExist(err) {
+		t.Errorf("the unfinished build is still there (%v)", err)
+	}
+	if _, err := os.Stat(path("tool136", "1")); err != nil {
+		t.Errorf("the build of another product went: %v", err)
+	}
+}
+
+// TestPrune: another version goes once it was not used for a week: another checkout may need it.
+func TestPrune(t *testing.T) {
+	cache := Cache(t.TempDir())
+	product := func(name, key string) string {
+		t.Helper()
+		folder, err := cache.Product(name, Key(key), func(string) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	age := func(folder string) {
+		t.Helper()
+		old := time.Now().Add(-unusedAfter - time.Hour)
+		if err := os.Chtimes(folder, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unused, used, kept, other := product("tool", "1"), product("tool", "2"), product("tool", "3"), product("tool136", "1")
+	for _, folder := range []string{unused, used, kept, other} {
+		age(folder)
+	}
+	product("tool", "2")
+	if err := cache.Prune("tool", kept); err != nil {
 		t.Fatal(err)
 	}
-	if err := cache.Prune("tool", newer); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(unused); !os.IsNotExist(err) {
+		t.Errorf("the unused version is still there (%v)", err)
 	}
-	if _, err := os.Stat(folder); !os.IsNotExist(err) {
-		t.Errorf("the old version is still there (%v)", err)
-	}
-	for _, folder := range []string{newer, other} {
+	for _, folder := range []string{used, kept, other} {
 		if _, err := os.Stat(folder); err != nil {
 			t.Errorf("%s went: %v", filepath.Base(folder), err)
 		}
