@@ -121,7 +121,7 @@ push: build ## push the image to $REGISTRY, with the tag $TAG or else $VERSION; 
 
 ## -- release and deploy: what .github/workflows runs
 
-# UNUSED is what GitHub has installed on a runner for others: some 27 GiB. Elsewhere it may be somebody's own.
+# UNUSED is what GitHub has installed on a runner for others: some 27 GiB. Elsewhere it may be in use.
 UNUSED := /usr/share/dotnet /usr/share/swift /usr/local/lib/android /usr/local/.ghcup /opt/ghc /opt/hostedtoolcache/CodeQL
 
 .PHONY: clear-runner

@@ -48,8 +48,8 @@ func main() {
 }
 `
 
-// TestTerminated: who ends make with SIGTERM ends the tests and the demo with it, which then delete
-// what they have started.
+// TestTerminated: a SIGTERM that ends make reaches the tests and the demo, which then delete what
+// they have started.
 func TestTerminated(t *testing.T) {
 	makefile, err := filepath.Abs("../Makefile")
 	if err != nil {
