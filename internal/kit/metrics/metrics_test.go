@@ -318,8 +318,8 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
-// TestOverdue: what is on its way, or being deleted, needs attention after an hour; what is paused or
-// ready does not.
+// TestOverdue: what is on its way, or being deleted, needs attention after an hour; what is paused
+// or ready does not.
 func TestOverdue(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	tally := &Tally{known: map[types.UID]counted{}}

@@ -124,7 +124,9 @@ func TestProduct(t *testing.T) {
 // its sources have changed meanwhile.
 func TestUnfinished(t *testing.T) {
 	cache := Cache(t.TempDir())
-	path := func(name, key string) string { return filepath.Join(string(cache), name+"-"+Key(key)+".partial", "half") }
+	path := func(name, key string) string {
+		return filepath.Join(string(cache), name+"-"+Key(key)+".partial", "half")
+	}
 	write(t, path("tool", "1"), "")
 	write(t, path("tool136", "1"), "")
 	if _, err := cache.Product("tool", Key("2"), func(string) error { return nil }); err != nil {
