@@ -88,7 +88,7 @@ func (c *Cluster) StartNode(ctx context.Context, node string, timeout time.Durat
 	if err := c.Heal(ctx, node); err != nil {
 		return err
 	}
-	return c.Up(ctx, Size{}, timeout)
+	return c.Up(ctx, Size{Core: true}, timeout) // it completes no cluster that was started without the rest
 }
 
 // Freeze stops all writes to the volume of a claim: who writes waits, and can't be killed, until
