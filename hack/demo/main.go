@@ -20,8 +20,7 @@ func main() {
 	defer stop()
 	show := &show{log: step.NewLog(os.Stdout)}
 	if err := show.run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nWhat has started stays: run `make demo` again to continue, or end it with:\n%s\n",
-			err, indent(show.ending()))
+		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n%s", err, show.remaining())
 		stop()
 		os.Exit(1)
 	}
@@ -47,6 +46,8 @@ type show struct {
 	cluster step.Cluster
 	// registry has the image; empty means the testbed, whose nodes have the image already.
 	registry string
+	// mayUse is true if a cluster of the user's own has nothing that the demo would take over.
+	mayUse bool
 	// image is what was pushed there: the reference with its digest.
 	image string
 	// digest distinguishes images of the same name: a new one restarts the operator.
@@ -55,7 +56,7 @@ type show struct {
 	compiled time.Duration
 }
 
-// useCluster pushes the image for a cluster other than the testbed.
+// useCluster checks a cluster other than the testbed, and pushes the image for it.
 func (s *show) useCluster(ctx context.Context) error {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -66,6 +67,10 @@ func (s *show) useCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.refuseForeign(ctx); err != nil {
+		return fmt.Errorf("looking at the cluster of context %q: %w", context, err)
+	}
+	s.mayUse = true
 	s.log.Say("installing into the namespace %s of the cluster of context %q, with the image in %s", system, context, s.registry)
 	if err := s.log.Do(ctx, "building the image and pushing it to "+s.registry, exec.CommandContext(ctx, "make", "push")); err != nil {
 		return err

@@ -69,7 +69,7 @@ func prepare(text, image, digest string) (string, error) {
 		})
 	}
 	const template = "  template:\n    metadata:\n"
-	marked := strings.ReplaceAll(text, template+annotations, template+annotations+"        demo/image: "+digest+"\n")
+	marked := strings.ReplaceAll(text, template+annotations, template+annotations+"        "+imageMark+": "+digest+"\n")
 	if marked == text {
 		return "", fmt.Errorf("%s has no pod template with annotations", manifest)
 	}
@@ -78,7 +78,7 @@ func prepare(text, image, digest string) (string, error) {
 
 // play applies the sample, uses it, breaks it and scales it.
 func (s *show) play(ctx context.Context) error {
-	if _, err := s.kubectl(ctx, "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
+	if _, err := s.kubectlWith(ctx, demoNamespace, "create", "-f", "-"); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
 		return err
 	}
 	text, err := os.ReadFile(sample)
@@ -212,6 +212,15 @@ func (s *show) ending() string {
 		return "make demo-down"
 	}
 	return "kubectl delete namespace " + namespace + "\n(docs/uninstall.md says how to remove Mainstay itself)"
+}
+
+// remaining says what a run that failed leaves, and how to end it. It is empty on a cluster that
+// the demo may not use, where it has made nothing.
+func (s *show) remaining() string {
+	if s.registry != "" && !s.mayUse {
+		return ""
+	}
+	return "\nWhat has started stays: run `make demo` again to continue, or end it with:\n" + indent(s.ending()) + "\n"
 }
 
 // await calls attempt until it succeeds; an error has the last failure.
