@@ -101,8 +101,52 @@ func TestFindPrograms(t *testing.T) {
 // TestNoProxyTables: a machine without nft has no tables to delete, so that `down` works there.
 func TestNoProxyTables(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if err := removeProxyTables(t.Context()); err != nil {
+	c := newTestCluster(t)
+	if err := writeState(c.dir, machineState{BootID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.removeProxyTables(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestForeignProxyTables: `down` deletes the tables of a testbed, and leaves those of another
+// cluster alone, beside which `up` starts nothing.
+func TestForeignProxyTables(t *testing.T) {
+	folder := t.TempDir()
+	calls := filepath.Join(folder, "calls")
+	t.Setenv("CALLS", calls)
+	t.Setenv("PATH", folder)
+	t.Setenv(layout.NameVariable, "")
+	const nft = `#!/bin/sh
+case "$1" in
+list) echo "table ip filter"; echo "table ip kube-proxy"; echo "table ip6 kube-proxy" ;;
+*) echo "$*" >> "$CALLS" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(folder, "nft"), []byte(nft), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const deleted = "delete table ip kube-proxy\ndelete table ip6 kube-proxy\n"
+	for _, isOurs := range []bool{false, true} {
+		c := newTestCluster(t)
+		if isOurs {
+			if err := writeState(c.dir, machineState{BootID: "a"}); err != nil {
+				t.Fatal(err)
+			}
+		} else if linkExists(bridgeName) {
+			continue // a testbed runs on this machine: the tables are its
+		}
+		if err := c.refuseForeignNode(t.Context()); (err == nil) != isOurs {
+			t.Errorf("up beside the tables, ours: %t: %v", isOurs, err)
+		}
+		if err := c.removeProxyTables(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := os.ReadFile(calls) // none without a call
+		if want := map[bool]string{true: deleted}[isOurs]; string(got) != want {
+			t.Errorf("down, ours: %t: nft was called with %q, want %q", isOurs, got, want)
+		}
 	}
 }
 

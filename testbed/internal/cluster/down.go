@@ -36,6 +36,9 @@ func (c *Cluster) Down(ctx context.Context) error {
 		{"thawing volumes", func(ctx context.Context) error { return thawBelow(ctx, c.dir.Run()) }},
 		{"ending processes", c.stopProcesses},
 		{"removing mounts and loop devices", c.removeStorage},
+		// Before the network and the state, which show that a cluster has run.
+		{"removing kube-proxy's tables", c.removeProxyTables},
+		{"removing the kubelet's sockets", func(context.Context) error { return c.removeKubeletSockets() }},
 		{"removing the network", removeNetwork},
 		{"removing control groups", func(context.Context) error { return cgroup.Remove(killTimeout) }},
 		{"restoring kernel settings", func(context.Context) error { return c.restoreSysctls() }},
@@ -129,12 +132,6 @@ func (c *Cluster) removeFiles() error {
 	if err := c.removeCNIResults(); err != nil {
 		return err
 	}
-	// The kubelet of every node overwrites these sockets: with no kubelet they are dead.
-	for _, file := range []string{"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins/DEPRECATION"} {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing %s: %w", file, err)
-		}
-	}
 	for _, folder := range []string{
 		"/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
 		"/run/containerd/s", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd", "/var/lib/cni/results",
@@ -145,6 +142,27 @@ func (c *Cluster) removeFiles() error {
 	// Last: the run folder has the state that the next `down` needs if this one is interrupted.
 	if err := os.RemoveAll(c.dir.Run()); err != nil {
 		return fmt.Errorf("removing the run folder: %w", err)
+	}
+	return nil
+}
+
+// hasRun reports whether a cluster of a testbed runs in this network, or has left something there:
+// a state, or the bridge, which shows one of another state directory too.
+func (c *Cluster) hasRun() bool {
+	_, err := os.Stat(c.dir.State())
+	return err == nil || linkExists(bridgeName)
+}
+
+// removeKubeletSockets deletes what kubelets write to places that cannot be configured, if the
+// kubelets were those of a testbed. That of every node overwrites it: with no kubelet it is dead.
+func (c *Cluster) removeKubeletSockets() error {
+	if !c.hasRun() {
+		return nil
+	}
+	for _, file := range []string{"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins/DEPRECATION"} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing %s: %w", file, err)
+		}
 	}
 	return nil
 }

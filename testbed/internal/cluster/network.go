@@ -117,8 +117,7 @@ func ensureRoutes(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// removeNetwork deletes the namespaces, the cables, the bridge with its routes, and kube-proxy's
-// tables on this machine.
+// removeNetwork deletes the namespaces, the cables, and the bridge with its routes.
 func removeNetwork(ctx context.Context) error {
 	namespaces, err := ownNamespaces()
 	if err != nil {
@@ -141,9 +140,6 @@ func removeNetwork(ctx context.Context) error {
 		if _, err := command(ctx, "ip", "link", "delete", link.Name); err != nil && linkExists(link.Name) {
 			return err
 		}
-	}
-	if err := removeProxyTables(ctx); err != nil {
-		return err
 	}
 	if layout.Name() == "" || !isNamespace(hostNamespaceFile()) {
 		return nil
@@ -195,23 +191,59 @@ func (c *Cluster) EnterNetwork(ctx context.Context) error {
 	return fmt.Errorf("entering the cluster's network: %w", unix.Exec(nsenter, arguments, os.Environ()))
 }
 
-// removeProxyTables deletes kube-proxy's nftables tables from the host's namespace.
-func removeProxyTables(ctx context.Context) error {
+// proxyTable is the name of kube-proxy's nftables tables. Every cluster's kube-proxy uses it.
+const proxyTable = "kube-proxy"
+
+// proxyFamilies returns the address families in which the host's namespace has a table of
+// kube-proxy.
+func proxyFamilies(ctx context.Context) ([]string, error) {
 	tables, err := command(ctx, "nft", "list", "tables")
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil // a cluster needs it, so none has run here
+		return nil, nil // a cluster needs it, so none has run here
 	}
+	if err != nil {
+		return nil, err
+	}
+	var families []string
+	for line := range strings.Lines(tables) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == proxyTable {
+			families = append(families, fields[1])
+		}
+	}
+	return families, nil
+}
+
+// removeProxyTables deletes kube-proxy's nftables tables from the host's namespace, if they are
+// those of a testbed.
+func (c *Cluster) removeProxyTables(ctx context.Context) error {
+	if !c.hasRun() {
+		return nil
+	}
+	families, err := proxyFamilies(ctx)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(tables) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kube-proxy" {
-			if _, err := command(ctx, "nft", "delete", "table", fields[1], fields[2]); err != nil {
-				return err
-			}
+	for _, family := range families {
+		if _, err := command(ctx, "nft", "delete", "table", family, proxyTable); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// refuseForeignNode returns an error if this machine has kube-proxy's tables of another cluster:
+// those of this one would replace them, and cut its Services.
+func (c *Cluster) refuseForeignNode(ctx context.Context) error {
+	if layout.Name() != "" || c.hasRun() {
+		return nil // in a network of its own, or the tables are a testbed's
+	}
+	families, err := proxyFamilies(ctx)
+	if err != nil || len(families) == 0 {
+		return err
+	}
+	return fmt.Errorf("this machine has the nftables table %q (family %s), and no testbed runs: it seems to be a node of another cluster. "+
+		"Use another machine or, if that cluster is gone, delete the table: nft delete table %s %s",
+		proxyTable, strings.Join(families, ", "), families[0], proxyTable)
 }
 
 // ownNamespaces lists the network namespaces of our nodes.

@@ -79,6 +79,9 @@ func (c *Cluster) Build(ctx context.Context, core bool) error {
 //
 // ctx bounds the wait for the cluster, not the builds before it.
 func (c *Cluster) Up(ctx context.Context, size Size, timeout time.Duration) error {
+	if err := c.refuseForeignNode(ctx); err != nil {
+		return err
+	}
 	state, err := c.prepareState(ctx, size)
 	if err != nil {
 		return err
