@@ -68,21 +68,37 @@ func open() (*cluster.Cluster, error) {
 	return cluster.New(dir, ui.New(os.Stderr)), nil
 }
 
-// locked runs work in the cluster's network while no other command changes the cluster.
+// locked runs work in the network of a running cluster while no other command changes the cluster.
 func locked(ctx context.Context, work func(*cluster.Cluster) error) error {
 	c, err := open()
 	if err != nil {
 		return err
 	}
-	if err := c.EnterNetwork(ctx); err != nil {
+	return inTurn(c.Lock, func() error { return c.EnterNetwork(ctx) }, func() error { return work(c) })
+}
+
+// lockedAnyway is locked for a cluster that need not run.
+func lockedAnyway(ctx context.Context, work func(*cluster.Cluster) error) error {
+	c, err := open()
+	if err != nil {
 		return err
 	}
-	release, err := c.Lock()
+	return inTurn(c.Lock, func() error { return c.MakeNetwork(ctx) }, func() error { return work(c) })
+}
+
+// inTurn waits for the lock before it enters the network: the command that it waits for may be a
+// `down`, which deletes the network. A cluster in a deleted network is out of reach of all later
+// commands.
+func inTurn(lock func() (release func(), err error), enter, work func() error) error {
+	release, err := lock()
 	if err != nil {
 		return err
 	}
 	defer release()
-	return work(c)
+	if err := enter(); err != nil {
+		return err
+	}
+	return work()
 }
 
 func newUp() *cobra.Command {
@@ -103,7 +119,7 @@ func newUp() *cobra.Command {
 			if err := c.Build(command.Context(), size.Core); err != nil {
 				return err
 			}
-			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Up(command.Context(), size, timeout) })
+			return lockedAnyway(command.Context(), func(c *cluster.Cluster) error { return c.Up(command.Context(), size, timeout) })
 		},
 	}
 	command.Flags().IntVar(&size.Nodes, "nodes", 0, "number of nodes (0: as many as the cluster has, at least one)")
@@ -119,7 +135,7 @@ func newDown() *cobra.Command {
 		Short: "End the cluster and remove everything that it created on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return locked(command.Context(), func(c *cluster.Cluster) error {
+			return lockedAnyway(command.Context(), func(c *cluster.Cluster) error {
 				if err := c.Down(command.Context()); err != nil {
 					return err
 				}

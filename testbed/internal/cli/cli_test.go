@@ -1,11 +1,39 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
 )
+
+// TestInTurn: a command waits for others before it enters the network, which they may delete, and
+// lets the next one go on whatever happens.
+func TestInTurn(t *testing.T) {
+	trouble := errors.New("trouble")
+	for name, test := range map[string]struct {
+		lock, enter, work error
+		want              string
+	}{
+		"good":             {want: "lock enter work release"},
+		"no lock":          {lock: trouble, want: "lock"},
+		"no network":       {enter: trouble, want: "lock enter release"},
+		"work that failed": {work: trouble, want: "lock enter work release"},
+	} {
+		var calls []string
+		step := func(name string, err error) func() error {
+			return func() error { calls = append(calls, name); return err }
+		}
+		lock := func() (func(), error) {
+			return func() { calls = append(calls, "release") }, step("lock", test.lock)()
+		}
+		err := inTurn(lock, step("enter", test.enter), step("work", test.work))
+		if got := strings.Join(calls, " "); got != test.want || (err == nil) != (name == "good") {
+			t.Errorf("%s: %s (%v), want %s", name, got, err, test.want)
+		}
+	}
+}
 
 func TestWithSbin(t *testing.T) {
 	for path, want := range map[string]string{

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -147,6 +148,32 @@ esac
 		if want := map[bool]string{true: deleted}[isOurs]; string(got) != want {
 			t.Errorf("down, ours: %t: nft was called with %q, want %q", isOurs, got, want)
 		}
+	}
+}
+
+// TestNetworkOfNoCluster: only commands that work without a running cluster make the network of a
+// named one.
+func TestNetworkOfNoCluster(t *testing.T) {
+	folder := t.TempDir()
+	calls := filepath.Join(folder, "calls")
+	t.Setenv("CALLS", calls)
+	t.Setenv("PATH", folder)
+	t.Setenv(layout.NameVariable, "neverstarted")
+	if err := os.WriteFile(filepath.Join(folder, "ip"), []byte("#!/bin/sh\necho \"$*\" >> \"$CALLS\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := newTestCluster(t)
+	if err := c.EnterNetwork(t.Context()); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("entering gives %v, want %v", err, ErrNotRunning)
+	}
+	if got, err := os.ReadFile(calls); !os.IsNotExist(err) {
+		t.Errorf("entering a network called ip with %q (%v)", got, err)
+	}
+	if err := c.MakeNetwork(t.Context()); !errors.Is(err, ErrNotRunning) { // the stand-in makes none
+		t.Errorf("making gives %v, want %v", err, ErrNotRunning)
+	}
+	if got, err := os.ReadFile(calls); string(got) != "netns add mstb-neverstarted-host\n" {
+		t.Errorf("making a network called ip with %q (%v)", got, err)
 	}
 }
 

@@ -149,18 +149,28 @@ func removeNetwork(ctx context.Context) error {
 	return err
 }
 
+// MakeNetwork is [Cluster.EnterNetwork] for commands that work without a running cluster: it makes
+// the network unless it is there. Idempotent.
+func (c *Cluster) MakeNetwork(ctx context.Context) error {
+	if layout.Name() != "" && !isNamespace(hostNamespaceFile()) {
+		_ = os.Remove(hostNamespaceFile()) // a left-over without a namespace behind it
+		if _, err := command(ctx, "ip", "netns", "add", hostNamespace()); err != nil {
+			return err
+		}
+	}
+	return c.EnterNetwork(ctx)
+}
+
 // EnterNetwork makes this process run in the cluster's network, which for the default cluster is
 // the machine's own. A named cluster has a network namespace instead, in which equal addresses,
-// links and rules do not conflict. To enter it, the process executes itself again.
+// links and rules do not conflict. To enter it, the process executes itself again, which ends its
+// locks. If the network is not there, the error is [ErrNotRunning].
 func (c *Cluster) EnterNetwork(ctx context.Context) error {
 	if layout.Name() == "" {
 		return nil
 	}
 	if !isNamespace(hostNamespaceFile()) {
-		_ = os.Remove(hostNamespaceFile()) // a left-over without a namespace behind it
-		if _, err := command(ctx, "ip", "netns", "add", hostNamespace()); err != nil {
-			return err
-		}
+		return ErrNotRunning
 	}
 	var ours, wanted unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {

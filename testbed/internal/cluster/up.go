@@ -36,7 +36,7 @@ func (s Size) Validate() error {
 
 // Build builds everything that Up starts, and installs the packages that the machine needs for
 // that. It needs the machine's own network, which a named cluster does not use (see
-// [Cluster.EnterNetwork]).
+// [Cluster.MakeNetwork]).
 func (c *Cluster) Build(ctx context.Context, core bool) error {
 	var err error
 	if c.programs, err = CheckMachine(ctx, c.progress); err != nil {
