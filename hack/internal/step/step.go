@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -33,8 +34,19 @@ func (l *Log) Say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(l.out, "[%6s] %s\n", l.Elapsed(), fmt.Sprintf(format, arguments...))
 }
 
-// lingering is how long a command that was interrupted, or its children, may keep its output open.
-const lingering = 10 * time.Second
+// lingering is how long a command that was interrupted may take to clean up, and how long what it
+// has started may keep its output open. It covers the installation of a few packages, which the
+// testbed tool finishes.
+const lingering = time.Minute
+
+// interruptible passes the end of the command's context on as an interrupt, after which the command
+// can clean up, and kills it only later. A command without a context does not end early.
+func interruptible(command *exec.Cmd) {
+	command.WaitDelay = lingering
+	if command.Cancel != nil {
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	}
+}
 
 // Do runs a command, which must succeed, under a title. Its output is shown only if it fails, and
 // counted while it lasts: `go build -v` writes a line for each package.
@@ -48,7 +60,7 @@ func (l *Log) Count(ctx context.Context, title string, command *exec.Cmd) (int, 
 	l.Say("%s", title)
 	output := &counted{}
 	command.Stdout, command.Stderr = output, output
-	command.WaitDelay = lingering
+	interruptible(command)
 	stop := l.signs(ctx, title, &output.lines)
 	err := command.Run()
 	stop()
@@ -99,6 +111,7 @@ func tail(output string) string {
 func (l *Log) Show(title string, command *exec.Cmd) error {
 	l.Say("%s", title)
 	command.Stdout, command.Stderr = l.out, l.out
+	interruptible(command)
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s: %s: %w", title, strings.Join(command.Args, " "), err)
 	}

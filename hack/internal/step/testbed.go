@@ -51,6 +51,7 @@ func Ask(ctx context.Context, question ...string) (string, error) {
 // shown.
 func Answer(command *exec.Cmd) (string, error) {
 	command.Stderr = os.Stderr
+	interruptible(command)
 	answer, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("running %s: %w", strings.Join(command.Args, " "), err)

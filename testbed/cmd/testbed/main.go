@@ -11,8 +11,18 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/cli"
 )
 
+// ending are the signals after which a command cleans up and ends. The end of its terminal is one,
+// unless nohup has the command outlive it.
+func ending() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), ending()...)
 	defer stop()
 	if err := cli.New().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)

@@ -74,7 +74,7 @@ func locked(ctx context.Context, work func(*cluster.Cluster) error) error {
 	if err != nil {
 		return err
 	}
-	return inTurn(c.Lock, func() error { return c.EnterNetwork(ctx) }, func() error { return work(c) })
+	return inTurn(ctx, c.Lock, func() error { return c.EnterNetwork(ctx) }, func() error { return work(c) })
 }
 
 // lockedAnyway is locked for a cluster that need not run.
@@ -83,14 +83,14 @@ func lockedAnyway(ctx context.Context, work func(*cluster.Cluster) error) error 
 	if err != nil {
 		return err
 	}
-	return inTurn(c.Lock, func() error { return c.MakeNetwork(ctx) }, func() error { return work(c) })
+	return inTurn(ctx, c.Lock, func() error { return c.MakeNetwork(ctx) }, func() error { return work(c) })
 }
 
 // inTurn waits for the lock before it enters the network: the command that it waits for may be a
 // `down`, which deletes the network. A cluster in a deleted network is out of reach of all later
 // commands.
-func inTurn(lock func() (release func(), err error), enter, work func() error) error {
-	release, err := lock()
+func inTurn(ctx context.Context, lock func(context.Context) (release func(), err error), enter, work func() error) error {
+	release, err := lock(ctx)
 	if err != nil {
 		return err
 	}

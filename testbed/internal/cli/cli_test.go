@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,10 +26,10 @@ func TestInTurn(t *testing.T) {
 		step := func(name string, err error) func() error {
 			return func() error { calls = append(calls, name); return err }
 		}
-		lock := func() (func(), error) {
+		lock := func(context.Context) (func(), error) {
 			return func() { calls = append(calls, "release") }, step("lock", test.lock)()
 		}
-		err := inTurn(lock, step("enter", test.enter), step("work", test.work))
+		err := inTurn(t.Context(), lock, step("enter", test.enter), step("work", test.work))
 		if got := strings.Join(calls, " "); got != test.want || (err == nil) != (name == "good") {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, test.want)
 		}

@@ -7,10 +7,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
@@ -43,9 +46,13 @@ func New(dir layout.Dir, progress *ui.Progress) *Cluster {
 	}
 }
 
+// pollLock is the interval between two attempts to get the lock. The kernel's own wait could not be
+// interrupted.
+const pollLock = 100 * time.Millisecond
+
 // Lock waits until no other command changes the cluster, and keeps others out until release. The
-// lock ends with the process, however that ends.
-func (c *Cluster) Lock() (release func(), err error) {
+// lock ends with the process, however that ends. If ctx ends first, the error is its cause.
+func (c *Cluster) Lock(ctx context.Context) (release func(), err error) {
 	if err := os.MkdirAll(string(c.dir), 0o755); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w", err)
 	}
@@ -53,12 +60,21 @@ func (c *Cluster) Lock() (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		c.progress.Say("waiting for another testbed command to end")
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-			_ = file.Close()
-			return nil, fmt.Errorf("waiting for the lock: %w", err)
+	}
+	for errors.Is(err, unix.EWOULDBLOCK) {
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(pollLock):
+			err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("waiting for the lock: %w", err)
 	}
 	return func() { _ = file.Close() }, nil
 }

@@ -1,19 +1,23 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 	"github.com/mainstay-platform/mainstay/testbed/internal/pki"
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
 // newTestCluster returns a cluster whose files can be written, but which is never started.
@@ -149,6 +153,27 @@ esac
 			t.Errorf("down, ours: %t: nft was called with %q, want %q", isOurs, got, want)
 		}
 	}
+}
+
+// TestLock: a command waits for another one, and can be interrupted meanwhile.
+func TestLock(t *testing.T) {
+	first := New(layout.Dir(t.TempDir()), ui.New(io.Discard))
+	release, err := first.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := New(first.dir, ui.New(io.Discard))
+	short, cancel := context.WithTimeout(t.Context(), 3*pollLock)
+	defer cancel()
+	if _, err := second.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for the lock ended with %v", err)
+	}
+	time.AfterFunc(3*pollLock, release)
+	again, err := second.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
 }
 
 // TestNetworkOfNoCluster: only commands that work without a running cluster make the network of a
