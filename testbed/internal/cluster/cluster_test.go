@@ -115,6 +115,34 @@ func TestNoProxyTables(t *testing.T) {
 	}
 }
 
+// TestInterruptedInstallation: an interrupt waits for the end of an installation.
+func TestInterruptedInstallation(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("FOLDER", folder)
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	const apt = "#!/bin/sh\n[ \"$1\" = update ] || { touch \"$FOLDER/begun\"; sleep 1; touch \"$FOLDER/done\"; }\n"
+	if err := os.WriteFile(filepath.Join(folder, "apt-get"), []byte(apt), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for range 600 {
+			if _, err := os.Stat(filepath.Join(folder, "begun")); err == nil {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if err := installPackages(ctx, []string{"xfsprogs"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the interrupted installation gives %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "done")); err != nil {
+		t.Errorf("it was cut off: %v", err)
+	}
+}
+
 // TestForeignProxyTables: `down` deletes the tables of a testbed, and leaves those of another
 // cluster alone, beside which `up` starts nothing.
 func TestForeignProxyTables(t *testing.T) {

@@ -271,6 +271,7 @@ func installPackages(ctx context.Context, packages []string) error {
 		return err
 	}
 	arguments := []string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--quiet", "--no-install-recommends"}
-	_, err := command(ctx, "env", append(arguments, packages...)...)
-	return err
+	// An interrupt in the middle would leave dpkg with packages that are not configured, and every
+	// later installation on this machine would fail until `dpkg --configure -a`.
+	return wholeCommand(ctx, "env", append(arguments, packages...)...)
 }
