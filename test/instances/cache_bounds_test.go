@@ -173,7 +173,7 @@ func (p *Pod) limitMemory(limit int) (ended func() int) {
 		root, limitFile, eventsFile = "/sys/fs/cgroup", "memory.max", "memory.events"
 		p.d.must(os.WriteFile(root+"/cgroup.subtree_control", []byte("+memory"), 0))
 	}
-	group, err := os.MkdirTemp(root, "mainstay-test-")
+	group, err := newGroup(root)
 	p.d.must(err)
 	t.Cleanup(func() {
 		if p.Running() {

@@ -58,8 +58,10 @@ type Database struct {
 	// root is the file system of the image, and directory that of this database in it, as the
 	// instances see it.
 	root, directory string
-	authority       *Authority
-	Pods            []*Pod
+	// release deletes the directory; nil until there is one.
+	release   func()
+	authority *Authority
+	Pods      []*Pod
 	// mostStill is for how long this process may stand still while a leader that nothing happened to
 	// must go on leading: a fourth of what may replace it.
 	mostStill time.Duration
@@ -146,15 +148,11 @@ func (d *Database) must(err error) {
 
 // prepare makes the folder of the database, with the program.
 func (d *Database) prepare(binary string) error {
-	shared := filepath.Join(d.root, "tmp")
-	err := errors.Join(os.MkdirAll(shared, 0o755), os.Chmod(shared, 0o777|os.ModeSticky))
+	outside, release, err := newFolder(filepath.Join(d.root, "tmp"), "database")
 	if err != nil {
-		return fmt.Errorf("making a folder for databases: %w", err)
+		return err
 	}
-	outside, err := os.MkdirTemp(shared, "db-")
-	if err != nil {
-		return fmt.Errorf("making a folder for the database: %w", err)
-	}
+	d.release = release
 	d.directory = "/tmp/" + filepath.Base(outside)
 	content, err := os.ReadFile(binary)
 	if err != nil {
@@ -374,7 +372,9 @@ func (d *Database) end() {
 	for _, cleanup := range slices.Backward(d.cleanups) {
 		cleanup()
 	}
-	_ = os.RemoveAll(d.outside())
+	if d.release != nil {
+		d.release()
+	}
 }
 
 // advertised is the address that an instance publishes: Kubernetes takes none of loopback.

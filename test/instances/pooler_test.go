@@ -109,11 +109,9 @@ func newPooler(d *Database, arguments ...string) *pooler {
 	if root == "" {
 		d.t.Fatalf("%s is not set: run `make test-instances`, which builds it", poolerRoot)
 	}
-	shared := filepath.Join(root, "tmp")
-	d.must(errors.Join(os.MkdirAll(shared, 0o755), os.Chmod(shared, 0o777|os.ModeSticky)))
-	outside, err := os.MkdirTemp(shared, "pooler-")
+	outside, release, err := newFolder(filepath.Join(root, "tmp"), "pgbouncer")
 	d.must(err)
-	d.t.Cleanup(func() { _ = os.RemoveAll(outside) })
+	d.t.Cleanup(release)
 	content, err := os.ReadFile(os.Getenv("MAINSTAY_INSTANCE"))
 	d.must(err)
 	d.must(errors.Join(os.Chmod(outside, 0o755), os.WriteFile(filepath.Join(outside, "mainstay-instance"), content, 0o755)))
