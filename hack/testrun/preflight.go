@@ -29,7 +29,8 @@ type machine struct {
 	isBuilt func(product) bool
 	// space returns the free bytes of the disk that has a folder.
 	space func(folder string) (uint64, error)
-	// listens reports an error if a port is taken on all addresses.
+	// listens reports an error if a port is taken on all addresses. It tries that of 127.1.0.1, which
+	// no database of the tests has.
 	listens func(port int) error
 	// finds returns an error if a program is missing.
 	finds func(program string) error

@@ -84,13 +84,6 @@ type Pod struct {
 	Links map[string]*Link
 }
 
-// blocks counts the databases of this process. Each process begins elsewhere, so that two of them
-// share no address.
-var blocks atomic.Int32
-
-// maxBlocks is how many databases have addresses of their own.
-const maxBlocks = 250
-
 // New starts a database with some instances. Its first one initialises it. It ends with the test.
 func New(t testing.TB, server *testenv.Server, settings contract.Settings, instances int) *Database {
 	t.Helper()
@@ -114,14 +107,14 @@ func Make(t testing.TB, server *testenv.Server, settings contract.Settings, inst
 func makeOf(t testing.TB, engine string, server *testenv.Server, settings contract.Settings, instances int) *Database {
 	t.Helper()
 	d := &Database{
-		t: t, server: server, engine: engine, namespace: server.Namespace(t), block: 1 + (os.Getpid()*7+int(blocks.Add(1)))%maxBlocks,
-		root: os.Getenv(engines[engine]),
+		t: t, server: server, engine: engine, namespace: server.Namespace(t), root: os.Getenv(engines[engine]),
 	}
 	binary := os.Getenv("MAINSTAY_INSTANCE")
 	if d.root == "" || binary == "" {
 		t.Fatalf("%s and MAINSTAY_INSTANCE are not set: run `make test-instances`, which builds both", engines[engine])
 	}
 	t.Cleanup(d.end)
+	d.must(d.claim())
 	failoverAfter, err := time.ParseDuration(settings.FailoverAfter)
 	d.must(err)
 	d.mostStill = failoverAfter / 10
@@ -144,6 +137,17 @@ func (d *Database) must(err error) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// claim gives the database its addresses. Each process begins elsewhere to look for them.
+func (d *Database) claim() error {
+	block, release, err := claimBlock("mainstay-test-database", os.Getpid()*7+int(blocks.Add(1)))
+	if err != nil {
+		return err
+	}
+	d.block = block
+	d.cleanups = append(d.cleanups, release)
+	return nil
 }
 
 // prepare makes the folder of the database, with the program.
