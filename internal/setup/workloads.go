@@ -68,7 +68,7 @@ func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, settings
 func workloadReader(manager ctrl.Manager, settings Settings, on []registration.Kind, sources *observe.Sources) observe.Reader {
 	return observe.Reader{
 		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Sources: sources, Templates: observe.NewTemplateTimes(),
-		DemandReaders: demandReaders(on), Stakater: settings.StakaterAnnotations,
+		Refusals: observe.NewRefusals(), DemandReaders: demandReaders(on), Stakater: settings.StakaterAnnotations,
 	}
 }
 

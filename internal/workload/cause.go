@@ -24,6 +24,11 @@ const (
 	// rolloutPatience is how long a rollout may make no progress before the pods are read. Images are
 	// pulled, and containers become ready, in less.
 	rolloutPatience = 30 * time.Second
+	// lookDue is how soon to look at a target that is to be restarted now: whether the API server lets
+	// it. No event says that it does not.
+	lookDue = 2 * time.Second
+	// lookRefused is how soon to look at one whose restart was refused: for the next answer.
+	lookRefused = time.Minute
 	// maxSuspects limits how many targets' pods are read in one reconcile of an object.
 	maxSuspects = 3
 )
@@ -31,13 +36,23 @@ const (
 // Suspects returns the targets of one origin whose pods are worth reading, by their index: those of
 // rollouts that have made no progress for a time, or have failed. requeueAfter is when there will
 // be more, or when to read them again, since a status of a workload does not change when its pods
-// begin to fail; 0 means never. The pauses double, as those of Evidence.RequeueAfter. Where nothing
-// rolls out, there is nothing to read.
+// begin to fail, nor when a restart is refused; 0 means never. The pauses double, as those of
+// Evidence.RequeueAfter. Where nothing rolls out, there is nothing to read.
 func (p RestartPlan) Suspects(snapshot *Snapshot, origin string, now time.Time) (targets []int, requeueAfter time.Duration) {
 	for _, status := range p.Statuses {
+		if snapshot.Demands[status.Demand].Origin != origin {
+			continue
+		}
+		if status.Reason == ReasonRefused {
+			requeueAfter = requeue.Sooner(requeueAfter, lookRefused)
+			continue
+		}
 		isRolling := status.State == Rolling && status.Reason == ReasonRolling || status.State == Failed
-		if !isRolling || snapshot.Demands[status.Demand].Origin != origin || slices.Contains(targets, status.Target) ||
-			p.isDue(status.Target) {
+		if !isRolling || slices.Contains(targets, status.Target) {
+			continue
+		}
+		if p.isDue(status.Target) {
+			requeueAfter = requeue.Sooner(requeueAfter, lookDue)
 			continue
 		}
 		age := now.Sub(snapshot.Targets[status.Target].changed())

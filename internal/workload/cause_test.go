@@ -42,8 +42,12 @@ func TestSuspects(t *testing.T) {
 			want: answer{nil, 20 * time.Second}},
 		"by its owner": {targets: with(rolling(0), func(t *Target) { t.Stamp.RestartedAt, t.Rolled.Progressed = nil, noon.Add(-time.Minute) }),
 			want: answer{[]int{0}, time.Minute}},
-		"paused":          {targets: with(rolling(time.Minute), func(t *Target) { t.Rolled.Blocked = "paused" })},
-		"to be restarted": {targets: with(rolling(time.Minute), func(t *Target) { t.Stamp = web("a", flags("A", "0")).Stamp })},
+		"paused": {targets: with(rolling(time.Minute), func(t *Target) { t.Rolled.Blocked = "paused" })},
+		"to be restarted": {targets: with(rolling(time.Minute), func(t *Target) { t.Stamp = web("a", flags("A", "0")).Stamp }),
+			want: answer{nil, 2 * time.Second}},
+		"its restart was refused": {targets: with(rolling(time.Minute), func(t *Target) {
+			t.Stamp, t.Refusal = web("a", flags("A", "0")).Stamp, Refusal{Message: "no", At: noon}
+		}), want: answer{nil, time.Minute}},
 		"more than enough": {targets: []Target{rolling(time.Minute), rolling(time.Minute), rolling(time.Minute), rolling(time.Minute)},
 			want: answer{[]int{0, 1, 2}, time.Minute}},
 	} {

@@ -50,6 +50,8 @@ const (
 	ReasonRolling       = "Rolling"
 	// ReasonInvalid: the demand itself is invalid.
 	ReasonInvalid = "InvalidSpec"
+	// ReasonRefused: the API server refuses the restart, which is tried again.
+	ReasonRefused = "RestartRefused"
 	// ReasonOther: another demand on the same workload blocks the restart.
 	ReasonOther = "HeldByAnother"
 )
@@ -89,6 +91,8 @@ type RestartPlan struct {
 	// created.
 	Ask      []int
 	Statuses []TargetStatus
+	// Pending are the indices of targets that are restarted now or later.
+	Pending []int
 	// RequeueAfter is when the plan changes with time alone; 0 means never.
 	RequeueAfter time.Duration
 }
@@ -262,6 +266,9 @@ func (d *planner) decide(index int) {
 			}
 		}
 	}
+	if len(pending) > 0 {
+		d.plan.Pending = append(d.plan.Pending, index)
+	}
 	blockers := d.blockers(index, pending)
 	restart := len(pending) > 0 && len(blockers) == 0
 	stamp := d.stamp(target, relations, pending, restart)
@@ -363,6 +370,8 @@ func (d *planner) targetStatus(index int, r relation, restarts bool, blockers []
 		}
 	}
 	switch {
+	case r.state == changed && target.isRefused(blockers):
+		v.State, v.Reason, v.Message = Waiting, ReasonRefused, "the API server refuses the restart: "+target.Refusal.Message
 	case r.state == changed && restarts:
 		v.State, v.Reason, v.Message = Rolling, ReasonRolling, "being restarted"
 	case r.state == changed:

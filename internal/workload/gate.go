@@ -115,7 +115,7 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	case Left:
 		return unit, false
 	case changed, Waiting:
-		unit.State = rollout.Pending
+		unit.State, unit.RefusedAt = rollout.Pending, target.Refusal.At
 		if r.reason == ReasonReverted {
 			unit.State = rollout.Suspended
 		}

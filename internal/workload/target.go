@@ -26,6 +26,8 @@ type Target struct {
 	Ref     TargetRef
 	UID     types.UID
 	Created time.Time
+	// Generation is that of the object that was read.
+	Generation int64
 	// Template is when the template of its newest pods was created; nil if that has not been read yet,
 	// zero if there were no pods.
 	Template *time.Time
@@ -37,6 +39,9 @@ type Target struct {
 	// RestartedFor is the pod template's annotation of that name.
 	RestartedFor string
 	Rolled       Rolled
+	// Refusal is the API server's answer to the last attempt to restart it, while that restart is due
+	// and the workload has not changed.
+	Refusal Refusal
 }
 
 // Rolled is how far the rollout of a workload's present template has got.

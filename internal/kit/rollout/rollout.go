@@ -38,6 +38,9 @@ type Unit struct {
 	// Exempt units run the change without having started for it, such as new workloads. They are no
 	// canaries, because they show nothing about those that have to start.
 	Exempt bool
+	// RefusedAt is when the API server last refused to let a Pending unit start; zero if it did not.
+	// Such units take the places of maxParallel that all others leave.
+	RefusedAt time.Time
 }
 
 // String returns the unit as the policy's order names it: KIND/NAME.
@@ -69,7 +72,7 @@ type Blocker struct {
 
 // Selection is the units that may start now.
 type Selection struct {
-	// Go are the indexes of the units that may start, in the order of the policy.
+	// Go are the indexes of the units that may start, in the order in which they do.
 	Go []int
 	// Blocked maps the indexes of all other Pending units to what blocks them.
 	Blocked map[int]Blocker
@@ -85,7 +88,9 @@ type Selection struct {
 //     all units in the order are. A name without a unit is ignored.
 //   - After the canaries, the first canary.count or canary.percent of the units that are not
 //     Exempt, others start when all canaries have been Done for canary.soak.
-//   - At most maxParallel units are Progressing.
+//   - At most maxParallel units are Progressing. Those that were refused get a place after all
+//     others, the one whose refusal is the oldest first: a unit that can't start keeps none from
+//     starting, and each of them is tried again.
 //
 // Next returns an error for a window that Validate would refuse.
 func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, error) {
@@ -102,11 +107,11 @@ func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, erro
 	s.soakLeft = s.leftToSoak()
 	s.before = map[int]string{}
 	selection := Selection{Blocked: map[int]Blocker{}}
-	for at, index := range s.sorted {
+	for _, index := range s.turns() {
 		if units[index].State != Pending {
 			continue
 		}
-		if blocker := s.blocker(at); blocker != nil {
+		if blocker := s.blocker(index); blocker != nil {
 			selection.Blocked[index] = *blocker
 			continue
 		}
@@ -179,8 +184,15 @@ func (s *selector) unfinishedBefore(rank int) string {
 	return names
 }
 
-// blocker returns why the unit at an index of s.sorted may not start, or nil if it may.
-func (s *selector) blocker(at int) *Blocker {
+// turns returns the indexes of the units in the order in which they get the places of maxParallel.
+func (s *selector) turns() []int {
+	turns := slices.Clone(s.sorted)
+	slices.SortStableFunc(turns, func(a, b int) int { return s.units[a].RefusedAt.Compare(s.units[b].RefusedAt) })
+	return turns
+}
+
+// blocker returns why the unit with an index may not start, or nil if it may.
+func (s *selector) blocker(index int) *Blocker {
 	if s.failed != "" {
 		return &Blocker{RolloutFailed, "the rollout has failed: " + s.failed}
 	}
@@ -188,10 +200,10 @@ func (s *selector) blocker(at int) *Blocker {
 		return &Blocker{OutsideWindow, fmt.Sprintf("waiting for the maintenance window, which opens %s",
 			s.now.Add(s.windowChanges).UTC().Format("2006-01-02 15:04 MST"))}
 	}
-	if before := s.unfinishedBefore(s.ranks[s.sorted[at]]); before != "" {
+	if before := s.unfinishedBefore(s.ranks[index]); before != "" {
 		return &Blocker{WaitingForOrder, "waiting for the workloads before it in the order: " + before}
 	}
-	if blocker := s.canaryBlocker(at); blocker != nil {
+	if blocker := s.canaryBlocker(index); blocker != nil {
 		return blocker
 	}
 	if limit := s.policy.MaxParallel; limit != nil && s.progressing >= int(*limit) {
@@ -217,10 +229,10 @@ func (s *selector) chooseCanaries() {
 	}
 }
 
-// canaryBlocker returns why the unit at an index of s.sorted must wait for the canaries, or nil if
-// it need not.
-func (s *selector) canaryBlocker(at int) *Blocker {
-	if s.isCanary[s.sorted[at]] {
+// canaryBlocker returns why the unit with an index must wait for the canaries, or nil if it need
+// not.
+func (s *selector) canaryBlocker(index int) *Blocker {
+	if s.isCanary[index] {
 		return nil
 	}
 	if s.unfinished != "" {

@@ -27,6 +27,11 @@ func exempt(name string) rollout.Unit {
 	return rollout.Unit{Kind: "Deployment", Name: name, State: rollout.Done, Exempt: true}
 }
 
+// refused returns a unit that the API server did not let start some minutes ago.
+func refused(name string, minutes int) rollout.Unit {
+	return rollout.Unit{Kind: "Deployment", Name: name, RefusedAt: noon.Add(time.Duration(-minutes) * time.Minute)}
+}
+
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func TestNext(t *testing.T) {
@@ -64,6 +69,20 @@ func TestNext(t *testing.T) {
 			want:   " | b WaitingForCanary: waiting for the canaries: Deployment/a"},
 		"units that wait for a user do not count": {units: []rollout.Unit{unit("a", suspended), unit("b", pending)},
 			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)}, want: "b"},
+		"a refused unit takes no place": {units: []rollout.Unit{refused("a", 1), unit("b", pending), unit("c", pending)},
+			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)},
+			want: "b | a WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)" +
+				" | c WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)"},
+		"refused units are tried in turns, in the place that others leave": {
+			units:  []rollout.Unit{refused("a", 1), refused("b", 2), unit("c", done)},
+			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)},
+			want:   "b | a WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)"},
+		"a refused unit keeps its place in the order": {units: []rollout.Unit{unit("a", pending), refused("b", 1)},
+			policy: rolloutv1.Policy{Order: []string{"b"}},
+			want:   "b | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/b"},
+		"a refused canary remains one": {units: []rollout.Unit{refused("a", 1), unit("b", pending)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{}},
+			want:   "a | b WaitingForCanary: waiting for the canaries: Deployment/a"},
 		"a name without a unit": {units: []rollout.Unit{unit("a", pending)},
 			policy: rolloutv1.Policy{Order: []string{"gone", "StatefulSet/a"}}, want: "a"},
 		"a name with its kind": {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)},
@@ -223,7 +242,11 @@ func someUnits(random *rand.Rand) []rollout.Unit {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			if random.IntN(2) == 0 {
-				units = append(units, rollout.Unit{Kind: kind, Name: name, State: rollout.State(random.IntN(3)), Since: noon})
+				one := rollout.Unit{Kind: kind, Name: name, State: rollout.State(random.IntN(3)), Since: noon}
+				if random.IntN(4) == 0 {
+					one.RefusedAt = noon.Add(-time.Duration(random.IntN(3)) * time.Minute)
+				}
+				units = append(units, one)
 			}
 		}
 	}

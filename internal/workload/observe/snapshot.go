@@ -28,6 +28,8 @@ type Reader struct {
 	Sources *Sources
 	// Templates caches the creation times of pod templates; nil disables that.
 	Templates *TemplateTimes
+	// Refusals remembers the restarts that the API server refuses; nil disables that.
+	Refusals *Refusals
 	// DemandReaders are those of the enabled kinds, in the order of their demands.
 	DemandReaders []DemandReader
 	// Stakater makes the annotations of Stakater Reloader effective.
@@ -92,12 +94,14 @@ func (s *snapshot) observeTargets(ctx context.Context) error {
 			Ref:          workload.TargetRef{Kind: KindOfWorkload(object), Name: object.GetName()},
 			UID:          object.GetUID(),
 			Created:      object.GetCreationTimestamp().Time,
+			Generation:   object.GetGeneration(),
 			Labels:       template.Labels,
 			Annotations:  naming.Merged(template.Annotations, object.GetAnnotations()),
 			Uses:         workload.Uses(&template.Spec),
 			Stamp:        workload.ParseStamp(object.GetAnnotations()[configv1.AnnotationObserved]),
 			RestartedFor: template.Annotations[configv1.AnnotationRestartedFor],
 			Rolled:       Rolled(object),
+			Refusal:      s.Refusals.recall(object),
 		})
 	}
 	slices.SortFunc(s.Targets, func(a, b workload.Target) int {

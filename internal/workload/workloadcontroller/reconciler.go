@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,10 @@ const retrySoon = 10 * time.Second
 // lookUnobserved is how soon to look again at a workload whose controller has not observed its last
 // change. No event says when it has: the status updates of rollouts are dropped.
 const lookUnobserved = time.Second
+
+// lookRefused is how soon to decide again after the first refusal of a restart: another workload
+// may get the place that it took.
+const lookRefused = time.Second
 
 // controllerName is the name of the one controller for workloads.
 const controllerName = "workload"
@@ -157,6 +162,9 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	written, err := r.applyPlan(ctx, namespace, snapshot, plan)
 	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
 	due = requeue.Sooner(requeue.Sooner(due, written.SlowedFor), unobserved)
+	if r.rememberRefusals(namespace, &snapshot, plan, written) {
+		due = requeue.Sooner(due, lookRefused)
+	}
 	return result{writes: len(plan.Patches), refused: len(written.Refused) > 0, due: due, err: errors.Join(unread, err)}
 }
 
@@ -192,6 +200,23 @@ func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot w
 	return result, errors.Join(failures...)
 }
 
+// rememberRefusals remembers which restarts the API server refuses, for the next decisions and for
+// the statuses of what demands them. It reports whether one of them is new.
+func (r *reconciler) rememberRefusals(namespace string, snapshot *workload.Snapshot, restarts workload.RestartPlan,
+	written plan.Result) bool {
+	answers := workload.Answers{Refused: map[int]string{}, Written: map[int]bool{}}
+	for _, patch := range restarts.Patches {
+		ref := refOf(namespace, &snapshot.Targets[patch.Target])
+		if why, isRefused := written.Refused[ref]; isRefused && patch.RestartedFor != "" {
+			answers.Refused[patch.Target] = why
+		}
+		answers.Written[patch.Target] = slices.Contains(written.Patched, ref)
+	}
+	refused, isNew := restarts.Refusals(snapshot, answers, r.clock.Now())
+	r.reader.Refusals.Set(namespace, snapshot.Targets, refused)
+	return isNew
+}
+
 // recordRestart reports in an event, a log line and metrics that a workload restarts, and why.
 func (r *reconciler) recordRestart(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) {
 	target := &snapshot.Targets[patch.Target]
@@ -221,7 +246,12 @@ func patchOf(namespace string, target *workload.Target, patch workload.TargetPat
 		content["spec"] = map[string]any{"template": plan.Annotation(configv1.AnnotationRestartedFor, patch.RestartedFor)}
 	}
 	return plan.Patch{
-		Ref:        plan.Ref{Group: appsv1.GroupName, Kind: target.Ref.Kind, Namespace: namespace, Name: target.Ref.Name},
+		Ref:        refOf(namespace, target),
 		APIVersion: appsv1.SchemeGroupVersion.String(), UID: target.UID, Merge: content, Purpose: patch.Purpose(),
 	}
+}
+
+// refOf returns the name of a target's object.
+func refOf(namespace string, target *workload.Target) plan.Ref {
+	return plan.Ref{Group: appsv1.GroupName, Kind: target.Ref.Kind, Namespace: namespace, Name: target.Ref.Name}
 }

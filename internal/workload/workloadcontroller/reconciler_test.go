@@ -3,6 +3,7 @@ package workloadcontroller
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
@@ -175,5 +177,49 @@ func TestUnobservedTemplate(t *testing.T) {
 				t.Errorf("its content is recorded: %t, it is restarted: %t", isNoted, isRestarted)
 			}
 		})
+	}
+}
+
+// TestRefusedRestart: a refusal is part of what is observed until the restart is written. After the
+// first one, the namespace is decided again at once, because another workload may go.
+func TestRefusedRestart(t *testing.T) {
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	ran := workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/flags": {All: "x"}}}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", CreationTimestamp: metav1.NewTime(noon),
+		Annotations: map[string]string{configv1.AnnotationReload: "flags", configv1.AnnotationObserved: ran.String()}}}
+	web.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	r, c := reconcilerOf(t, noon.Add(time.Hour), web,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "flags"}, Data: map[string]string{"a": "1"}})
+	isLet := false
+	refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if !isLet {
+				return apierrors.NewForbidden(appsv1.Resource("deployments"), object.GetName(), errors.New("a policy says no"))
+			}
+			return under.Patch(ctx, object, patch, options...)
+		},
+	})
+	r.applier = apply.New(refusing, children.Reader{Cached: c, Live: c, Scheme: clientgoscheme.Scheme})
+	r.reader.Refusals = observe.NewRefusals()
+	for _, step := range []struct {
+		what           string
+		isLet, refused bool
+		due            time.Duration
+	}{
+		{"it is refused", false, true, time.Second},
+		{"it is refused again", false, true, 0},
+		{"the policy is gone", true, false, 0},
+	} {
+		isLet = step.isLet
+		if done := r.reconcile(t.Context(), "shop"); done.err != nil || done.refused != step.refused || done.due != step.due {
+			t.Errorf("%s: refused: %t, due after %s, %v", step.what, done.refused, done.due, done.err)
+		}
+		snapshot, err := r.reader.Snapshot(t.Context(), "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := snapshot.Targets[0].Refusal.Message; strings.Contains(got, "a policy says no") != step.refused {
+			t.Errorf("%s: it is remembered as %q", step.what, got)
+		}
 	}
 }
