@@ -326,6 +326,28 @@ func TestRestartRefused(t *testing.T) {
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
 }
 
+// TestRefusedRestartTakesNoPlace checks that a workload that may not restart takes no place of
+// maxParallel, although it is the first by name, and that the monitor says so.
+func TestRefusedRestartTakesNoPlace(t *testing.T) {
+	g, ns, _ := managed(t)
+	create(t, newFlags(ns, map[string]string{"COLOUR": "red"}))
+	denied, other := newDeployment(ns, "a"), newDeployment(ns, "b")
+	denied.Spec.Template.Spec.Containers[0].Image = "web:denied"
+	create(t, denied, other)
+	monitor := newMonitor(ns, func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) })
+	watched{denied, other}.by(t, monitor)
+	denyDeployments(t, ns)
+	setFlag(t, ns, "COLOUR", "blue")
+	g.Eventually(restartedFor(other)).WithContext(t.Context()).Should(gomega.HavePrefix("flags="))
+	g.Expect(restartedFor(denied)(t.Context())).To(gomega.BeEmpty())
+	rollOut(t, other)
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False RestartRefused"))
+	status, err := monitored(monitor)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Skipped).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "Deployment/a"),
+		gomega.HaveField("Message", gomega.ContainSubstring("the tag denied is denied")))))
+}
+
 // TestRestartThatFails checks that a restart without an answer is retried.
 func TestRestartThatFails(t *testing.T) {
 	t.Parallel()

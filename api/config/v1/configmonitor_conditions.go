@@ -57,6 +57,9 @@ const (
 	// ReasonRolloutFailed (Ready, Degraded): a workload was restarted, and its new pods did not become
 	// available in time.
 	ReasonRolloutFailed = "RolloutFailed"
+	// ReasonRestartRefused (Ready, Degraded): the API server, or an admission policy, refuses the
+	// restart of a workload. Mainstay tries again.
+	ReasonRestartRefused = "RestartRefused"
 	// ReasonSecretAccessNotGranted (Ready, Degraded, Stalled and the condition of this name): the
 	// Secret may not be read.
 	ReasonSecretAccessNotGranted = "SecretAccessNotGranted"
@@ -83,6 +86,8 @@ const (
 	SkippedTemplateReverted = "TemplateReverted"
 	// SkippedBlocked: the workload is paused, or has the update strategy OnDelete or a partition.
 	SkippedBlocked = "Blocked"
+	// SkippedRestartRefused: the API server refuses its restart.
+	SkippedRestartRefused = "RestartRefused"
 	// SkippedDisruptionBudget (Evict): a PodDisruptionBudget does not allow the eviction now.
 	SkippedDisruptionBudget = "DisruptionBudget"
 	// SkippedEvictionFailed (Evict): the eviction was refused or failed. Mainstay tries again.

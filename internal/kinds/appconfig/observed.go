@@ -280,6 +280,21 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 	return all
 }
 
+// refused returns the workloads whose restart for the AppConfig the API server refuses, each once,
+// with its message.
+func (o Observed) refused(config *configv1.AppConfig) []string {
+	var named []string
+	for _, status := range o.Plan.Statuses {
+		if status.Reason != workload.ReasonRefused || o.Snapshot.Demands[status.Demand].Origin != Origin(config.Name) {
+			continue
+		}
+		if one := fmt.Sprintf("%s: %s", o.Snapshot.Targets[status.Target].Ref, status.Message); !slices.Contains(named, one) {
+			named = append(named, one)
+		}
+	}
+	return named
+}
+
 // notGranted returns the Secrets of spec.secretRefs that may not be read.
 func (o Observed) notGranted(config *configv1.AppConfig) []string {
 	var names []string

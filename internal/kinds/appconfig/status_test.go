@@ -72,6 +72,14 @@ func TestStatus(t *testing.T) {
 			workload.Waiting, 3), want: "2 0/3, Ready=False Waiting"},
 		"one fails": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed,
 			"2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
+		"a restart is refused": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "",
+			workload.Waiting, 3).denied(), want: "2 0/3, Ready=False RestartRefused, Degraded=True RestartRefused"},
+		"a restart is refused, another rolls": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a",
+			"", workload.Waiting, 3).denied().runs("y", "b", "a", workload.Rolling, 1),
+			want: "2 1/6, Ready=False RestartRefused, Progressing=True RollingOut, Degraded=True RestartRefused"},
+		"the content has just changed, and a restart for another was refused": {changes: changes{says("b")},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.Waiting, 3).denied(), result: wrote,
+			want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
 		"rolled back": {changes: changes{says("b"), rollback},
 			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate,
 				3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
@@ -277,6 +285,19 @@ func TestRolledBackSaysHowToTryAgain(t *testing.T) {
 	choice := Choose(config, tried.Observed)
 	equal(t, Marks{LastGood: 2, Failed: []int64{}}, choice.Marks)
 	equal(t, 2, choice.Chosen)
+}
+
+// TestRefused: the message names each workload once, also if its restart is for a Secret.
+func TestRefused(t *testing.T) {
+	w := newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.Waiting, 3).denied().runs("y", "a", "", workload.UpToDate, 3).
+		needsSecret()
+	for _, target := range []int{0, 1} {
+		w.Plan.Statuses = append(w.Plan.Statuses, workload.TargetStatus{Demand: 1, Target: target, State: workload.Waiting,
+			Reason: workload.ReasonRefused, Message: "it is Waiting"})
+	}
+	config := newConfig(says("a"), secret)
+	equal(t, []string{"Deployment/x: it is Waiting", "Deployment/y: it is Waiting"}, w.refused(config))
+	equal(t, "Deployment/x: it is Waiting; Deployment/y: it is Waiting", w.status(config, plan.Result{}).Conditions[0].Message)
 }
 
 func TestMissing(t *testing.T) {

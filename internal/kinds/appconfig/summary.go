@@ -37,6 +37,7 @@ var problems = []summary.Rule[*subject]{
 	summary.When(summary.Stalled, configv1.ReasonContentLost, contentLost),
 	summary.When(summary.Failed, configv1.ReasonRolledBack, rolledBack),
 	summary.When(summary.Failed, configv1.ReasonRolloutFailed, rolloutFailed),
+	summary.When(summary.Failed, configv1.ReasonRestartRefused, restartRefused),
 	summary.When(summary.Waiting, configv1.ReasonAwaitingApproval, awaitingApproval),
 	summary.When(summary.Waiting, configv1.ReasonOutsideWindow, outsideWindow),
 	summary.When(summary.UnderWay, configv1.ReasonRollingOut, justWritten),
@@ -177,6 +178,14 @@ func rolloutFailed(s *subject) string {
 		return ""
 	}
 	return conditions.FirstFew(s.in(workload.Failed), "; ")
+}
+
+// restartRefused: the API server does not let a workload restart, for the content or for a Secret.
+func restartRefused(s *subject) string {
+	if s.has.justChanged {
+		return ""
+	}
+	return conditions.FirstFew(s.observed.refused(s.config), "; ")
 }
 
 // awaitingApproval: a user has to approve the content.

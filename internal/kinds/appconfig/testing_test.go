@@ -115,6 +115,12 @@ func (w *world) blocked() *world {
 	return w
 }
 
+// denied makes the API server refuse the restart of the workload that was added last.
+func (w *world) denied() *world {
+	w.Plan.Statuses[len(w.Plan.Statuses)-1].Reason = workload.ReasonRefused
+	return w
+}
+
 // reverted changes the pod template of the workload that was added last back.
 func (w *world) reverted() *world {
 	w.Plan.Statuses[len(w.Plan.Statuses)-1].Reason = workload.ReasonReverted

@@ -96,18 +96,19 @@ type totals struct {
 	lastRestart       time.Time
 	// there names the workloads of the namespace, with the strategy Rollout, sorted by name.
 	there []string
-	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
-	// start restarting; failed and blocked with the cause.
+	// restarting, failed, refused and blocked name what is being restarted, did not become ready, may
+	// not restart, or does not start restarting; all but the first with the cause.
 	restarting []string
 	// cause is what is wrong with the pods of the first of broken, which makes no progress; broken are
 	// named with the cause.
 	cause  *workload.Problem
 	broken []string
-	// due is to be restarted now, by the workload controller, if the API server lets it.
+	// due is to be restarted now, by the workload controller.
 	due []string
 	// starting names the workloads whose pods are replaced or started by their owner.
 	starting []string
 	failed   []string
+	refused  []string
 	blocked  []string
 	// waiting is the number of skipped ones that will be restarted later, left the number of those
 	// that will not.
@@ -208,6 +209,9 @@ func (s *totals) note(name string, status workload.TargetStatus) {
 	case workload.Failed:
 		s.failed = append(s.failed, name+": "+status.Message)
 	case workload.Waiting:
+		if status.Reason == workload.ReasonRefused {
+			s.refused = append(s.refused, name+": "+status.Message)
+		}
 		s.waiting++
 		skip()
 	case workload.Rolling:

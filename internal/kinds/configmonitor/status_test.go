@@ -49,6 +49,9 @@ func rolling(target *workload.Target) { target.Rolled = workload.Rolled{Pods: 2,
 func stuck(target *workload.Target) {
 	target.Rolled = workload.Rolled{Pods: 2, Updated: 1, Failed: "its deadline has passed"}
 }
+func refused(target *workload.Target) {
+	target.Refusal = workload.Refusal{Message: "a policy says no", At: ago(time.Minute)}
+}
 func paused(target *workload.Target) {
 	target.Rolled = workload.Rolled{Pods: 2, Blocked: "it is paused"}
 }
@@ -204,6 +207,19 @@ func TestStatusOfProblems(t *testing.T) {
 		"one failed": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Minute)), stuck), deployment("b", "blue")},
 			want: "Ready=False RolloutFailed, Degraded=True RolloutFailed", message: "Deployment/a: its deadline has passed", numbers: "2 1 1",
+		},
+		"a restart is refused": {
+			source: blue, targets: []workload.Target{deployment("a", "red", refused), deployment("b", "blue")},
+			want:    "Ready=False RestartRefused, Degraded=True RestartRefused",
+			message: "Deployment/a: the API server refuses the restart: a policy says no", numbers: "2 1 0",
+			skipped: []string{"Deployment/a RestartRefused"},
+		},
+		"a restart is refused, and another goes on": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) },
+			source: blue, targets: []workload.Target{deployment("a", "red", refused), deployment("b", "red")},
+			want:    "Ready=False RestartRefused, Progressing=True Restarting, Degraded=True RestartRefused",
+			message: "Deployment/a: the API server refuses the restart: a policy says no", numbers: "2 0 0",
+			skipped: []string{"Deployment/a RestartRefused"},
 		},
 		"it flaps": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)),

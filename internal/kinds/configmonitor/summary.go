@@ -31,6 +31,7 @@ var rules = []summary.Rule[*subject]{
 	summary.When(summary.Failed, configv1.ReasonSourceMissing, sourceMissing),
 	summary.When(summary.UnderWay, configv1.ReasonNothingMatched, nothingMatched),
 	summary.When(summary.Failed, configv1.ReasonRolloutFailed, restartFailed),
+	summary.When(summary.Failed, configv1.ReasonRestartRefused, restartRefused),
 	summary.When(summary.Failed, configv1.ReasonFlapping, flapping),
 	summary.When(summary.UnderWay, configv1.ReasonEditedByHand, editedByHand),
 	summary.When(summary.UnderWay, configv1.ReasonRestarting, restarting),
@@ -82,6 +83,9 @@ func nothingMatched(s *subject) string {
 
 // restartFailed: what was restarted does not become ready.
 func restartFailed(s *subject) string { return conditions.FirstFew(s.failed, "; ") }
+
+// restartRefused: the API server does not let a workload restart.
+func restartRefused(s *subject) string { return conditions.FirstFew(s.refused, "; ") }
 
 // flapping: the source changes too often. The writers are sorted by name: they alternate, and the
 // text must not change each time.
