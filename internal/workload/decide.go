@@ -132,8 +132,8 @@ type planner struct {
 //	                    restart for another one, the stamp records its absence.
 //	equals the stamp    nothing
 //	never stamped       a stamp without a restart, if the source is not younger than the pod
-//	                    template, or no pod can have started before it existed; otherwise as
-//	                    in the next row
+//	                    template, or no pod of that template can have started before it
+//	                    existed; otherwise as in the next row
 //	equals the stamp,   nothing. Unless the template is younger than the source, the pods may run
 //	the template of     an earlier content, and do not count as up to date
 //	the restart is gone
@@ -247,6 +247,8 @@ func (d *planner) baseline(target *Target, source *Source) State {
 		return Waiting
 	case target.Template.IsZero() || !source.Changed.After(*target.Template):
 		return UpToDate
+	case target.Uses[source.Ref].Required && !source.Changed.After(source.Created) && target.isStarting():
+		return UpToDate // the pods of the present template have been waiting for it, and replace those before it
 	default:
 		return changed
 	}

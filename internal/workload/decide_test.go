@@ -159,6 +159,37 @@ func whatIsCompared() map[string]decideCase {
 	}
 }
 
+// replacing returns a workload that uses a source which was created after its present template.
+// The pods of the template before are ready.
+func replacing(change ...func(*Target)) Target {
+	target := unstarted()
+	target.Template = new(noon.Add(-2 * time.Minute))
+	target.Rolled = Rolled{Progressed: noon.Add(-2 * time.Minute), Pods: 3, Updated: 1, Ready: 2}
+	for _, c := range change {
+		c(&target)
+	}
+	return target
+}
+
+// whenNewPodsWaited returns cases of rolling updates whose new pods can't start without the source.
+func whenNewPodsWaited() map[string]decideCase {
+	restarts := outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}
+	created := with(after, func(s *Source) { s.Created = s.Changed })
+	return map[string]decideCase{
+		"old pods are ready, and the new ones waited for it": {replacing(), created, watching(),
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
+		"the new pods had started": {
+			replacing(func(w *Target) { w.Rolled.Complete, w.Rolled.Since = true, w.Rolled.Progressed }), created, watching(), restarts},
+		"a new pod is ready": {replacing(func(w *Target) { w.Rolled.Ready = 3 }), created, watching(), restarts},
+		"it has changed since the new pods could start": {replacing(), with(created, func(s *Source) { s.Created = noon.Add(-90 * time.Second) }),
+			watching(), restarts},
+		"the new pods can start without it":     {replacing(func(w *Target) { w.Uses = nil }), created, watching(), restarts},
+		"the rollout is of an earlier template": {replacing(func(w *Target) { w.Rolled.Unseen = true }), created, watching(), restarts},
+		"it does not say whether its rollout is complete": {replacing(func(w *Target) { w.Rolled.Progressed = time.Time{} }), created, watching(),
+			restarts},
+	}
+}
+
 // whenItGoes returns cases of changed sources and of blockers.
 func whenItGoes() map[string]decideCase {
 	return map[string]decideCase{
@@ -199,6 +230,7 @@ func whenItGoes() map[string]decideCase {
 func TestDecide(t *testing.T) {
 	cases := whatIsCompared()
 	maps.Copy(cases, whenItGoes())
+	maps.Copy(cases, whenNewPodsWaited())
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand},

@@ -119,6 +119,13 @@ func (t *Target) neverReady() bool {
 	return t.Rolled.Ready == 0 && (t.Rolled.Since.IsZero() || t.Rolled.Pods == 0)
 }
 
+// isStarting reports whether the workload says itself that the rollout of its present template is
+// not complete, and no more pods are ready than there are of earlier templates.
+func (t *Target) isStarting() bool {
+	rolled := &t.Rolled
+	return !rolled.Complete && !rolled.Unseen && !rolled.Progressed.IsZero() && rolled.Ready <= rolled.Pods-rolled.Updated
+}
+
 // completedAt returns when the rollout of a complete target became complete, as the workload says,
 // or else its stamp; zero if neither does.
 func (t *Target) completedAt(now time.Time) time.Time {
