@@ -30,6 +30,12 @@ const (
 	comesBack = 30 * time.Second
 )
 
+// MaxFailed limits the failed evictions in one pass: if a right is missing, or the network, they
+// all fail. It also limits for how many pods that a PodDisruptionBudget protects others are tried:
+// the budget may protect them all, and for each attempt the API server reads the pod and the
+// budgets.
+const MaxFailed = 10
+
 // Victim is a pod to be evicted.
 type Victim struct {
 	Name string
@@ -216,7 +222,7 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 		e.Restarting = slices.Concat(sorted.terminating, sorted.unready)
 		e.requeueIn(e.fail(sorted, now))
 	}
-	going := sorted.evictable
+	going := inTurns(sorted.evictable, now)
 	if reason, message, until := closed(spec.Window, now); until > 0 && len(going) > 0 {
 		e.wait(going, reason, message)
 		e.requeueIn(until)
@@ -303,6 +309,31 @@ func (e *Evictions) BlockedByFailure(victim Victim, why string) {
 // BlockedByOthers records that the eviction of a victim was not tried because of other evictions.
 func (e *Evictions) BlockedByOthers(victim Victim, why string) {
 	e.blocked(victim, string(rollout.WaitingForOthers), why, pollBudget)
+}
+
+// BlockedByBudgets records that no more evictions are tried in this pass, because
+// PodDisruptionBudgets have forbidden too many: neither those of rest, nor those of Instead. The
+// next attempt is after pollBudget, even while other pods are being replaced.
+func (e *Evictions) BlockedByBudgets(rest []Victim, why string) {
+	waits := map[string]bool{}
+	for _, victim := range rest {
+		waits[victim.name()] = true
+		e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: string(rollout.WaitingForOthers)})
+		e.Waiting++
+	}
+	e.Restarting = slices.DeleteFunc(e.Restarting, func(name string) bool { return waits[name] })
+	for _, victim := range e.Instead {
+		waits[victim.name()] = true
+	}
+	for i := range e.Skipped {
+		if waits[e.Skipped[i].Name] {
+			e.Skipped[i].Message = why
+		}
+	}
+	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
+	if e.RequeueAfter == pollUnderWay {
+		e.RequeueAfter = pollBudget
+	}
 }
 
 // blocked records that a victim is not evicted now, and why.

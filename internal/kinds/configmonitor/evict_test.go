@@ -1,7 +1,9 @@
 package configmonitor_test
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +165,42 @@ func TestEvictionsLimited(t *testing.T) {
 			want: "done"},
 	} {
 		t.Run(name, test.check)
+	}
+}
+
+// TestEvictionsInTurns: if there are more pods than are tried in one pass, each is among the first
+// of some pass. Those that are not ready stay before the others.
+func TestEvictionsInTurns(t *testing.T) {
+	spec := monitor(evicting, limited(1)).Spec
+	all := []corev1.Pod{pod("z", before, unready)}
+	for i := range 30 {
+		all = append(all, pod(fmt.Sprintf("web-%02d", i), before))
+	}
+	order := func(after time.Duration, all []corev1.Pod) (names []string) {
+		e := configmonitor.DecideEvictions(&spec, blue, configmonitor.Record{}, all, noon.Add(after))
+		for _, victim := range slices.Concat(e.Evict, e.Instead) {
+			names = append(names, victim.Name)
+		}
+		return names
+	}
+	tried := map[string]bool{}
+	for pass := range 4 {
+		names := order(time.Duration(pass)*10*time.Second, all)
+		if len(names) != len(all) || names[0] != "z" {
+			t.Errorf("pass %d tries %v", pass, names)
+		}
+		for _, name := range names[:configmonitor.MaxFailed] {
+			tried[name] = true
+		}
+		if diff := cmp.Diff(names, order(time.Duration(pass)*10*time.Second+9*time.Second, all)); diff != "" {
+			t.Errorf("pass %d, nine seconds later: %s", pass, diff)
+		}
+	}
+	if len(tried) != len(all) {
+		t.Errorf("only %d pods are tried: %v", len(tried), tried)
+	}
+	if names := order(10*time.Second, all[1:11]); !slices.IsSorted(names) {
+		t.Errorf("few pods are tried in the order %v", names)
 	}
 }
 

@@ -120,6 +120,27 @@ func sortPods(spec *configv1.ConfigMonitorSpec, record Record, all []corev1.Pod)
 	return sorted
 }
 
+// inTurns returns evictable pods in the order in which they are tried: those that are not ready
+// first, then by name. If there are more than may fail in one pass, each pollBudget begins with
+// others, or the pods behind so many protected ones would never be tried.
+func inTurns(evictable []pod, now time.Time) []pod {
+	ready := slices.IndexFunc(evictable, pod.isReady)
+	if ready < 0 {
+		ready = len(evictable)
+	}
+	return slices.Concat(turned(evictable[:ready], MaxFailed, now), turned(evictable[ready:], max(1, MaxFailed-ready), now))
+}
+
+// turned returns pods such that each is among the first few of some pollBudget.
+func turned(some []pod, few int, now time.Time) []pod {
+	all := int64(len(some))
+	if all <= int64(few) {
+		return some
+	}
+	first := now.Unix() / int64(pollBudget.Seconds()) % all * int64(few) % all
+	return slices.Concat(some[first:], some[:first])
+}
+
 // present returns the pods that are neither finished nor terminating.
 func present(all []corev1.Pod) []*corev1.Pod {
 	var found []*corev1.Pod

@@ -114,17 +114,13 @@ const (
 		"to date: retrying"
 	waitsForAnswer   = "waiting: the API server does not answer the eviction of Pod/%s"
 	waitsForFailures = "waiting: %d evictions failed, the last one of Pod/%s"
+	waitsForBudgets  = "waiting: a PodDisruptionBudget forbids %d evictions"
 )
-
-// maxFailed limits the failed evictions in one reconcile: if a right is missing, or the network,
-// they all fail. It also limits for how many pods that a PodDisruptionBudget protects others are
-// tried instead: the budget may protect them all.
-const maxFailed = 10
 
 // evictPods evicts pods, and returns how many it evicted. What a PodDisruptionBudget forbids and
 // what fails is recorded in evictions; another pod takes the place of such a one, since a budget
-// may never allow it. The errors are returned at the end. A timeout ends the loop: waiting as long
-// for each pod would delay other monitors.
+// may never allow it. The errors are returned at the end. Too many refusals or failures end the
+// loop, and so does a timeout: waiting as long for each pod would delay other monitors.
 func (k kind) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
 	gone, forbidden := 0, 0
 	var failed failures
@@ -150,9 +146,11 @@ func (k kind) evictPods(ctx context.Context, namespace string, evictions *config
 			// It is gone already, or another pod has its name now.
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 			evictions.BlockedByBudget(victim, budgetForbids)
-			if forbidden++; forbidden <= maxFailed {
-				replace()
+			if forbidden++; forbidden > configmonitor.MaxFailed {
+				evictions.BlockedByBudgets(queue, fmt.Sprintf(waitsForBudgets, forbidden))
+				return gone, failed.err()
 			}
+			replace()
 		case isOverdue(ctx, err):
 			evictions.BlockedByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
 			skipRest(waitsForAnswer, victim.Name)
@@ -160,7 +158,7 @@ func (k kind) evictPods(ctx context.Context, namespace string, evictions *config
 		default:
 			failed = append(failed, fmt.Errorf("evicting Pod %s: %w", victim.Name, err))
 			evictions.BlockedByFailure(victim, errclass.Sentence(err))
-			if len(failed) == maxFailed || ctx.Err() != nil {
+			if len(failed) == configmonitor.MaxFailed || ctx.Err() != nil {
 				skipRest(waitsForFailures, len(failed), victim.Name)
 				return gone, failed.err()
 			}

@@ -39,7 +39,10 @@ var (
 
 // decided returns a decision about pods that are older than the content, of which atOnce may be
 // evicted at a time.
-func decided(names []string, atOnce int32) configmonitor.Evictions {
+func decided(names []string, atOnce int32) configmonitor.Evictions { return decidedAfter(0, names, atOnce) }
+
+// decidedAfter returns the decision some time later.
+func decidedAfter(later time.Duration, names []string, atOnce int32) configmonitor.Evictions {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	monitor := &configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{
 		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyEvict, AllowUnowned: true,
@@ -53,7 +56,7 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 	}
 	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
 		Changed: noon.Add(-time.Minute)}
-	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
+	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon.Add(later))
 }
 
 // answering returns a client that evicts as the answers say; nil is a success. It records which
@@ -123,7 +126,7 @@ func TestEvictPodsFailing(t *testing.T) {
 	}
 	evictions := decided(names, 30)
 	gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
-	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
+	if gone != 0 || len(asked) != configmonitor.MaxFailed || len(evictions.Skipped) != 30 {
 		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
 	}
 	if text := fmt.Sprint(err); !strings.HasPrefix(text, "evicting Pod web-00: ") || !strings.HasSuffix(text, "; and 7 more") ||
@@ -135,18 +138,69 @@ func TestEvictPodsFailing(t *testing.T) {
 	}
 }
 
-// TestEvictPodsOfABudget: where a budget protects all pods, not all are tried each time.
+// TestEvictPodsOfABudget: where a budget protects all pods, not all are tried each time, however
+// many may be evicted at a time.
 func TestEvictPodsOfABudget(t *testing.T) {
+	for _, atOnce := range []int32{1, 30} {
+		t.Run(fmt.Sprintf("%d at a time", atOnce), func(t *testing.T) {
+			var names, asked []string
+			answers := map[string]error{}
+			for i := range 30 {
+				names = append(names, fmt.Sprintf("web-%02d", i))
+				answers[names[i]] = budget
+			}
+			evictions := decided(names, atOnce)
+			gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+			if gone != 0 || err != nil || len(asked) != configmonitor.MaxFailed+1 || evictions.RequeueAfter != 10*time.Second {
+				t.Errorf("%d are gone, %d were asked for, requeued after %s: %v", gone, len(asked), evictions.RequeueAfter, err)
+			}
+			if len(evictions.Skipped) != 30 || evictions.Waiting != 30 || len(evictions.Restarting) != 0 {
+				t.Errorf("%d are skipped, %d wait, %v restart", len(evictions.Skipped), evictions.Waiting, evictions.Restarting)
+			}
+			want := configv1.Skipped{Name: "Pod/web-29", Reason: "WaitingForOthers",
+				Message: "waiting: a PodDisruptionBudget forbids 11 evictions"}
+			if diff := cmp.Diff(want, evictions.Skipped[29]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestEvictPodsWhileOthersAreReplaced: a pod that is being replaced does not make all that a budget
+// protects be tried every two seconds.
+func TestEvictPodsWhileOthersAreReplaced(t *testing.T) {
 	var names, asked []string
 	answers := map[string]error{}
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("web-%02d", i))
 		answers[names[i]] = budget
 	}
-	evictions := decided(names, 1)
+	delete(answers, "web-00")
+	evictions := decided(names, 30)
 	gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
-	if gone != 0 || err != nil || len(asked) != maxFailed+1 || len(evictions.Skipped) != 30 || evictions.RequeueAfter != 10*time.Second {
-		t.Errorf("%d are gone, %d were asked for, %d are skipped, requeued after %s: %v", gone, len(asked), len(evictions.Skipped),
-			evictions.RequeueAfter, err)
+	if gone != 1 || err != nil || len(asked) != configmonitor.MaxFailed+2 || evictions.RequeueAfter != 10*time.Second {
+		t.Errorf("%d are gone, %d were asked for, requeued after %s: %v", gone, len(asked), evictions.RequeueAfter, err)
+	}
+	if diff := cmp.Diff([]string{"Pod/web-00"}, evictions.Restarting); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestEvictPodsBehindABudget: a pod that no budget protects is tried within some passes, however
+// many before it are protected.
+func TestEvictPodsBehindABudget(t *testing.T) {
+	var names, asked []string
+	answers := map[string]error{}
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("web-%02d", i))
+		answers[names[i]] = budget
+	}
+	delete(answers, "web-25")
+	for pass := range 3 {
+		evictions := decidedAfter(time.Duration(pass)*10*time.Second, names, 1)
+		gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+		if isLast := pass == 2; err != nil || (gone == 1) != isLast {
+			t.Errorf("pass %d: %d are gone, %v", pass, gone, err)
+		}
 	}
 }
