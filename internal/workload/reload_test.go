@@ -51,3 +51,40 @@ func TestMissingMessage(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
+
+// TestNotGranted: each Secret is named once, whichever annotation asks for it. Other demands have
+// an object of their own.
+func TestNotGranted(t *testing.T) {
+	hidden, open := SourceRef{Secret, "hidden"}, SourceRef{Secret, "open"}
+	target := web("web")
+	target.Uses = map[SourceRef]Use{hidden: {}, open: {}}
+	target.Annotations = map[string]string{configv1.AnnotationReload: "auto", stakaterAuto: "true"}
+	demands, err := OfWorkload(&target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demands = append(demands, OfStakater(&target, nil)...)
+	other := watching(func(d *Demand) { d.Source = hidden })
+	snapshot := Snapshot{Targets: []Target{target}, Demands: append(demands, other), Sources: map[SourceRef]Source{
+		hidden: {Ref: hidden, State: NotGranted}, open: {Ref: open, State: Present},
+	}}
+	if diff := cmp.Diff(map[TargetRef][]SourceRef{target.Ref: {hidden}}, snapshot.NotGranted()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNotGrantedMessage: a message is short whatever was written.
+func TestNotGrantedMessage(t *testing.T) {
+	const want = "Secret/db: changes restart nothing, because Mainstay may not read the Secrets of namespace shop: " +
+		"add it to secrets.namespaces"
+	if got := NotGrantedMessage("shop", []SourceRef{{Secret, "db"}}); got != want {
+		t.Errorf("got %s", got)
+	}
+	var many []SourceRef
+	for i := range 250 {
+		many = append(many, SourceRef{Secret, fmt.Sprintf("%03d%s", i, strings.Repeat("a", 250))})
+	}
+	if got := NotGrantedMessage(strings.Repeat("a", 63), many); len(got) > 350 || !strings.Contains(got, "and 248 more: changes") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}

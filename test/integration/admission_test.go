@@ -441,8 +441,9 @@ func (s *governed) testUngoverned(t *testing.T) {
 	}
 }
 
-// testReload checks that a workload that asks for restarts by a name that does not exist gets one
-// short warning, whatever was written, and that no other workload gets one.
+// testReload checks that a workload that asks for restarts by a name that does not exist, or of a
+// Secret that may not be read, gets one short warning, whatever was written, and that no other
+// workload gets one.
 func (s *governed) testReload(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "flags"}})
@@ -459,7 +460,9 @@ func (s *governed) testReload(t *testing.T) {
 	for text, want := range map[string]string{
 		"yes":        annotation + "ConfigMap/yes does not exist" + end,
 		"flags,flag": annotation + "ConfigMap/flag does not exist" + end,
-		"true":       "", "auto": "", "false": "", "secret/not-granted": "",
+		"true":       "", "auto": "", "false": "",
+		"secret/not-granted": "Secret/not-granted: changes restart nothing, because Mainstay may not read the Secrets of namespace elsewhere: " +
+			"add it to secrets.namespaces",
 		"deploy/web":               annotation + `Invalid value: "deploy/web": must be auto, false, or a list of names such as flags, secret/database`,
 		strings.Repeat("a", 1<<17): annotation + "Invalid value: ",
 	} {

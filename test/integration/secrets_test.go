@@ -81,6 +81,8 @@ func TestSecretNamespaces(t *testing.T) {
 		g.Expect(seenOf(seen, "Secret/database")).To(gomega.BeZero())
 		return seenOf(seen, "ConfigMap/flags").All
 	}).ShouldNot(gomega.BeEmpty(), "it is reconciled, except for Secrets")
+	g.Eventually(eventsOn(unserved)).WithContext(t.Context()).Should(gomega.ContainElement(
+		gomega.HavePrefix("Warning SecretAccessNotGranted: Secret/database: changes restart nothing")))
 	manager.Settle(t)
 	manager.Stop()
 	for _, call := range append(manager.Requests.Since(0, "/secrets"), manager.Requests.Watched()...) {

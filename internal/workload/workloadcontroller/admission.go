@@ -55,27 +55,36 @@ func annotated() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{Name: "annotation-changed", Expression: given + " && " + changed}}
 }
 
-// warn returns a warning about what is wrong with a workload's annotation, or none. What can't be
-// read is not warned about.
+// warn returns warnings about what is wrong with a workload's annotation. About sources whose read
+// fails there is none.
 func warn(ctx context.Context, reader observe.Reader, namespace string, object client.Object) []string {
-	target := &workload.Target{Annotations: naming.Merged(observe.PodTemplate(object).Annotations, object.GetAnnotations())}
-	if _, err := workload.OfWorkload(target); err != nil {
+	template := observe.PodTemplate(object)
+	target := &workload.Target{Annotations: naming.Merged(template.Annotations, object.GetAnnotations()), Uses: workload.Uses(&template.Spec)}
+	demands, err := workload.OfWorkload(target)
+	if err != nil {
 		return []string{err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, cachePatience)
 	defer cancel()
-	var gone []workload.SourceRef
-	for _, ref := range workload.Listed(target) {
-		source, err := reader.Source(ctx, namespace, ref)
-		if err != nil {
+	var gone, hidden []workload.SourceRef
+	isListed := len(workload.Listed(target)) > 0
+	for _, demand := range demands {
+		source, err := reader.Source(ctx, namespace, demand.Source)
+		switch {
+		case err != nil:
 			return nil
-		}
-		if source.State == workload.Absent {
-			gone = append(gone, ref)
+		case source.State == workload.NotGranted:
+			hidden = append(hidden, demand.Source)
+		case source.State == workload.Absent && isListed:
+			gone = append(gone, demand.Source)
 		}
 	}
-	if len(gone) == 0 {
-		return nil
+	var warnings []string
+	if len(gone) > 0 {
+		warnings = append(warnings, workload.MissingMessage(gone))
 	}
-	return []string{workload.MissingMessage(gone)}
+	if len(hidden) > 0 {
+		warnings = append(warnings, workload.NotGrantedMessage(namespace, hidden))
+	}
+	return warnings
 }

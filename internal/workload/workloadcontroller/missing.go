@@ -23,8 +23,9 @@ const (
 	maxMissing = 5_000
 )
 
-// missing remembers which workloads were reported for which missing sources, so that each is
-// reported once. It is lost with the process, which costs one more event each.
+// missing remembers which workloads were reported for which sources that do not exist, or may not
+// be read, so that each is reported once. It is lost with the process, which costs one more event
+// each.
 type missing struct {
 	mutex    sync.Mutex
 	reported *lru.Cache
@@ -70,15 +71,33 @@ func (r *reconciler) recordMissing(namespace string, snapshot *workload.Snapshot
 			again = requeue.Sooner(again, young)
 			continue
 		}
-		message := workload.MissingMessage(gone)
-		if !r.missing.isNew(target.UID, message) {
-			continue
+		if message := workload.MissingMessage(gone); r.missing.isNew(target.UID, message) {
+			r.recordAbout(namespace, target, gone[0], workload.ReasonSourceMissing, message)
 		}
-		// The related source keeps the recorder from counting events about others as this one.
-		first := gone[0]
-		about := &corev1.ObjectReference{APIVersion: "v1", Kind: string(first.Kind), Namespace: namespace, Name: strings.Clone(first.Name)}
-		r.recorder.Eventf(observe.ObjectOf(target, namespace), about, corev1.EventTypeWarning, workload.ReasonSourceMissing, "Read",
-			"%s", message)
 	}
 	return again
+}
+
+// recordNotGranted records an event on each workload whose own annotations ask for Secrets that may
+// not be read.
+func (r *reconciler) recordNotGranted(namespace string, snapshot *workload.Snapshot) {
+	notGranted := snapshot.NotGranted()
+	for i := range snapshot.Targets {
+		target := &snapshot.Targets[i]
+		secrets := notGranted[target.Ref]
+		if len(secrets) == 0 {
+			r.notGranted.isNew(target.UID, "")
+			continue
+		}
+		if message := workload.NotGrantedMessage(namespace, secrets); r.notGranted.isNew(target.UID, message) {
+			r.recordAbout(namespace, target, secrets[0], workload.ReasonNotGranted, message)
+		}
+	}
+}
+
+// recordAbout records an event on a workload about one of its sources, which keeps the recorder
+// from counting events about others as this one.
+func (r *reconciler) recordAbout(namespace string, target *workload.Target, source workload.SourceRef, reason, message string) {
+	about := &corev1.ObjectReference{APIVersion: "v1", Kind: string(source.Kind), Namespace: namespace, Name: strings.Clone(source.Name)}
+	r.recorder.Eventf(observe.ObjectOf(target, namespace), about, corev1.EventTypeWarning, reason, "Read", "%s", message)
 }

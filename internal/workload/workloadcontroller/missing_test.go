@@ -60,3 +60,44 @@ func TestRecordMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordNotGranted: a Secret that a workload's annotation asks for and that may not be read is
+// an event, once, and at once.
+func TestRecordNotGranted(t *testing.T) {
+	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	recorder := events.NewFakeRecorder(10)
+	r := &reconciler{clock: clocktesting.NewFakePassiveClock(start), recorder: recorder, notGranted: newMissing()}
+	hidden := workload.SourceRef{Kind: workload.Secret, Name: "hidden"}
+	annotated := func(text string) *workload.Snapshot {
+		target := workload.Target{Ref: workload.TargetRef{Kind: "Deployment", Name: "web"}, UID: "1", Created: start,
+			Annotations: map[string]string{configv1.AnnotationReload: text}, Uses: map[workload.SourceRef]workload.Use{hidden: {}}}
+		demands, err := workload.OfWorkload(&target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &workload.Snapshot{Targets: []workload.Target{target}, Demands: demands,
+			Sources: map[workload.SourceRef]workload.Source{hidden: {State: workload.NotGranted}}}
+	}
+	const event = "Warning SecretAccessNotGranted Secret/hidden: changes restart nothing, because Mainstay may not read the Secrets of " +
+		"namespace shop: add it to secrets.namespaces"
+	for _, step := range []struct {
+		text string
+		want []string
+	}{
+		{"flags", nil},
+		{"flags, secret/hidden", []string{event}},
+		{"flags, secret/hidden", nil},
+		{"auto", nil},
+		{"false", nil},
+		{"auto", []string{event}},
+	} {
+		r.recordNotGranted("shop", annotated(step.text))
+		var got []string
+		for len(recorder.Events) > 0 {
+			got = append(got, <-recorder.Events)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: %s", step.text, diff)
+		}
+	}
+}

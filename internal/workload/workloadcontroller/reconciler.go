@@ -70,6 +70,8 @@ type reconciler struct {
 	clock    clock.PassiveClock
 	rolling  *rolling
 	missing  *missing
+	// notGranted is about Secrets that may not be read.
+	notGranted *missing
 }
 
 // Reconcile reconciles the namespace that is the request's name. A failure is retried when
@@ -161,6 +163,7 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	written, err := r.applyPlan(ctx, namespace, snapshot, plan)
 	due := requeue.Sooner(plan.RequeueAfter, r.recordMissing(namespace, &snapshot))
+	r.recordNotGranted(namespace, &snapshot)
 	due = requeue.Sooner(requeue.Sooner(due, written.SlowedFor), unobserved)
 	if r.rememberRefusals(namespace, &snapshot, plan, written) {
 		due = requeue.Sooner(due, lookRefused)

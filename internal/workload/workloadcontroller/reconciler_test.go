@@ -116,6 +116,7 @@ func reconcilerOf(t *testing.T, now time.Time, objects ...client.Object) (*recon
 		applier:  apply.New(c, children.Reader{Cached: c, Live: c, Scheme: clientgoscheme.Scheme}),
 		reader:   observe.Reader{Cached: c, Live: c, Sources: sources},
 		recorder: events.NewFakeRecorder(10), clock: clocktesting.NewFakePassiveClock(now), rolling: newRolling(), missing: newMissing(),
+		notGranted: newMissing(),
 	}, c
 }
 

@@ -34,7 +34,7 @@ func Setup(ctx context.Context, in registration.Input) error {
 	}
 	made := &reconciler{
 		applier: apply.New(manager.GetClient(), in.Children()), reader: reader, clock: in.Clock, rolling: newRolling(),
-		missing: newMissing(), recorder: recorder,
+		missing: newMissing(), notGranted: newMissing(), recorder: recorder,
 	}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
