@@ -348,6 +348,32 @@ func TestRefusedRestartTakesNoPlace(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring("the tag denied is denied")))))
 }
 
+// TestSucceedingAppConfig checks that nothing restarts when an AppConfig is deleted in the
+// foreground, so that its ConfigMap goes first, and another one for the application has the same
+// content.
+func TestSucceedingAppConfig(t *testing.T) {
+	g, ns, manager := managed(t)
+	first, web := shop(t, ns)
+	set := replicaSetOf(web)
+	create(t, set)
+	second := newConfig(ns)
+	second.Name = "zweite"
+	create(t, second)
+	g.Eventually(statusOf(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
+	change(t, first, func(config *configv1.AppConfig) { config.Finalizers = []string{"example.com/a"} })
+	nextSecond(t, set)
+
+	// Do the work of the garbage collector, which does not run here.
+	g.Expect(cluster.Client.Delete(t.Context(), first)).To(gomega.Succeed())
+	g.Expect(cluster.Client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(ns),
+		client.MatchingLabels{configv1.LabelAppConfig: first.Name})).To(gomega.Succeed())
+	manager.Settle(t)
+	g.Expect(stampOf(t, web)()).NotTo(gomega.BeEmpty(), "what its pods were started with is still known")
+	change(t, first, func(config *configv1.AppConfig) { config.Finalizers = nil })
+	g.Eventually(statusOf(second)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
+	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
+}
+
 // TestRestartThatFails checks that a restart without an answer is retried.
 func TestRestartThatFails(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ func demands() *observe.DemandReader {
 }
 
 // listDemands returns the demands of the AppConfigs that are in effect. Others for the same
-// application write nothing.
+// application write nothing. One that is being deleted still demands: without its ConfigMap nothing
+// restarts, and another one for the application finds what the pods were started with.
 func listDemands(ctx context.Context, from observe.Reader, namespace string) ([]workload.Demand, error) {
 	var configs configv1.AppConfigList
 	if err := from.Cached.List(ctx, &configs, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -33,9 +34,6 @@ func listDemands(ctx context.Context, from observe.Reader, namespace string) ([]
 	}
 	var demands []workload.Demand
 	for _, config := range found {
-		if config.DeletionTimestamp != nil {
-			continue
-		}
 		marks, err := marksOf(ctx, from.Sources, config)
 		if err != nil {
 			return nil, err
