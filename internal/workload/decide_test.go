@@ -534,7 +534,8 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 	}
 }
 
-// TestRevertedTemplate: after kubectl rollout undo, or when an owner has replaced the template,
+// TestRevertedTemplate: after kubectl rollout undo of a StatefulSet or DaemonSet, which brings back
+// the template alone (of a Deployment: TestUndoneDeployment), or when an owner has replaced it,
 // pods run the content only if they were started since it changed. Nothing is restarted for that,
 // which could be a fight; the next change restarts them.
 func TestRevertedTemplate(t *testing.T) {

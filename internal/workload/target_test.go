@@ -2,6 +2,7 @@ package workload
 
 import (
 	"testing"
+	"time"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
@@ -30,5 +31,18 @@ func TestDeclines(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// TestUndoneDeployment: kubectl rollout undo of a Deployment brings back its annotations, too. With
+// the record from before the restart, the same restart is due again, without a cooldown.
+func TestUndoneDeployment(t *testing.T) {
+	snapshot := Snapshot{Targets: []Target{web("web", before)}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{after.Ref: after}}
+	first := Decide(snapshot, noon)
+	carryOut(snapshot, first)
+	snapshot.Targets[0] = web("web", before)
+	again := Decide(snapshot, noon.Add(time.Second))
+	if len(again.Patches) != 1 || again.Patches[0].RestartedFor != first.Patches[0].RestartedFor {
+		t.Errorf("after %+v: %+v", first.Patches, again.Patches)
 	}
 }
