@@ -77,7 +77,7 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	found, kept := observed.current(config), observed.revisions(config)
 	current := found
 	if found.Revision == 0 {
-		current = recall(config, observed, kept)
+		current = recall(config, observed, found, kept)
 	}
 	choice := Choice{Highest: highestOf(current, kept), Marks: mark(current, observed.users(config))}
 	choice.render(config, observed)
@@ -120,13 +120,14 @@ func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
 // first rollout that fails again is marked again.
 //
 // The content is the one in the status; otherwise the newest that pods were started with and that
-// did not fail; otherwise the last good one; otherwise the newest.
-func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Current {
-	current := observed.current(config)
+// did not fail; otherwise the last good one; otherwise the newest. found is the ConfigMap as it is,
+// which shares no memory with the result.
+func recall(config *configv1.AppConfig, observed Observed, found Current, kept []Revision) Current {
 	if len(kept) == 0 {
-		return current
+		return found
 	}
-	status := config.Status
+	current, status := found, config.Status
+	current.Failed = slices.Clone(found.Failed)
 	current.LastGood = max(current.LastGood, status.LastGood)
 	for _, revision := range status.Revisions {
 		if revision.State == configv1.RevisionFailed && !slices.Contains(current.Failed, revision.Revision) {

@@ -73,7 +73,6 @@ func after(config *configv1.AppConfig, observed Observed, choice Choice, result 
 		return change.Ref == ref(config, config.ConfigMapName()) && change.Operation != plan.Deleted
 	})
 	if isWritten {
-		choice := choice
 		has.justChanged = choice.ChosenHash != has.Holds
 		has.Exists, has.Revision, has.Hash, has.Holds = true, choice.Chosen, choice.ChosenHash, choice.ChosenHash
 		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
