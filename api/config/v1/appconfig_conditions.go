@@ -4,8 +4,8 @@ package v1
 // SecretAccessNotGranted while they are True. They are declared with those of ConfigMonitor. Of an
 // AppConfig
 //
-//   - Ready is True when the ConfigMap has the content that the spec asks for, and all pods that
-//     use it run that content;
+//   - Ready is True when the ConfigMap has the content that the spec asks for, and all pods of the
+//     Deployments, StatefulSets and DaemonSets that use it run that content;
 //   - Progressing is True while pods are being replaced for it;
 //   - Degraded is True when something is wrong that needs attention; with the reason SecretMissing
 //     also while Ready is True;
