@@ -41,6 +41,8 @@ type Unit struct {
 	// RefusedAt is when the API server last refused to let a Pending unit start; zero if it did not.
 	// Such units take the places of maxParallel that all others leave.
 	RefusedAt time.Time
+	// Canary marks the canaries if the caller chooses them. If no unit is marked, Next chooses them.
+	Canary bool
 }
 
 // String returns the unit as the policy's order names it: KIND/NAME.
@@ -86,8 +88,9 @@ type Selection struct {
 //   - No unit starts while a unit is Failed or the window is closed.
 //   - A unit in policy.Order starts when all units before it are Done. The other units start when
 //     all units in the order are. A name without a unit is ignored.
-//   - After the canaries, the first canary.count or canary.percent of the units that are not
-//     Exempt, others start when all canaries have been Done for canary.soak.
+//   - After the canaries, others start when all canaries have been Done for canary.soak. The
+//     canaries are the units that are marked as such, otherwise the first canary.count or
+//     canary.percent of the units that are not Exempt.
 //   - At most maxParallel units are Progressing. Those that were refused get a place after all
 //     others, the one whose refusal is the oldest first: a unit that can't start keeps none from
 //     starting, and each of them is tried again.
@@ -220,10 +223,18 @@ func workloadsAre(number int) string {
 	return fmt.Sprintf("%d workloads are", number)
 }
 
-// chooseCanaries chooses the canaries: the first of the units that are not Exempt.
+// chooseCanaries chooses the canaries: those that the caller has marked, or else the first of the
+// units that are not Exempt.
 func (s *selector) chooseCanaries() {
-	candidates := slices.DeleteFunc(slices.Clone(s.sorted), func(index int) bool { return s.units[index].Exempt })
-	s.canaries, s.isCanary = candidates[:Canaries(s.policy, len(candidates))], make([]bool, len(s.units))
+	s.isCanary = make([]bool, len(s.units))
+	if s.policy.Canary == nil {
+		return
+	}
+	s.canaries = slices.DeleteFunc(slices.Clone(s.sorted), func(index int) bool { return !s.units[index].Canary })
+	if len(s.canaries) == 0 {
+		candidates := slices.DeleteFunc(slices.Clone(s.sorted), func(index int) bool { return s.units[index].Exempt })
+		s.canaries = candidates[:Canaries(s.policy, len(candidates))]
+	}
 	for _, index := range s.canaries {
 		s.isCanary[index] = true
 	}

@@ -32,6 +32,13 @@ func refused(name string, minutes int) rollout.Unit {
 	return rollout.Unit{Kind: "Deployment", Name: name, RefusedAt: noon.Add(time.Duration(-minutes) * time.Minute)}
 }
 
+// chosen returns a unit that the caller has chosen as a canary.
+func chosen(name string, state rollout.State) rollout.Unit {
+	marked := unit(name, state)
+	marked.Canary = true
+	return marked
+}
+
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func TestNext(t *testing.T) {
@@ -138,6 +145,16 @@ func TestNext(t *testing.T) {
 			policy: rolloutv1.Policy{Order: []string{"b"},
 				Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}},
 			want: " | a WaitingForCanary: waiting for the canaries to soak for 1h0m0s", requeueAfter: 59 * time.Minute},
+		"the caller has chosen another canary": {units: []rollout.Unit{unit("a", pending), chosen("b", going)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}},
+			want:   " | a WaitingForCanary: waiting for the canaries: Deployment/b"},
+		"more are chosen than the count": {units: []rollout.Unit{unit("a", pending), chosen("b", done), chosen("c", pending)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}},
+			want:   "c | a WaitingForCanary: waiting for the canaries: Deployment/c"},
+		"the chosen canary soaks": {units: []rollout.Unit{unit("a", done), unit("c", pending), chosen("b", done)},
+			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}},
+			want:   " | c WaitingForCanary: waiting for the canaries to soak for 1h0m0s", requeueAfter: 59 * time.Minute},
+		"chosen, and the policy has no canaries": {units: []rollout.Unit{unit("a", pending), chosen("b", going)}, want: "a"},
 		"the canary has soaked": {units: []rollout.Unit{unit("a", done), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Minute)}}, want: "b"},
 		"the window closes before the soak": {units: []rollout.Unit{unit("a", done), unit("b", pending)},

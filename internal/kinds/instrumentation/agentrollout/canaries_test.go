@@ -143,6 +143,23 @@ func TestCanariesStayTheSame(t *testing.T) {
 	}
 }
 
+// A workload that is new, or was not fit before, and that is ordered before the canary does not
+// replace it: it waits for it, and so do all others, also if it has the revision already.
+func TestEarlierWorkloadsWaitForTheCanary(t *testing.T) {
+	p := newPlace(t, namespaced("java", first), "aaa", "bbb", "ccc")
+	p.give(1, now)
+	p.seen[1].Rolled = workload.Rolled{Progressed: now, Pods: 1}
+	p.expect("another is earlier", "bbb", 0, "bbb:Pending:Rolling aaa:Pending:WaitingForCanary ccc:Pending:WaitingForCanary", p.pass())
+	p.give(0, now)
+	p.give(1, now.Add(-time.Minute))
+	p.seen[0].Rolled.Since = now
+	p.now = now.Add(6 * time.Minute)
+	p.expect("the earlier one has soaked", "aaa bbb", 0, "aaa bbb:Pending:Rolling ccc:Pending:WaitingForCanary", p.pass())
+	p.up()
+	p.now = now.Add(12 * time.Minute)
+	p.expect("the canary has soaked", "aaa bbb ccc", 1, "aaa bbb ccc:Pending:Asked", p.pass())
+}
+
 // A workload that the new revision does not change is no canary.
 func TestUntouchedWorkloadsAreNoCanaries(t *testing.T) {
 	of := func(value string) injection.Object {

@@ -70,6 +70,9 @@ type Decision struct {
 type decider struct {
 	*Assessment
 	Decision
+	// first are the canaries, by the workloads' indices: others wait for them, and they can fail the
+	// revision.
+	first map[int]bool
 	units []rollout.Unit
 	// at are the assessments of the units, by the same index.
 	at []*WorkloadAssessment
@@ -96,7 +99,7 @@ const (
 // Decide decides which workloads to write to, and returns the state of all. It returns an error for
 // a rollout window that Validate would refuse.
 func (a *Assessment) Decide() (Decision, error) {
-	d := &decider{Assessment: a}
+	d := &decider{Assessment: a, first: a.canaries()}
 	for i := range a.Assessed {
 		s := &a.Assessed[i]
 		d.decideAlone(s)
@@ -289,18 +292,18 @@ func (d *decider) failed() bool {
 	if !d.agent.HasCanaries() || d.agent.HasFailed() {
 		return false
 	}
-	canaries, first := d.canaries(), -1
+	failed := -1
 	for i, unit := range d.units {
 		// A stale workload does not run the revision as specified: its failure proves nothing.
-		if unit.State == rollout.Failed && !d.at[i].Stale && canaries[d.at[i].Index] && first < 0 {
-			first = i
+		if unit.State == rollout.Failed && !d.at[i].Stale && d.first[d.at[i].Index] && failed < 0 {
+			failed = i
 		}
 	}
-	if first < 0 || d.isTrialOver(canaries) {
+	if failed < 0 || d.isTrialOver(d.first) {
 		return false
 	}
 	for _, reported := range d.Workloads {
-		if reported.Index == d.at[first].Index {
+		if reported.Index == d.at[failed].Index {
 			// The failed pods and their logs are deleted together with the agent.
 			message := strings.ReplaceAll(reported.Message, workload.SeeLogs, "")
 			d.Failure = fmt.Sprintf("%s: %s: %s", nameOf(d.agent.Kind, &d.seen[reported.Index]), reported.Reason, message)
@@ -364,10 +367,9 @@ func (d *decider) pending(s *WorkloadAssessment) rollout.Unit {
 
 // soaking returns how long the canaries among some units still have to soak.
 func (d *decider) soaking(units []rollout.Unit, at []*WorkloadAssessment) time.Duration {
-	canaries := d.canaries()
 	var last time.Time
 	for i := range units {
-		if units[i].State == rollout.Done && canaries[at[i].Index] {
+		if units[i].State == rollout.Done && d.first[at[i].Index] {
 			last = latest(last, units[i].Since)
 		}
 	}
@@ -391,6 +393,9 @@ func (d *decider) grantNext() error {
 	policy := d.agent.Spec.Rollout.Policy
 	if d.isProven {
 		policy.Canary = nil
+	}
+	for i := range d.units {
+		d.units[i].Canary = d.first[d.at[i].Index] // otherwise one that is earlier in the order would replace them
 	}
 	answer, err := rollout.Next(d.units, policy, d.now)
 	if err != nil {
