@@ -214,18 +214,26 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 		switch {
 		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial():
 			watched = append(watched, assessed)
-		case !assessed.rolled.Complete && a.isRecent(assessed) && len(going) < maxWatched:
+		case a.pollOf(assessed) > 0 && len(going) < maxWatched:
 			going = append(going, assessed)
 		}
 	}
 	return append(watched, going...)
 }
 
-// isRecent reports whether the last change of a workload is so recent that its pods are worth
-// reading. A workload without a known time of change counts as recent.
-func (a *Assessment) isRecent(s *WorkloadAssessment) bool {
+// pollOf returns how soon to read the pods of a workload again that is being replaced. It returns 0
+// where only an event can bring news, so that its pods are not worth reading.
+func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
 	last := latest(s.rolled.Progressed, s.grant.At)
-	return !a.isReplaced(s) && (last.IsZero() || a.now.Sub(last) <= a.trial())
+	switch {
+	case s.rolled.Complete, s.rolled.Blocked != "", a.isReplaced(s):
+		return 0
+	case last.IsZero():
+		return pollSlowly // it may stay so for ever: the start is unknown
+	case a.now.Sub(last) <= a.trial():
+		return pollProblem
+	}
+	return 0
 }
 
 // canaries returns the indices of the workloads that get a revision first. These are the workloads

@@ -216,18 +216,6 @@ func (d *decider) requestUpdate(s *WorkloadAssessment) {
 	d.grant(s, d.agent.Revision)
 }
 
-// pollOf returns how soon to read the pods of a workload again that is being replaced; 0 where only
-// an event can bring news.
-func (d *decider) pollOf(s *WorkloadAssessment) time.Duration {
-	switch {
-	case s.rolled.Blocked != "", !d.isRecent(s):
-		return 0
-	case latest(s.rolled.Progressed, s.grant.At).IsZero():
-		return pollSlowly // it may stay so for ever: the start is unknown
-	}
-	return pollProblem
-}
-
 // removeAgent requests the removal of the agent from a workload.
 func (d *decider) removeAgent(s *WorkloadAssessment) {
 	if !s.Has && !s.hasGrant {
