@@ -163,8 +163,7 @@ func (a *Assessment) soak() time.Duration {
 }
 
 // isAttributable reports whether a failure may be blamed on the agent: it began soon after the
-// injection, or the rollout that injected the agent never completed. A later failure may come from
-// a change by the workload's owner.
+// injection. A later failure may come from a change by the workload's owner.
 func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	switch {
 	case s.grant.At.IsZero():
@@ -277,9 +276,15 @@ func whenIn(s *WorkloadAssessment) time.Time {
 // isTrialOver reports whether the canary phase has ended: no workload waits, and others than
 // canaries have the revision.
 func (a *Assessment) isTrialOver(canaries map[int]bool) bool {
-	return !slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+	return a.hasSpread(canaries) && !slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
 		return s.Status.State == injection.Waiting
-	}) && slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+	})
+}
+
+// hasSpread reports whether others than canaries have the revision. These got it once the rollouts
+// of all canaries were complete.
+func (a *Assessment) hasSpread(canaries map[int]bool) bool {
+	return slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
 		return s.Status.State == injection.In && !s.isUntouched && !canaries[s.Index]
 	})
 }

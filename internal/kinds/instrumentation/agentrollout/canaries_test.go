@@ -205,6 +205,32 @@ func TestLateFailureIsNotAttributable(t *testing.T) {
 	}
 }
 
+// A canary whose rollout hangs late fails no revision, because its owner may be the cause. It has not
+// shown that the revision is good either: no other workload gets it.
+func TestLateFailureOfACanary(t *testing.T) {
+	p := newPlace(t, namespaced("java", first), "a", "b")
+	p.give(0, now.Add(-18*time.Minute))
+	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Minute), Pods: 8, Updated: 8, Ready: 7}
+	p.now = now.Add(time.Hour)
+	decision := p.pass()
+	p.expect("it hangs", "a", 0, "a:Failed:Timeout b:Pending:WaitingForCanary", decision)
+	if decision.Failure != "" {
+		t.Errorf("the failure is %q", decision.Failure)
+	}
+	p.up()
+	p.now = now.Add(2 * time.Hour)
+	p.expect("it has soaked", "a b", 1, "a b:Pending:Asked", p.pass())
+}
+
+// A canary that fails when others have the revision too delays no new workload.
+func TestLateFailureDelaysNoOther(t *testing.T) {
+	p := newPlace(t, namespaced("java", first), "a", "b", "c")
+	p.give(0, now.Add(-48*time.Hour))
+	p.give(1, now.Add(-47*time.Hour))
+	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Hour), Pods: 1}
+	p.expect("a new one", "a b c", 1, "b a:Failed:Timeout c:Pending:Asked", p.pass())
+}
+
 // While a failure is being recorded, waiting workloads are still matched, and nothing is written to
 // them.
 func TestWhileAFailureIsRecorded(t *testing.T) {

@@ -178,6 +178,8 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	now := d.progressOf(s)
 	switch {
 	case s.isUntouched: // not part of the rollout
+	case now.state == rollout.Failed && !d.isAttributable(s) && d.isOnlyTried(s):
+		d.addUnit(s, rollout.Suspended, now.since) // it has not shown that the revision is good
 	case now.state == rollout.Failed && !d.isAttributable(s), now.state == rollout.Progressing && d.isReplaced(s):
 		d.addUnit(s, rollout.Done, now.since) // no reason to delay others
 	case now.reason == instrv1.WorkloadBlocked:
@@ -195,6 +197,12 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 			Progressing: true})
 		d.requeueIn(d.pollOf(s))
 	}
+}
+
+// isOnlyTried reports whether a workload is a canary of a revision that no other workload has: the
+// rollout that injected the agent may never have completed.
+func (d *decider) isOnlyTried(s *WorkloadAssessment) bool {
+	return d.first[s.Index] && !s.grant.At.IsZero() && !d.hasSpread(d.first)
 }
 
 // requestUpdate requests that the webhook compose a workload that is not as desired.
