@@ -118,7 +118,7 @@ type progress struct {
 // progressOf returns the progress of a workload. A Failed state counts against the agent only if
 // isAttributable.
 func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
-	limit := rollout.Timeout(a.agent.Spec.Rollout.Policy)
+	limit := a.timeoutOf(s)
 	began := latest(s.rolled.Progressed, s.grant.At)
 	switch {
 	case s.Problem != nil && isFatal(s.Problem.Reason):
@@ -146,12 +146,29 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 // isReplaced reports, for a workload that does not remember the end of its rollout (a DaemonSet),
 // whether all its pods have had the agent for so long that an unready pod has another cause.
 func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
-	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial()
+	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial(s)
 }
 
-// trial is for how long after its injection a failure is attributed to the agent.
-func (a *Assessment) trial() time.Duration {
-	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
+// timeoutOf returns how long a workload may take after its last progress that is known. One that
+// does not say when it made progress (a StatefulSet or DaemonSet) may take the timeout for each of
+// its pods.
+func (a *Assessment) timeoutOf(s *WorkloadAssessment) time.Duration {
+	timeout, pods := rollout.Timeout(a.agent.Spec.Rollout.Policy), time.Duration(max(1, s.rolled.Updated))
+	switch {
+	case !s.rolled.Progressed.IsZero():
+		return timeout
+	case timeout > forEver/pods:
+		return forEver
+	}
+	return timeout * pods
+}
+
+// forEver is longer than any rollout. Other durations can be added to it.
+const forEver = 100 * 365 * 24 * time.Hour
+
+// trial is for how long after its injection a failure of a workload is attributed to the agent.
+func (a *Assessment) trial(s *WorkloadAssessment) time.Duration {
+	return a.timeoutOf(s) + time.Minute + a.soak()
 }
 
 // soak is how long a canary must run a revision before others follow.
@@ -169,13 +186,13 @@ func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	case s.grant.At.IsZero():
 		return false
 	case !s.rolled.Progressed.IsZero():
-		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial()
+		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial(s)
 	}
 	return a.isOnTrial(s) // the workload does not say when its rollout began
 }
 
 // isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
-func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial() }
+func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial(s) }
 
 func (a *Assessment) details(s *WorkloadAssessment) string {
 	if s.Problem == nil {
@@ -211,7 +228,7 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 			continue
 		}
 		switch {
-		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial():
+		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial(assessed):
 			watched = append(watched, assessed)
 		case a.pollOf(assessed) > 0 && len(going) < maxWatched:
 			going = append(going, assessed)
@@ -223,14 +240,16 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 // pollOf returns how soon to read the pods of a workload again that is being replaced. It returns 0
 // where only an event can bring news, so that its pods are not worth reading.
 func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
-	last := latest(s.rolled.Progressed, s.grant.At)
+	last, timeout := latest(s.rolled.Progressed, s.grant.At), rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	switch {
 	case s.rolled.Complete, s.rolled.Blocked != "", a.isReplaced(s):
 		return 0
 	case last.IsZero():
 		return pollSlowly // it may stay so for ever: the start is unknown
-	case a.now.Sub(last) <= a.trial():
+	case a.now.Sub(last) <= timeout+time.Minute+a.soak():
 		return pollProblem
+	case a.now.Sub(last) <= a.trial(s):
+		return pollSlowly // it has the timeout for each of its pods, which may be hours
 	}
 	return 0
 }

@@ -222,6 +222,61 @@ func TestLateFailureOfACanary(t *testing.T) {
 	p.expect("it has soaked", "a b", 1, "a b:Pending:Asked", p.pass())
 }
 
+// A workload that does not say when it made progress may take the timeout for each of its pods. Its
+// pods are read for as long, and show when the last one became ready.
+func TestTimeoutOfEachPod(t *testing.T) {
+	for name, test := range map[string]struct {
+		rolled            workload.Rolled
+		after             time.Duration
+		reported, failure string
+	}{
+		"a StatefulSet": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6}, 11 * time.Minute,
+			"a:Pending:Rolling b:Pending:WaitingForCanary", ""},
+		"a DaemonSet": {workload.Rolled{Pods: 60, Updated: 31, Ready: 59, Forgets: true}, 5 * time.Hour,
+			"a:Pending:Rolling b:Pending:WaitingForCanary", ""},
+		"its first pod": {workload.Rolled{Pods: 6, Ready: 6}, 11 * time.Minute, "a:Failed:Timeout b:Pending:RolloutFailed",
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s"},
+		"its second pod": {workload.Rolled{Pods: 6, Updated: 2, Ready: 5}, 21 * time.Minute, "a:Failed:Timeout b:Pending:RolloutFailed",
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 20m0s"},
+		"it says when it made progress": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6, Progressed: now}, 11 * time.Minute,
+			"a:Failed:Timeout b:Pending:RolloutFailed",
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, namespaced("java", first), "a", "b")
+			p.give(0, now)
+			p.seen[0].Rolled, p.now = test.rolled, now.Add(test.after)
+			decision := p.pass()
+			p.expect("rolling", "a", 0, test.reported, decision)
+			if decision.Failure != test.failure {
+				t.Errorf("the failure is %q", decision.Failure)
+			}
+			if test.failure == "" && decision.RequeueAfter != 5*time.Second {
+				t.Errorf("it requeues after %s", decision.RequeueAfter)
+			}
+		})
+	}
+	p := newPlace(t, namespaced("java", first), "a", "b")
+	p.give(0, now)
+	p.seen[0].Rolled, p.now = workload.Rolled{Complete: true, Pods: 6, Updated: 6, Ready: 6}, now.Add(time.Hour)
+	if watched := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now).Watched(); len(watched) != 1 {
+		t.Errorf("when it is complete, %d are watched", len(watched))
+	}
+}
+
+// Pods of a workload that may take hours are read each minute once the first ones have had time.
+func TestSlowRolloutIsPolledSlowly(t *testing.T) {
+	p := newPlace(t, namespaced("java", nil), "a")
+	p.give(0, now)
+	p.seen[0].Rolled = workload.Rolled{Pods: 60, Updated: 31, Ready: 59, Forgets: true}
+	for after, want := range map[time.Duration]time.Duration{time.Minute: 5 * time.Second, 5 * time.Hour: time.Minute, 6 * time.Hour: 0} {
+		p.now = now.Add(after)
+		if decision := p.decide(); decision.RequeueAfter != want {
+			t.Errorf("after %s it requeues after %s, wanted %s", after, decision.RequeueAfter, want)
+		}
+	}
+}
+
 // A canary that fails when others have the revision too delays no new workload.
 func TestLateFailureDelaysNoOther(t *testing.T) {
 	p := newPlace(t, namespaced("java", first), "a", "b", "c")
