@@ -43,9 +43,10 @@ type WorkloadAssessment struct {
 	hasGrant bool
 	rolled   workload.Rolled
 	// Problem is what is wrong with pods that run the agent. ReadySince is when the last of these pods
-	// became ready. Both are zero where nothing is wrong, or where the pods have not been read.
-	Problem    *workload.Problem
-	ReadySince time.Time
+	// became ready. HangsSince is since when none of them was created or became ready, although one of
+	// them is not ready. They are zero where that is not so, or where the pods have not been read.
+	Problem                *workload.Problem
+	ReadySince, HangsSince time.Time
 }
 
 // Assessment compares all workloads with what one agent wants.
@@ -137,6 +138,9 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 	case !began.IsZero() && a.now.Sub(began) > limit && a.isAttributable(s):
 		return progress{rollout.Failed, began, instrv1.WorkloadTimeout,
 			"its pods did not become ready with the agent within " + limit.String() + a.details(s)}
+	case a.hangs(s):
+		return progress{rollout.Failed, s.HangsSince, instrv1.WorkloadTimeout, "one of its pods is not ready with the agent, and there was " +
+			"no progress for " + rollout.Timeout(a.agent.Spec.Rollout.Policy).String() + a.details(s)}
 	case s.Problem != nil:
 		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
 	}
@@ -148,6 +152,16 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
 	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial(s)
 }
+
+// hangs reports, for a StatefulSet, whether its pods show that it hangs. Its own status does not say
+// since when. While the agent is on trial, each of its pods has the timeout.
+func (a *Assessment) hangs(s *WorkloadAssessment) bool {
+	return s.isSilent() && !s.HangsSince.IsZero() && a.now.Sub(s.HangsSince) > rollout.Timeout(a.agent.Spec.Rollout.Policy) && !a.isOnTrial(s)
+}
+
+// isSilent reports whether a workload is complete or not for good, but does not say when it made
+// progress: a StatefulSet. Only its pods show that its rollout has failed.
+func (s *WorkloadAssessment) isSilent() bool { return !s.rolled.Forgets && s.rolled.Progressed.IsZero() }
 
 // timeoutOf returns how long a workload may take after its last progress that is known. One that
 // does not say when it made progress (a StatefulSet or DaemonSet) may take the timeout for each of
@@ -218,23 +232,26 @@ func latest(a, b time.Time) time.Time {
 const maxWatched = 20
 
 // Watched returns the workloads whose pods are to be read now: recent canaries, and up to
-// maxWatched of those whose pods are being replaced.
+// maxWatched of those whose pods are being replaced, the most recent ones first.
 func (a *Assessment) Watched() []*WorkloadAssessment {
-	var watched, going []*WorkloadAssessment
+	var watched, going, slow []*WorkloadAssessment
 	canaries := a.canaries()
 	for i := range a.Assessed {
 		assessed := &a.Assessed[i]
 		if assessed.Status.State != injection.In || assessed.Stale || assessed.rolled.Blocked != "" {
 			continue
 		}
-		switch {
+		switch poll := a.pollOf(assessed); {
 		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial(assessed):
 			watched = append(watched, assessed)
-		case a.pollOf(assessed) > 0 && len(going) < maxWatched:
+		case poll == pollProblem:
 			going = append(going, assessed)
+		case poll > 0:
+			slow = append(slow, assessed)
 		}
 	}
-	return append(watched, going...)
+	going = append(going, slow...)
+	return append(watched, going[:min(len(going), maxWatched)]...)
 }
 
 // pollOf returns how soon to read the pods of a workload again that is being replaced. It returns 0
@@ -248,8 +265,8 @@ func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
 		return pollSlowly // it may stay so for ever: the start is unknown
 	case a.now.Sub(last) <= timeout+time.Minute+a.soak():
 		return pollProblem
-	case a.now.Sub(last) <= a.trial(s):
-		return pollSlowly // it has the timeout for each of its pods, which may be hours
+	case a.now.Sub(last) <= a.trial(s), s.isSilent():
+		return pollSlowly // each of its pods has the timeout, or only they show that it fails
 	}
 	return 0
 }

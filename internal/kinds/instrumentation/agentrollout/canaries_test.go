@@ -179,18 +179,21 @@ func TestUntouchedWorkloadsAreNoCanaries(t *testing.T) {
 // A change by the owner long after the injection, or what an unavailable webhook leaves behind, is
 // no failure of the revision.
 func TestLateFailureIsNotAttributable(t *testing.T) {
-	for name, rolled := range map[string]workload.Rolled{
-		"a change that its controller has not observed": {Unseen: true, Progressed: now.Add(-24 * time.Hour), Pods: 1},
-		"the rollout of a StatefulSet":                  {Pods: 3, Updated: 1},
-		"the rollout of a DaemonSet":                    {Pods: 3, Updated: 1, Forgets: true},
+	for name, test := range map[string]struct {
+		rolled       workload.Rolled
+		requeueAfter time.Duration
+	}{
+		"a change that its controller has not observed": {workload.Rolled{Unseen: true, Progressed: now.Add(-24 * time.Hour), Pods: 1}, 0},
+		"the rollout of a StatefulSet":                  {workload.Rolled{Pods: 3, Updated: 1}, time.Minute}, // its pods show more
+		"the rollout of a DaemonSet":                    {workload.Rolled{Pods: 3, Updated: 1, Forgets: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, namespaced("java", first), "a")
 			p.give(0, now.Add(-24*time.Hour))
-			p.seen[0].Rolled = rolled
+			p.seen[0].Rolled = test.rolled
 			decision := p.decide()
 			p.expect("later", "a", 0, "a:Pending:Rolling", decision)
-			if decision.Failure != "" || decision.RequeueAfter != 0 {
+			if decision.Failure != "" || decision.RequeueAfter != test.requeueAfter {
 				t.Errorf("the failure is %q, and it requeues after %s", decision.Failure, decision.RequeueAfter)
 			}
 		})
@@ -202,6 +205,50 @@ func TestLateFailureIsNotAttributable(t *testing.T) {
 	p.seen[0].Template = new(template(container("app")))
 	if decision := p.decide(); decision.Failure != "" || decision.Workloads[0].State != instrv1.StateFailed {
 		t.Errorf("the failure is %q, and %+v is reported", decision.Failure, decision.Workloads)
+	}
+}
+
+// The status of a StatefulSet does not say that it has failed. It is reported for as long as its pods
+// show that, and fails no revision.
+func TestLateFailureOfAStatefulSet(t *testing.T) {
+	for name, test := range map[string]struct {
+		problem *workload.Problem
+		hangs   time.Duration
+		want    string
+	}{
+		"its pods exit":               {&workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}, time.Minute, "a:Failed:CrashLoop"},
+		"one of its pods hangs":       {nil, 11 * time.Minute, "a:Failed:Timeout"},
+		"its owner replaces its pods": {nil, time.Minute, "a:Pending:Rolling"},
+	} {
+		for strategy, change := range map[string]func(*instrv1.InstrumentationSpec){"automatic": nil, "canary": first} {
+			t.Run(name+", "+strategy, func(t *testing.T) {
+				p := newPlace(t, namespaced("java", change), "a")
+				p.give(0, now.Add(-time.Hour))
+				p.seen[0].Rolled = workload.Rolled{Pods: 3, Updated: 1}
+				assessment := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
+				for _, assessed := range assessment.Watched() {
+					assessed.Problem, assessed.HangsSince = test.problem, now.Add(-test.hangs)
+				}
+				decision, err := assessment.Decide()
+				if got := p.reported(decision); err != nil || got != test.want || decision.Failure != "" || decision.RequeueAfter != time.Minute {
+					t.Errorf("reported is %q, %v, the failure is %q, and it requeues after %s", got, err, decision.Failure, decision.RequeueAfter)
+				}
+			})
+		}
+	}
+}
+
+// Workloads that are replacing their pods are watched before those that have failed for long.
+func TestRecentWorkloadsAreWatchedFirst(t *testing.T) {
+	p := newPlace(t, namespaced("java", nil), numbered(30)...)
+	for i := range p.seen {
+		p.give(i, now.Add(-time.Hour))
+		p.seen[i].Rolled = workload.Rolled{Pods: 3, Updated: 1}
+	}
+	p.give(29, now)
+	watched := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now).Watched()
+	if len(watched) != 20 || watched[0].Index != 29 {
+		t.Errorf("%d are watched, the first is %d", len(watched), watched[0].Index)
 	}
 }
 

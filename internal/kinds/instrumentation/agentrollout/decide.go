@@ -192,6 +192,9 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index})
 	case rollout.Failed:
 		d.report(s, instrv1.StateFailed, now.reason, now.message)
+		if d.pollOf(s) > 0 {
+			d.requeueIn(pollSlowly)
+		}
 	default:
 		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message,
 			Progressing: true})

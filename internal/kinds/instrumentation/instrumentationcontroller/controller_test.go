@@ -415,7 +415,7 @@ func TestByRival(t *testing.T) {
 }
 
 // Only the pods of a workload that run what is injected now count; they say since when all of them
-// are ready.
+// are ready, and since when nothing has happened while one is not.
 func TestNote(t *testing.T) {
 	pod := func(record string, age time.Duration, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{
@@ -438,6 +438,17 @@ func TestNote(t *testing.T) {
 	})
 	if got := now.Sub(assessed.ReadySince); got != 3*time.Minute {
 		t.Errorf("they are ready for %s", got)
+	}
+	if got := now.Sub(assessed.HangsSince); got != time.Minute {
+		t.Errorf("one hangs for %s", got)
+	}
+	fresh, deleted := pod(record, time.Hour, corev1.ConditionFalse), pod(record, time.Second, corev1.ConditionFalse)
+	fresh.CreationTimestamp, deleted.DeletionTimestamp = metav1.NewTime(now.Add(-2*time.Minute)), new(metav1.NewTime(now))
+	if got := now.Sub(hangsSince([]corev1.Pod{fresh, deleted})); got != 2*time.Minute {
+		t.Errorf("a new one hangs for %s", got)
+	}
+	if got := hangsSince([]corev1.Pod{pod(record, time.Hour, corev1.ConditionTrue), deleted}); !got.IsZero() {
+		t.Errorf("ready ones hang since %s", got)
 	}
 }
 

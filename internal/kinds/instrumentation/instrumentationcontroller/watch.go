@@ -76,7 +76,8 @@ func note(assessed *agentrollout.WorkloadAssessment, one *seen, selector labels.
 			mine = append(mine, pods[i])
 		}
 	}
-	assessed.Problem, assessed.ReadySince = workload.FindProblem(workload.Evidence{Pods: mine}), readySince(mine)
+	assessed.Problem = workload.FindProblem(workload.Evidence{Pods: mine})
+	assessed.ReadySince, assessed.HangsSince = readySince(mine), hangsSince(mine)
 }
 
 // readySince returns when the last of some pods became ready; zero if none is ready.
@@ -88,6 +89,32 @@ func readySince(pods []corev1.Pod) time.Time {
 				last = condition.LastTransitionTime.Time
 			}
 		}
+	}
+	return last
+}
+
+// hangsSince returns since when none of some pods was created, or became ready or unready, although
+// one of them is not ready. It returns zero if all are. Pods that are being deleted or have ended
+// do not count.
+func hangsSince(pods []corev1.Pod) time.Time {
+	var last time.Time
+	isUnready := false
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if pod.CreationTimestamp.After(last) {
+			last = pod.CreationTimestamp.Time
+		}
+		ready := workload.Condition(pod, corev1.PodReady)
+		if ready != nil && ready.LastTransitionTime.After(last) {
+			last = ready.LastTransitionTime.Time
+		}
+		isUnready = isUnready || ready == nil || ready.Status != corev1.ConditionTrue
+	}
+	if !isUnready {
+		return time.Time{}
 	}
 	return last
 }
