@@ -238,7 +238,7 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 	canaries := a.canaries()
 	for i := range a.Assessed {
 		assessed := &a.Assessed[i]
-		if assessed.Status.State != injection.In || assessed.Stale || assessed.rolled.Blocked != "" {
+		if assessed.Status.State != injection.In || assessed.Stale || assessed.rolled.Blocked != "" && assessed.rolled.Updated == 0 {
 			continue
 		}
 		switch poll := a.pollOf(assessed); {
@@ -259,8 +259,8 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
 	last, timeout := latest(s.rolled.Progressed, s.grant.At), rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	switch {
-	case s.rolled.Complete, s.rolled.Blocked != "", a.isReplaced(s):
-		return 0
+	case s.rolled.Complete, a.isReplaced(s), s.rolled.Blocked != "" && (s.rolled.Updated == 0 || !a.isOnTrial(s)):
+		return 0 // a rollout that is blocked halfway may have broken the pods that it has replaced
 	case last.IsZero():
 		return pollSlowly // it may stay so for ever: the start is unknown
 	case a.now.Sub(last) <= timeout+time.Minute+a.soak():

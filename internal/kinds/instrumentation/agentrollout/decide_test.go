@@ -172,6 +172,30 @@ func TestBlockedWorkloadsDoNotCount(t *testing.T) {
 	p.expect("paused", "a b", 1, "a:Pending:Blocked b:Pending:Asked", p.pass())
 }
 
+// The pods of a workload that waits for a user are read during the trial if some have been replaced.
+func TestBlockedWorkloadsAreWatched(t *testing.T) {
+	for name, test := range map[string]struct {
+		updated int32
+		after   time.Duration
+		watched int
+	}{
+		"some are replaced": {1, time.Minute, 1}, "none is replaced": {0, time.Minute, 0}, "long ago": {1, 24 * time.Hour, 0},
+	} {
+		p := newPlace(t, namespaced("java", nil), "a")
+		p.give(0, now)
+		p.seen[0].Rolled, p.now = workload.Rolled{Blocked: "its partition", Pods: 3, Updated: test.updated, Ready: 2}, now.Add(test.after)
+		assessment := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
+		if watched := len(assessment.Watched()); watched != test.watched {
+			t.Errorf("%s: %d are watched", name, watched)
+		}
+		decision := p.decide()
+		p.expect(name, "a", 0, "a:Pending:Blocked", decision)
+		if isPolled := decision.RequeueAfter > 0; isPolled != (test.watched > 0) {
+			t.Errorf("%s: it requeues after %s", name, decision.RequeueAfter)
+		}
+	}
+}
+
 func TestOrder(t *testing.T) {
 	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.Order = []string{"c", "Deployment/b"} }), "a", "b", "c")
 	for _, want := range []string{"c", "b c", "a b c"} {
@@ -260,6 +284,14 @@ func TestCanary(t *testing.T) {
 			p.seen[0].Rolled.Blocked = "it is paused"
 			p.now = now.Add(time.Hour)
 			p.seen[1].Rolled.Complete = true
+		}, ""},
+		{"crash loop of the pods that a partition allows", func(p *place) {
+			p.seen[1].Rolled = workload.Rolled{Blocked: "its partition excludes the first 2 pods from the update", Pods: 3, Updated: 1, Ready: 2}
+			p.problems["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+		}, "Deployment/b: CrashLoop: it exits"},
+		{"crash loop of pods that are not replaced", func(p *place) {
+			p.seen[1].Rolled = workload.Rolled{Blocked: "it is paused", Pods: 3, Ready: 2}
+			p.problems["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 		}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
