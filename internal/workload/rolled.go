@@ -57,15 +57,20 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 
 // RolledOfStatefulSet returns the rollout state of a StatefulSet. Its controller makes the update
 // revision the current one when all pods run it and were ready; not with a partition, nor with
-// OnDelete.
+// OnDelete. When the template is changed back before that, both are the same at once, although pods
+// may run another revision: Left.
 func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	spec, status := &set.Spec, &set.Status
 	wanted, isPresent := orOne(spec.Replicas), status.ObservedGeneration >= set.Generation
-	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas}
+	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas,
+		Ordered: spec.PodManagementPolicy != appsv1.ParallelPodManagement}
 	if status.CurrentRevision == status.UpdateRevision {
 		rolled.Updated = status.CurrentReplicas
 	}
 	rolled.countNone(!isPresent)
+	if isPresent && status.CurrentRevision == status.UpdateRevision {
+		rolled.Left = max(0, rolled.Pods-rolled.Updated)
+	}
 	onDelete := spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 	rolled.Complete = isPresent && (status.CurrentRevision == status.UpdateRevision || onDelete && status.UpdatedReplicas >= wanted)
 	if rolled.Complete {

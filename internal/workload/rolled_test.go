@@ -126,6 +126,36 @@ func TestRolledOfStatefulSet(t *testing.T) {
 	}
 }
 
+// TestLeftOfStatefulSet: pods with another template are left when a StatefulSet was changed back.
+func TestLeftOfStatefulSet(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		observed         int64
+		current, update  string
+		pods, ofTemplate int32
+		want             int32
+	}{
+		{"rolled out", 2, "b", "b", 3, 3, 0},
+		{"rolling", 2, "a", "b", 3, 2, 0},
+		{"changed back", 2, "a", "a", 3, 2, 1},
+		{"changed back, not observed", 1, "a", "a", 3, 2, 0},
+		{"a pod is to be created", 2, "b", "b", 2, 2, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))},
+				Status: appsv1.StatefulSetStatus{ObservedGeneration: test.observed, CurrentRevision: test.current, UpdateRevision: test.update,
+					Replicas: test.pods, CurrentReplicas: test.ofTemplate}}
+			if got := RolledOfStatefulSet(set); got.Left != test.want || !got.Ordered {
+				t.Errorf("%d are left, wanted %d, and it is ordered: %t", got.Left, test.want, got.Ordered)
+			}
+			set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+			if RolledOfStatefulSet(set).Ordered {
+				t.Error("a parallel one is ordered")
+			}
+		})
+	}
+}
+
 func withPartition(partition int32) appsv1.StatefulSetUpdateStrategy {
 	return appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition}}
 }

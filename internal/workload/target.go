@@ -66,6 +66,13 @@ type Rolled struct {
 	// Pods is the number of pods, Updated the number with the present template, Ready the number of
 	// ready ones.
 	Pods, Updated, Ready int32
+	// Left is the number of pods of a complete StatefulSet that have another template. There are such
+	// pods when the template was changed back before all pods were replaced. A pod that is being
+	// deleted counts, too.
+	Left int32
+	// Ordered means that no pod is replaced while one is not ready, also not that one: a StatefulSet
+	// whose podManagementPolicy is OrderedReady (kubernetes/kubernetes#67250).
+	Ordered bool
 }
 
 // isForeign reports whether the pod template is not that of Mainstay's last restart any more:

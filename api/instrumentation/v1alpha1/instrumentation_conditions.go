@@ -72,7 +72,7 @@ const (
 	// WorkloadRolling: its pods are being replaced.
 	WorkloadRolling = "Rolling"
 	// WorkloadBlocked: its pods are not replaced: it is paused, or has the update strategy OnDelete
-	// or a partition.
+	// or a partition, or is a StatefulSet that was changed back while a pod was not ready.
 	WorkloadBlocked = "Blocked"
 	// WorkloadAsked: the workload is being written, and is not yet as desired. If that lasts, the
 	// webhook does not answer, or another webhook reverts its changes.

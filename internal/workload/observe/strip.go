@@ -38,6 +38,7 @@ func (s stripper) strip(object client.Object) {
 		spec := &object.Spec
 		object.Spec = appsv1.StatefulSetSpec{
 			Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: s.template(&spec.Template),
+			PodManagementPolicy: spec.PodManagementPolicy,
 		}
 	case *appsv1.DaemonSet:
 		spec := &object.Spec

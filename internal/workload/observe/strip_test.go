@@ -126,7 +126,8 @@ func TestStrippedUses(t *testing.T) {
 	}
 }
 
-// TestStripSets: the same for the other kinds, which keep their update strategy.
+// TestStripSets: the same for the other kinds, which keep their update strategy, and a StatefulSet
+// its pod management policy.
 func TestStripSets(t *testing.T) {
 	whole := template()
 	uses := workload.Uses(&whole.Spec)
@@ -135,9 +136,10 @@ func TestStripSets(t *testing.T) {
 		Replicas: new(int32(3)), Selector: selector, Template: template(), ServiceName: "shop",
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
 		UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+		PodManagementPolicy:  appsv1.ParallelPodManagement,
 	}})
 	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || *set.Spec.Replicas != 3 || set.Spec.Selector != selector ||
-		set.Spec.VolumeClaimTemplates != nil || set.Spec.ServiceName != "" {
+		set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement || set.Spec.VolumeClaimTemplates != nil || set.Spec.ServiceName != "" {
 		t.Errorf("got %+v", set.Spec)
 	}
 	daemons := transformed(t, asCached, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{

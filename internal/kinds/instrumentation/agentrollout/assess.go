@@ -126,6 +126,8 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
 	case s.rolled.Unseen:
 		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not observed the last change yet"}
+	case hasUnreplaced(&s.rolled):
+		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, "some of its pods have another template: " + deletePods}
 	case s.rolled.Complete:
 		return progress{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
 	case s.rolled.Failed != "":
@@ -153,8 +155,8 @@ func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
 	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial(s)
 }
 
-// hangs reports, for a StatefulSet, whether its pods show that it hangs. Its own status does not say
-// since when. While the agent is on trial, each of its pods has the timeout.
+// hangs reports, for a StatefulSet, whether its pods show that it hangs. Its own status does not
+// say since when. While the agent is on trial, each of its pods has the timeout.
 func (a *Assessment) hangs(s *WorkloadAssessment) bool {
 	return s.isSilent() && !s.HangsSince.IsZero() && a.now.Sub(s.HangsSince) > rollout.Timeout(a.agent.Spec.Rollout.Policy) && !a.isOnTrial(s)
 }
@@ -259,6 +261,8 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
 	last, timeout := latest(s.rolled.Progressed, s.grant.At), rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	switch {
+	case hasUnreplaced(&s.rolled):
+		return pollSlowly // no event reports that a user has deleted the pods
 	case s.rolled.Complete, a.isReplaced(s), s.rolled.Blocked != "" && (s.rolled.Updated == 0 || !a.isOnTrial(s)):
 		return 0 // a rollout that is blocked halfway may have broken the pods that it has replaced
 	case last.IsZero():
@@ -328,9 +332,9 @@ func (a *Assessment) hasSpread(canaries map[int]bool) bool {
 // isUnfitCanary reports whether a workload would prove nothing as a canary: it has no pods, or was
 // broken before the agent was injected. What an earlier revision broke does not count. Without the
 // agent, the pods of a complete rollout may have failed since; with it, another revision may be
-// what they need.
+// what they need. Pods that are not replaced prove nothing either.
 func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
-	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s)) || !s.Has && s.rolled.Ready < s.rolled.Pods
+	isBroken := hasUnreplaced(&s.rolled) || !s.rolled.Complete && (!s.Has || !a.isOnTrial(s)) || !s.Has && s.rolled.Ready < s.rolled.Pods
 	return a.agent.HasCanaries() && (isBroken || s.rolled.Pods == 0)
 }
 

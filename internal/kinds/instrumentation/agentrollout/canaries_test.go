@@ -2,6 +2,7 @@ package agentrollout_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,44 @@ func TestUnreadyWorkloadsGetTheNextRevision(t *testing.T) {
 		spec.Agent.Options = "x"
 	}))
 	p.expect("the next revision", "a b", 1, "a:Pending:Asked b:Pending:WaitingForCanary", p.pass())
+}
+
+// A StatefulSet that was changed back and does not replace a pod that is not ready gets no revision
+// first: the pod would never run it. The messages say what its user must do.
+func TestStatefulSetWithUnreplacedPodsIsNoCanary(t *testing.T) {
+	of := func(options string) *instrv1.Instrumentation {
+		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+			first(spec)
+			spec.Matchers[0].Kinds, spec.Agent.Options = []instrv1.WorkloadKind{instrv1.KindStatefulSet}, options
+		})
+	}
+	p := newPlace(t, of("old"), "a", "b")
+	for i := range p.seen {
+		p.seen[i].Kind = "StatefulSet"
+		p.give(i, now.Add(-24*time.Hour))
+	}
+	p.seen[0].Rolled = workload.Rolled{Complete: true, Ordered: true, Left: 1, Pods: 3, Updated: 2, Ready: 2}
+	blocked := p.pass()
+	p.expect("the previous revision", "a b", 0, "b a:Pending:Blocked", blocked)
+	p.change(of("new"))
+	p.expect("the next revision", "a b", 1, "a:Pending:WaitingForCanary b:Pending:Asked", p.pass())
+	p.up()
+	p.now = now.Add(time.Hour)
+	waiting := p.pass()
+	p.expect("the canary has soaked", "a b", 0, "b a:Pending:WaitingForCanary", waiting)
+	p.change(withFailure(of("new"), p.setting.Agents[0].Revision))
+	failed := p.decide()
+	for _, decision := range []agentrollout.Decision{blocked, waiting, failed} {
+		const want = " its pods that do not become ready must be deleted: Kubernetes does not replace them (podManagementPolicy OrderedReady)"
+		at := slices.IndexFunc(decision.Workloads, func(reported agentrollout.ReportedWorkload) bool { return reported.Index == 0 })
+		if message := decision.Workloads[at].Message; !strings.HasSuffix(message, want) || decision.RequeueAfter <= 0 ||
+			decision.RequeueAfter > time.Minute {
+			t.Errorf("it says %q, and requeues after %s", message, decision.RequeueAfter)
+		}
+	}
+	p.change(of("new"))
+	p.seen[0].Rolled = workload.Rolled{Complete: true, Pods: 3, Updated: 3, Ready: 3}
+	p.expect("the pod was deleted", "a b", 1, "b a:Pending:Asked", p.pass())
 }
 
 // Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
@@ -208,8 +247,8 @@ func TestLateFailureIsNotAttributable(t *testing.T) {
 	}
 }
 
-// The status of a StatefulSet does not say that it has failed. It is reported for as long as its pods
-// show that, and fails no revision.
+// The status of a StatefulSet does not say that it has failed. It is reported for as long as its
+// pods show that, and fails no revision.
 func TestLateFailureOfAStatefulSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		problem *workload.Problem
@@ -252,12 +291,13 @@ func TestRecentWorkloadsAreWatchedFirst(t *testing.T) {
 	}
 }
 
-// A canary whose rollout hangs late fails no revision, because its owner may be the cause. It has not
-// shown that the revision is good either: no other workload gets it.
+// A canary whose rollout hangs late fails no revision, because its owner may be the cause. It has
+// not shown that the revision is good either: no other workload gets it.
 func TestLateFailureOfACanary(t *testing.T) {
 	p := newPlace(t, namespaced("java", first), "a", "b")
 	p.give(0, now.Add(-18*time.Minute))
-	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Minute), Pods: 8, Updated: 8, Ready: 7}
+	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Minute), Pods: 8, Updated: 8,
+		Ready: 7}
 	p.now = now.Add(time.Hour)
 	decision := p.pass()
 	p.expect("it hangs", "a", 0, "a:Failed:Timeout b:Pending:WaitingForCanary", decision)

@@ -157,8 +157,12 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
 	case injection.Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
-			d.write(s, nil, EventRestored, fmt.Sprintf("the failed revision of %s is removed: the workload has the agent that it had before, or none", d.agent))
+			d.write(s, nil, EventRestored, fmt.Sprintf("the failed revision of %s is removed: "+
+				"the workload has the agent that it had before, or none%s", d.agent, d.seen[s.Index].onRemoval()))
 			d.requeueIn(pollAnswer)
+		}
+		if hasUnreplaced(&s.rolled) {
+			d.requeueIn(pollSlowly) // no event reports that a user has deleted the pods
 		}
 		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
 	case injection.Waiting:
@@ -237,7 +241,8 @@ func (d *decider) removeAgent(s *WorkloadAssessment) {
 		d.From = append(d.From, s.Index)
 	}
 	d.requeueIn(pollAnswer)
-	d.write(s, nil, EventRestored, fmt.Sprintf("%s is removed: the pod template is as its owner wrote it", d.agent))
+	d.write(s, nil, EventRestored, fmt.Sprintf("%s is removed: the pod template is as its owner wrote it%s", d.agent,
+		d.seen[s.Index].onRemoval()))
 }
 
 // grant writes a grant, unless the last one was written recently and has had no effect yet.
@@ -272,10 +277,14 @@ func (d *decider) reportRequested(s *WorkloadAssessment) {
 
 // withoutRevision describes a workload that does not get a failed revision.
 func withoutRevision(s *WorkloadAssessment) string {
+	message := "runs without the agent: this revision failed on a canary"
 	if s.Has && !s.Stale {
-		return "keeps the agent that it has: the new revision failed on a canary"
+		message = "keeps the agent that it has: the new revision failed on a canary"
 	}
-	return "runs without the agent: this revision failed on a canary"
+	if hasUnreplaced(&s.rolled) {
+		message += "; " + deletePods
+	}
+	return message
 }
 
 // addUnit adds a workload to the units of the rollout.
@@ -339,8 +348,11 @@ func (d *decider) deferUnhealthy() {
 			if s.rolled.Pods == 0 {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
-				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
-					"waiting until its pods are available: otherwise their failure would be blamed on the agent")
+				message := "waiting until its pods are available: otherwise their failure would be blamed on the agent"
+				if hasUnreplaced(&s.rolled) {
+					message += "; " + deletePods
+				}
+				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), message)
 			}
 		}
 		d.units, d.at = units, at

@@ -172,7 +172,8 @@ func TestBlockedWorkloadsDoNotCount(t *testing.T) {
 	p.expect("paused", "a b", 1, "a:Pending:Blocked b:Pending:Asked", p.pass())
 }
 
-// The pods of a workload that waits for a user are read during the trial if some have been replaced.
+// The pods of a workload that waits for a user are read during the trial if some have been
+// replaced.
 func TestBlockedWorkloadsAreWatched(t *testing.T) {
 	for name, test := range map[string]struct {
 		updated int32
@@ -389,6 +390,28 @@ func TestLeaving(t *testing.T) {
 	p.expect("left", "", 0, "", decision)
 	if decision.Leaving != 0 || decision.RequeueAfter != 0 {
 		t.Errorf("at the end %d are leaving, and requeues after %s", decision.Leaving, decision.RequeueAfter)
+	}
+}
+
+// The event of a removal says what becomes of pods of a StatefulSet that are not ready.
+func TestRemovalFromAStatefulSet(t *testing.T) {
+	p := newPlace(t, namespaced("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Matchers[0].Kinds = []instrv1.WorkloadKind{instrv1.KindStatefulSet}
+	}), "a", "b")
+	for i := range p.seen {
+		p.seen[i].Kind = "StatefulSet"
+		p.give(i, now)
+	}
+	p.seen[0].Rolled = workload.Rolled{Ordered: true, Pods: 3, Updated: 1, Ready: 2}
+	deleted := p.object.(*instrv1.Instrumentation).DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.NewTime(now))
+	p.change(deleted)
+	const plain = "Instrumentation/java is removed: the pod template is as its owner wrote it"
+	for i, want := range []string{plain + "; its pods that do not become ready must be deleted: " +
+		"Kubernetes does not replace them (podManagementPolicy OrderedReady)", plain} {
+		if got := p.decide().Writes[i].Message; got != want {
+			t.Errorf("it says %q", got)
+		}
 	}
 }
 

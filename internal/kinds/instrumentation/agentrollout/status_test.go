@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationtest"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // seenWorkloads returns one workload per name.
@@ -120,6 +121,30 @@ func TestStatus(t *testing.T) {
 		test.input.Seen = seenWorkloads("a", "b", "c", "d", "e", "f")
 		expectStatus(t, test.name, test.input.Status(), test.want, test.message)
 	}
+}
+
+// A StatefulSet does not replace pods that are not ready when the agent is removed. The message
+// names it for as long as Mainstay is concerned with it.
+func TestStatusNamesWhosePodsAreToBeDeleted(t *testing.T) {
+	agent := *settingOf(t, namespaced("java", first)).Agents[0]
+	agent.Failed, agent.Because = agent.Revision, "StatefulSet/a: CrashLoop: it exits"
+	const advice = "; delete the pods of StatefulSet/a that do not become ready: " +
+		"Kubernetes does not replace them (podManagementPolicy OrderedReady)"
+	input := agentrollout.StatusInput{Identity: agent.Identity, Agent: &agent, Seen: seenWorkloads("a", "b"),
+		Decision: agentrollout.Decision{Workloads: []agentrollout.ReportedWorkload{
+			{Index: 0, State: instrv1.StateFailed, Reason: instrv1.WorkloadCanaryFailed},
+			{Index: 1, State: instrv1.StateFailed, Reason: instrv1.WorkloadCanaryFailed},
+		}}}
+	input.Seen[0].Kind = "StatefulSet"
+	input.Seen[0].Rolled = workload.Rolled{Complete: true, Ordered: true, Left: 1, Pods: 3, Updated: 2, Ready: 2}
+	expectStatus(t, "failed", input.Status(),
+		"Ready=False:CanaryFailed Progressing=False:Settled Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
+		"the revision failed on StatefulSet/a: CrashLoop: it exits; it was removed there, and no other workload gets it"+advice+
+			". Change spec.agent or spec.matchers, or retry: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop")
+	input.Deleting, input.Decision = true, agentrollout.Decision{Leaving: 2, From: []int{0, 1}}
+	input.Seen[0].Rolled = workload.Rolled{Ordered: true, Pods: 3, Updated: 1, Ready: 2}
+	expectStatus(t, "leaving", input.Status(), "Ready=False:Restoring Progressing=True:Restoring Degraded=False:Healthy ",
+		"the agent is being removed from 2 workloads: StatefulSet/a, Deployment/b"+advice)
 }
 
 func TestPhase(t *testing.T) {
