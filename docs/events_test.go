@@ -16,7 +16,7 @@ import (
 
 // silent are the reasons that no event has: those of conditions whose changes are none, those of
 // served resources, and those of workloads that are not Failed.
-var silent = []string{"RolledOut", "Settled", "Active", "Kept", "Unreadable", "Rolling", "Asked"}
+var silent = []string{"RolledOut", "Settled", "Active", "Kept", "Unreadable", "Rolling"}
 
 // recording are the files that record events. For a further one, see that the page and reasonsIn
 // have its reasons.
