@@ -39,7 +39,9 @@ var (
 
 // decided returns a decision about pods that are older than the content, of which atOnce may be
 // evicted at a time.
-func decided(names []string, atOnce int32) configmonitor.Evictions { return decidedAfter(0, names, atOnce) }
+func decided(names []string, atOnce int32) configmonitor.Evictions {
+	return decidedAfter(0, names, atOnce)
+}
 
 // decidedAfter returns the decision some time later.
 func decidedAfter(later time.Duration, names []string, atOnce int32) configmonitor.Evictions {

@@ -163,7 +163,9 @@ func (a *Assessment) hangs(s *WorkloadAssessment) bool {
 
 // isSilent reports whether a workload is complete or not for good, but does not say when it made
 // progress: a StatefulSet. Only its pods show that its rollout has failed.
-func (s *WorkloadAssessment) isSilent() bool { return !s.rolled.Forgets && s.rolled.Progressed.IsZero() }
+func (s *WorkloadAssessment) isSilent() bool {
+	return !s.rolled.Forgets && s.rolled.Progressed.IsZero()
+}
 
 // timeoutOf returns how long a workload may take after its last progress that is known. One that
 // does not say when it made progress (a StatefulSet or DaemonSet) may take the timeout for each of
@@ -208,7 +210,9 @@ func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 }
 
 // isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
-func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial(s) }
+func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool {
+	return a.now.Sub(s.grant.At) <= a.trial(s)
+}
 
 func (a *Assessment) details(s *WorkloadAssessment) string {
 	if s.Problem == nil {
