@@ -114,8 +114,8 @@ var areas = []area{
 	},
 }
 
-// product are the folders of what is shipped. A change in them outside all areas affects all areas.
-var product = []string{"api", "charts", "cmd", "config", "internal"}
+// productFolders are the folders of what is shipped. A change in them outside all areas affects all areas.
+var productFolders = []string{"api", "charts", "cmd", "config", "internal"}
 
 // programs are tests and helpers of tests that run whole programs, with the layers that run them.
 // What tests share is in none of these, and affects all layers.
@@ -199,7 +199,7 @@ func (s *scope) add(file string) {
 	case folder != "":
 	case deploys:
 		s.layers = append(s.layers, endToEndLayer)
-	case slices.ContainsFunc(product, below), below("testbed"), file == "go.mod", file == "go.sum":
+	case slices.ContainsFunc(productFolders, below), below("testbed"), file == "go.mod", file == "go.sum":
 		s.all = true
 	}
 }

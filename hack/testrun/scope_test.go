@@ -139,7 +139,7 @@ func TestReach(t *testing.T) {
 	imports := importsOf(t, false)
 	checked := 0
 	for folder := range imports {
-		if !slices.ContainsFunc(product, func(of string) bool { return isBelow(folder, of) }) || folder == "internal" {
+		if !slices.ContainsFunc(productFolders, func(of string) bool { return isBelow(folder, of) }) || folder == "internal" {
 			continue
 		}
 		checked++
