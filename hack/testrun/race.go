@@ -48,6 +48,7 @@ var concurrent = []string{
 	"internal/kit/transport/retrytransport",
 	"internal/tracing",
 	"internal/install/webhooks",
+	"internal/workload/observe",
 	"internal/workload/workloadcontroller",
 	"test/faults/campaign",
 	"test/faults/proxy",

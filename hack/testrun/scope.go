@@ -114,7 +114,8 @@ var areas = []area{
 	},
 }
 
-// productFolders are the folders of what is shipped. A change in them outside all areas affects all areas.
+// productFolders are the folders of what is shipped. A change in them outside all areas affects all
+// areas.
 var productFolders = []string{"api", "charts", "cmd", "config", "internal"}
 
 // programs are tests and helpers of tests that run whole programs, with the layers that run them.

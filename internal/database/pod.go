@@ -130,8 +130,8 @@ func (d *Database) Arguments() []string {
 }
 
 // InstanceTemplate returns the template of the instances' pods, with these volumes beside those
-// that go with a pod. parameters is the ParametersHash of those that take effect with a start of the
-// server only. Every byte of the template matters: a change replaces all pods.
+// that go with a pod. parameters is the ParametersHash of those that take effect with a start of
+// the server only. Every byte of the template matters: a change replaces all pods.
 func (d *Database) InstanceTemplate(
 	observed State, server corev1.Container, volumes []corev1.Volume, parameters string,
 ) corev1.PodTemplateSpec {

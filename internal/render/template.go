@@ -160,17 +160,17 @@ type inspection struct {
 	problem   error
 }
 
-// variable returns what the use of a variable costs, in nodes: text/template compares its name with
+// search returns what it costs to find a variable, in nodes: text/template compares its name with
 // that of each variable that was declared later.
-func (i *inspection) variable() int {
+func (i *inspection) search() int {
 	const perNode = 16 // names that are compared in the time of a node
-	return 1 + i.variables/perNode
+	return i.variables / perNode
 }
 
 // costOf returns what a node without operands costs, in nodes.
 func (i *inspection) costOf(node parse.Node) int {
 	if _, isVariable := node.(*parse.VariableNode); isVariable {
-		return i.variable()
+		return 1 + i.search()
 	}
 	return 1
 }
@@ -236,7 +236,7 @@ func (i *inspection) pipe(pipe *parse.PipeNode, isRoot bool) int {
 		nodes += 1 + i.command(command, isRoot)
 	}
 	for range pipe.Decl {
-		nodes += i.variable()
+		nodes += i.search()
 		i.variables++
 	}
 	return nodes

@@ -7,12 +7,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
-	"time"
 )
 
-// cleaning is a program that says when it runs, and cleans up when it is interrupted.
-const cleaning = `trap 'touch cleaned; exit 1' INT; touch running; while :; do sleep 0.1; done`
+// cleaning is a program that says when it runs, by opening a pipe, and cleans up when it is
+// interrupted.
+const cleaning = `trap 'touch cleaned; exit 1' INT; : > running; while :; do sleep 0.1; done`
 
 // TestInterrupted: a command whose task is interrupted can clean up, however it is run.
 func TestInterrupted(t *testing.T) {
@@ -31,13 +32,12 @@ func TestInterrupted(t *testing.T) {
 			folder := t.TempDir()
 			command := exec.CommandContext(ctx, "sh", "-c", cleaning)
 			command.Dir = folder
+			pipe := filepath.Join(folder, "running")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			go func() {
-				for range 600 {
-					if _, err := os.Stat(filepath.Join(folder, "running")); err == nil {
-						break
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
+				_, _ = os.ReadFile(pipe) // it returns when the program has opened and closed its end
 				cancel()
 			}()
 			if err := run(ctx, command); err == nil {

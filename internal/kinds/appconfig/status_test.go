@@ -72,14 +72,6 @@ func TestStatus(t *testing.T) {
 			workload.Waiting, 3), want: "2 0/3, Ready=False Waiting"},
 		"one fails": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed,
 			"2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
-		"a restart is refused": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "",
-			workload.Waiting, 3).denied(), want: "2 0/3, Ready=False RestartRefused, Degraded=True RestartRefused"},
-		"a restart is refused, another rolls": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a",
-			"", workload.Waiting, 3).denied().runs("y", "b", "a", workload.Rolling, 1),
-			want: "2 1/6, Ready=False RestartRefused, Progressing=True RollingOut, Degraded=True RestartRefused"},
-		"the content has just changed, and a restart for another was refused": {changes: changes{says("b")},
-			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.Waiting, 3).denied(), result: wrote,
-			want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
 		"rolled back": {changes: changes{says("b"), rollback},
 			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate,
 				3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
@@ -130,6 +122,32 @@ func TestStatus(t *testing.T) {
 			config := newConfig(test.changes...)
 			status := test.world.status(config, test.result)
 			equal(t, test.want, statusLine(status))
+		})
+	}
+}
+
+// TestStatusOfRefusedRestarts: what the API server does not let restart is a failure.
+func TestStatusOfRefusedRestarts(t *testing.T) {
+	type changes = []func(*configv1.AppConfigSpec)
+	main := plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}
+	wrote := plan.Result{Changes: []plan.Change{{Ref: main, Operation: plan.Updated}}}
+	for name, test := range map[string]struct {
+		changes changes
+		world   *world
+		result  plan.Result
+		want    string
+	}{
+		"a restart is refused": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "",
+			workload.Waiting, 3).denied(), want: "2 0/3, Ready=False RestartRefused, Degraded=True RestartRefused"},
+		"a restart is refused, another rolls": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a",
+			"", workload.Waiting, 3).denied().runs("y", "b", "a", workload.Rolling, 1),
+			want: "2 1/6, Ready=False RestartRefused, Progressing=True RollingOut, Degraded=True RestartRefused"},
+		"the content has just changed, and a restart for another was refused": {changes: changes{says("b")},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.Waiting, 3).denied(), result: wrote,
+			want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			equal(t, test.want, statusLine(test.world.status(newConfig(test.changes...), test.result)))
 		})
 	}
 }

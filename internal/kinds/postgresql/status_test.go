@@ -1,6 +1,7 @@
 package postgresql
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -149,18 +150,6 @@ func TestSummary(t *testing.T) {
 			"False", "InstanceNotReady", "Degraded", "2 of 3 instances are ready; not ready: db-2 (Waiting)"},
 		"a replica that complains": {db, aged(says(running(db, 3), 1, contract.Report{Role: contract.Replica, State: "Following", Term: 4,
 			Problem: "the disk is full"})), Decision{Replicas: 3}, plan.Result{}, "False", "InstanceProblem", "Degraded", "db-1: the disk is full"},
-		"a pod that ends": {db, deletedFor(running(db, 3), 2, 30*time.Second), Decision{Replicas: 3, Waits: "a pod is being replaced"}, plan.Result{},
-			"False", "Updating", "Updating", "a pod is being replaced"},
-		"a replica whose node is gone": {db, deletedFor(aged(running(db, 3)), 2, 2*time.Minute), Decision{Replicas: 3}, plan.Result{},
-			"False", "InstanceNotReady", "Degraded", "not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
-		"the same in a rollout": {db, deletedFor(aged(running(db, 3)), 2, 11*time.Minute), Decision{Replicas: 3, Waits: "a pod is being replaced"}, plan.Result{},
-			"False", "InstanceNotReady", "Degraded", "its pod does not end"},
-		"a rollout whose replica starts": {db, unreadyFor(running(db, 3), 2, 9*time.Minute), Decision{Replicas: 3, Waits: "db-1 is replaced when all are ready"},
-			plan.Result{}, "False", "Updating", "Updating", "db-1 is replaced when all are ready"},
-		"a rollout whose replica does not come up": {db, unreadyFor(running(db, 3), 2, 11*time.Minute), Decision{Replicas: 3, Waits: "db-1 is replaced when all are ready"},
-			plan.Result{}, "False", "InstanceNotReady", "Degraded", "2 of 3 instances are ready; not ready: db-2 (Waiting: no leader answers)"},
-		"a creation that gets nowhere": {fresh, unreadyFor(unreadyFor(running(fresh, 2), 0, 11*time.Minute), 1, 11*time.Minute), Decision{Replicas: 2}, plan.Result{},
-			"False", "Creating", "Creating", "the database is being created: db-0 (Waiting: no leader answers)"},
 		"a foreign object": {db, aged(running(db, 3)), Decision{Replicas: 3}, foreign, "False", "Conflict", "Degraded",
 			"kubectl annotate -n shop statefulset/db mainstay.dev/adopt=PostgreSQL/db"},
 		"no image": {db, aged(noImage), Decision{Replicas: 3}, plan.Result{}, "False", "ImageNotConfigured", "Degraded",
@@ -180,6 +169,41 @@ func TestSummary(t *testing.T) {
 				t.Errorf("got %s %s %s: %s", status.Phase, ready.Status, ready.Reason, ready.Message)
 			}
 		})
+	}
+}
+
+// TestLate: a pod that does not end, or an instance that takes no connections for ten minutes, is a
+// problem, whatever else is in progress.
+func TestLate(t *testing.T) {
+	db, fresh := newDatabase(replicas(3)), newDatabase(replicas(2))
+	db.Status.FirstReadyTime = new(metav1.Now())
+	const replacing, next = "a pod is being replaced", "db-1 is replaced when all are ready"
+	late := unreadyFor(unreadyFor(running(fresh, 2), 0, 11*time.Minute), 1, 11*time.Minute)
+	for name, test := range map[string]struct {
+		db       *databasev1.PostgreSQL
+		observed Observed
+		waits    string
+		want     string
+	}{
+		"a pod that ends": {db, deletedFor(running(db, 3), 2, 30*time.Second), replacing, "Updating Updating: a pod is being replaced"},
+		"a replica whose node is gone": {db, deletedFor(aged(running(db, 3)), 2, 2*time.Minute), "", "Degraded InstanceNotReady: 2 of 3 instances " +
+			"are ready; not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
+		"the same in a rollout": {db, deletedFor(aged(running(db, 3)), 2, 11*time.Minute), replacing, "Degraded InstanceNotReady: 2 of 3 " +
+			"instances are ready; not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
+		"a rollout whose replica starts": {db, unreadyFor(running(db, 3), 2, 9*time.Minute), next, "Updating Updating: " + next},
+		"a rollout whose replica does not come up": {db, unreadyFor(running(db, 3), 2, 11*time.Minute), next,
+			"Degraded InstanceNotReady: 2 of 3 instances are ready; not ready: db-2 (Waiting: no leader answers)"},
+		"a creation that gets nowhere": {fresh, late, "", "Creating Creating: the database is being created: " +
+			"db-0 (Waiting: no leader answers), db-1 (Waiting: no leader answers)"},
+	} {
+		status, _ := Status(test.db, test.observed, Decision{Replicas: test.db.Spec.Replicas, Waits: test.waits}, plan.Result{})
+		ready := condition(status, "Ready")
+		if got := fmt.Sprintf("%s %s: %s", status.Phase, ready.Reason, ready.Message); got != test.want {
+			t.Errorf("%s: got  %s\nwant %s", name, got, test.want)
+		}
+		if isLate := condition(status, "Degraded").Status == metav1.ConditionTrue; isLate != (test.waits == "" || ready.Reason == "InstanceNotReady") {
+			t.Errorf("%s: Degraded is %t", name, isLate)
+		}
 	}
 }
 

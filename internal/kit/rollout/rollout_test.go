@@ -44,12 +44,7 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 func TestNext(t *testing.T) {
 	night := &rolloutv1.Window{Start: "22:00", End: "04:00"}
 	const pending, going, done, failed, suspended = rollout.Pending, rollout.Progressing, rollout.Done, rollout.Failed, rollout.Suspended
-	tests := map[string]struct {
-		units        []rollout.Unit
-		policy       rolloutv1.Policy
-		want         string
-		requeueAfter time.Duration
-	}{
+	checkNext(t, map[string]nextTest{
 		"no unit":                     {want: ""},
 		"the zero policy selects all": {units: []rollout.Unit{unit("b", pending), unit("a", pending)}, want: "a b"},
 		"only pending units start":    {units: []rollout.Unit{unit("a", going), unit("b", done), unit("c", pending)}, want: "c"},
@@ -113,6 +108,13 @@ func TestNext(t *testing.T) {
 		"a unit is progressing and the window will close": {units: []rollout.Unit{unit("a", going), unit("b", pending)},
 			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1), Window: &rolloutv1.Window{Start: "11:00",
 				End: "13:00"}}, want: " | b WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)", requeueAfter: time.Hour},
+	})
+}
+
+// TestNextOfCanaries: who starts first, and who waits for whom.
+func TestNextOfCanaries(t *testing.T) {
+	const pending, going, done = rollout.Pending, rollout.Progressing, rollout.Done
+	checkNext(t, map[string]nextTest{
 		"the canary first": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{}},
 			want:   "a | b WaitingForCanary: waiting for the canaries: Deployment/a"},
@@ -161,7 +163,19 @@ func TestNext(t *testing.T) {
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Soak: duration(2 * time.Hour)},
 				Window: &rolloutv1.Window{Start: "11:00",
 					End: "13:00"}}, want: " | b WaitingForCanary: waiting for the canaries to soak for 2h0m0s", requeueAfter: time.Hour},
-	}
+	})
+}
+
+// nextTest is what Next answers: see format.
+type nextTest struct {
+	units        []rollout.Unit
+	policy       rolloutv1.Policy
+	want         string
+	requeueAfter time.Duration
+}
+
+func checkNext(t *testing.T, tests map[string]nextTest) {
+	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			selection, err := rollout.Next(test.units, test.policy, noon)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
@@ -120,19 +121,18 @@ func TestInterruptedInstallation(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("FOLDER", folder)
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-	const apt = "#!/bin/sh\n[ \"$1\" = update ] || { touch \"$FOLDER/begun\"; sleep 1; touch \"$FOLDER/done\"; }\n"
+	const apt = "#!/bin/sh\n[ \"$1\" = update ] || { : > \"$FOLDER/begun\"; sleep 1; touch \"$FOLDER/done\"; }\n"
 	if err := os.WriteFile(filepath.Join(folder, "apt-get"), []byte(apt), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	begun := filepath.Join(folder, "begun")
+	if err := unix.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		for range 600 {
-			if _, err := os.Stat(filepath.Join(folder, "begun")); err == nil {
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+		_, _ = os.ReadFile(begun) // it returns when the installation has begun
 		cancel()
 	}()
 	if err := installPackages(ctx, []string{"xfsprogs"}); !errors.Is(err, context.Canceled) {
