@@ -63,6 +63,7 @@ func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 	manager := wired.Manager
 	sources := metrics.Sources{
 		Version:  version.Version,
+		Clock:    wired.Clock,
 		Unserved: func() int { return len(wired.settings.admitted) - len(wired.settings.WatchNamespaces) },
 		Leads: func() bool {
 			select {

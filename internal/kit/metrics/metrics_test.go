@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
@@ -427,7 +428,7 @@ func TestCollector(t *testing.T) {
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]counted{
 		"a": {ready, "shop", "a", 0, false}, "b": {ready, "shop", "b", 0, false}, "c": {stalled, "shop", "web", 7, false}}}
-	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
+	current.Store(&Sources{Version: "1.2.3", Clock: clock.RealClock{}, Objects: []*Tally{tally}, Leads: func() bool { return true },
 		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
 		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})
 	expect := func(want map[string]float64) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -14,8 +15,9 @@ import (
 type Sources struct {
 	// Version is the version of this program.
 	Version string
-	// Objects count the objects of each kind.
+	// Objects count the objects of each kind. Clock says for how long they have been as they are.
 	Objects []*Tally
+	Clock   clock.PassiveClock
 	// Instrumented returns the number of matched workloads by kind and state. With an error the
 	// metric is absent.
 	Instrumented func(ctx context.Context) (map[Instrumented]int, error)
@@ -112,7 +114,7 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 		if !tally.filled() {
 			continue
 		}
-		byPhase, unreadyIn, named := tally.count(time.Now())
+		byPhase, unreadyIn, named := tally.count(sources.Clock.Now())
 		for _, phase := range phases {
 			emit(objects, float64(byPhase[phase]), tally.kind, phase)
 		}
