@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -218,8 +219,18 @@ func (s *Subject) IsLate() bool {
 	return slices.ContainsFunc(s.Instances, func(one Instance) bool { return !one.IsReady() && s.unreadyFor(one) > lateAfter })
 }
 
-// Late says that an instance takes no connections, although all had the time to.
-func (s *Subject) Late() string { return summary.If(s.IsLate(), "%s", s.NotReady()) }
+// Late says that an instance takes no connections, although all had the time to, and what else is
+// in progress.
+func (s *Subject) Late() string {
+	said := s.NotReady()
+	if more := s.underWay(); more != "" {
+		said += "; " + more
+	}
+	return summary.If(s.IsLate(), "%s", said)
+}
+
+// underWay says what is in progress, whatever is wrong meanwhile.
+func (s *Subject) underWay() string { return cmp.Or(s.Scaling(), s.Replacing()) }
 
 // Starting says that all that are not ready have just been made, or end.
 func (s *Subject) Starting() string {
@@ -297,6 +308,8 @@ func (s *Subject) Conditions(one summary.Summary) []metav1.Condition {
 	switch {
 	case one.Severity == summary.UnderWay:
 		progressing = conditions.True(databasev1.ConditionProgressing, one.Reason, one.Message)
+	case one.Reason == databasev1.ReasonInstanceNotReady && s.underWay() != "":
+		progressing = conditions.True(databasev1.ConditionProgressing, databasev1.ReasonUpdating, s.underWay())
 	case s.Decided.Notice != "":
 		progressing = conditions.True(databasev1.ConditionProgressing, databasev1.ReasonWaiting, s.Decided.Notice)
 	}

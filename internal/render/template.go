@@ -235,9 +235,11 @@ func (i *inspection) pipe(pipe *parse.PipeNode, isRoot bool) int {
 	for _, command := range pipe.Cmds {
 		nodes += 1 + i.command(command, isRoot)
 	}
-	for range pipe.Decl {
-		nodes += i.search()
-		i.variables++
+	switch {
+	case pipe.IsAssign:
+		nodes += len(pipe.Decl) * i.search()
+	default:
+		i.variables += len(pipe.Decl)
 	}
 	return nodes
 }

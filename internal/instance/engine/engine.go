@@ -144,6 +144,9 @@ type Observation struct {
 	Unreplicated int64
 	// Refuses is why a leader accepts no writes at present; "" if it accepts them.
 	Refuses string
+	// CommitsWait is true while a leader's commits wait, because too few of the members that they have
+	// to wait for receive.
+	CommitsWait bool
 	// Problem says, for people, why the server is not in the requested state; "" if it is.
 	Problem string
 }

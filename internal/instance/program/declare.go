@@ -55,7 +55,7 @@ func Metrics() []Metric {
 func instanceMetrics() []Metric {
 	return []Metric{
 		{Name: "mainstay_instance_primary", Help: "1 if this instance takes writes, else 0: also 0 at a primary that refuses them at present, or whose " +
-			"commits wait because too few replicas receive (with the durability Required).", Normal: "1 at exactly one instance of a database."},
+			"commits wait because too few replicas receive.", Normal: "1 at exactly one instance of a database."},
 		{Name: "mainstay_instance_replica", Help: "1 if this instance receives from the primary, else 0.", Normal: "1 at all instances but the primary."},
 		{Name: "mainstay_instance_term", Help: "Term of the leader that this instance is or follows; 0 without one.",
 			Normal: "The same at all instances. It rises by one with each failover and switchover."},

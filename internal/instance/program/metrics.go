@@ -18,8 +18,8 @@ type measured struct {
 	// receivers returns how many replicas receive from this server, and needed how many must, so that
 	// commits need not wait.
 	receivers, needed func() int
-	// isRequired reports whether commits wait as long as fewer do.
-	isRequired func() bool
+	// commitsWait is engine.Observation.CommitsWait.
+	commitsWait func() bool
 	// kind declares the server's own metrics, and server adds them. usage measures the volume, and
 	// returns zeros if there is none. Both functions may take long, or not return.
 	kind   kind
@@ -84,13 +84,12 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 		}
 		into <- prometheus.MustNewConstMetric(c.descriptions[name], kind, value, labels...)
 	}
-	report, receivers := c.of.Status().Report, c.receivers()
-	waits := c.isRequired() && receivers < c.needed()
-	add("mainstay_instance_primary", number(report.Role == contract.Primary && report.Refuses == "" && !waits))
+	report := c.of.Status().Report
+	add("mainstay_instance_primary", number(report.Role == contract.Primary && report.Refuses == "" && !c.commitsWait()))
 	add("mainstay_instance_replica", number(report.Role == contract.Replica))
 	add("mainstay_instance_term", float64(report.Term))
 	add("mainstay_instance_timeline", float64(report.Timeline))
-	add("mainstay_instance_receivers", float64(receivers))
+	add("mainstay_instance_receivers", float64(c.receivers()))
 	add("mainstay_instance_needed_receivers", float64(c.needed()))
 	add("mainstay_instance_problem", number(report.Problem != ""))
 	add("mainstay_instance_promotions_total", float64(c.events.promotions.Load()))

@@ -30,7 +30,7 @@ import (
 func full() measured {
 	return measured{
 		of:        fixed{Report: contract.Report{Role: contract.Primary, State: "Leading", Term: 7, Timeline: 3}},
-		receivers: func() int { return 1 }, needed: func() int { return 1 }, isRequired: func() bool { return false },
+		receivers: func() int { return 1 }, needed: func() int { return 1 }, commitsWait: func() bool { return false },
 		kind: postgresql, server: withRotation(postgresqlMetrics(func(context.Context) (postgres.Statistics, bool, error) {
 			return postgres.Statistics{
 				Connections: 12, MaxConnections: 100, OldestTransaction: 1.5, TransactionIDAge: 700,
@@ -172,19 +172,17 @@ func TestPrimaryThatTakesNoWrites(t *testing.T) {
 	refusing := primary
 	refusing.Refuses = "the volume is full"
 	for name, test := range map[string]struct {
-		report     contract.Report
-		receivers  int
-		isRequired bool
-		want       string
+		report contract.Report
+		waits  bool
+		want   string
 	}{
-		"one that takes them":      {primary, 1, true, "1"},
-		"one that refuses them":    {refusing, 1, true, "0"},
-		"one whose commits wait":   {primary, 0, true, "0"},
-		"one whose commits do not": {primary, 0, false, "1"},
-		"a replica":                {contract.Report{Role: contract.Replica}, 1, false, "0"},
+		"one that takes them":    {primary, false, "1"},
+		"one that refuses them":  {refusing, false, "0"},
+		"one whose commits wait": {primary, true, "0"},
+		"a replica":              {contract.Report{Role: contract.Replica}, false, "0"},
 	} {
 		m := full()
-		m.of, m.receivers, m.isRequired = fixed{Report: test.report}, func() int { return test.receivers }, func() bool { return test.isRequired }
+		m.of, m.commitsWait = fixed{Report: test.report}, func() bool { return test.waits }
 		want := "# HELP mainstay_instance_primary " + instanceMetrics()[0].Help + "\n# TYPE mainstay_instance_primary gauge\n" +
 			`mainstay_instance_primary{postgresql="db"} ` + test.want + "\n"
 		if err := testutil.CollectAndCompare(newCollector(m), strings.NewReader(want), "mainstay_instance_primary"); err != nil {

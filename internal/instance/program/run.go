@@ -301,10 +301,8 @@ type parts struct {
 	log      logr.Logger
 	// events are counted for the metrics.
 	events events
-	// needed is how many replicas must receive, as neededReceivers returns; isRequired reports that
-	// commits wait until they do.
-	needed     atomic.Int64
-	isRequired atomic.Bool
+	// needed is how many replicas must receive, as neededReceivers returns.
+	needed atomic.Int64
 	// provisions is the revision of the databases and users that the primary makes.
 	provisions atomic.Pointer[string]
 	// rotationDue is when a password is next to change or to expire; nil is unknown, and the zero time
@@ -317,7 +315,6 @@ type parts struct {
 // remember stores what other parts use of the settings.
 func (p *parts) remember(settings contract.Settings) {
 	p.needed.Store(neededReceivers(settings))
-	p.isRequired.Store(settings.Election().Durability == election.Required)
 	p.provisions.Store(&settings.Provisions)
 	p.initialise.Store(settings.Initialise)
 	p.ephemeral.Store(settings.Ephemeral)
@@ -342,7 +339,7 @@ func (p *parts) leads() bool {
 func (p *parts) measured(of observed, database string) measured {
 	return measured{
 		of: of, receivers: func() int { return receiving(p.engine.Observe(), time.Now()) },
-		needed: func() int { return int(p.needed.Load()) }, isRequired: p.isRequired.Load,
+		needed: func() int { return int(p.needed.Load()) }, commitsWait: func() bool { return p.engine.Observe().CommitsWait },
 		kind: p.kind, server: p.engine.metrics, usage: p.usage, logUsage: p.volume.LogUsage, events: &p.events,
 		database: database, log: p.log,
 	}

@@ -146,12 +146,15 @@ func (a alerts) isPrimary(label, component string) string {
 	return "max(mainstay_instance_primary{" + a.instances(label, component) + "})"
 }
 
+// onlyBroken leaves out what has been in progress, or being deleted, for more than an hour.
+const onlyBroken = `, phase!~"Progressing|Deleting"`
+
 // down returns the alert that a web part is down. What Prometheus scrapes of it says nothing about
 // that: an application may have no metrics. A rollout that takes more than an hour does not count:
 // the former pods serve meanwhile.
 func (a alerts) down(component string) monitoring.Rule {
 	return a.rule(alertPartDown, component, a.severity, "MainstayWebAppNotReady", monitoring.Rule{
-		Expr: a.unready("WebApp", component, `, phase!~"Progressing|Deleting"`), For: "2m",
+		Expr: a.unready("WebApp", component, onlyBroken), For: "2m",
 		Annotations: map[string]string{
 			"summary": a.notReady(component),
 			"description": fmt.Sprintf("For 2 minutes the WebApp %s/%s has not been ready. Its conditions say what is wrong.",
@@ -167,7 +170,7 @@ func (a alerts) down(component string) monitoring.Rule {
 func (a alerts) withoutWrites(component, kind, label string) monitoring.Rule {
 	primary := a.isPrimary(label, component)
 	return a.rule(alertPartDown, component, a.severity, "Mainstay"+kind+"NoPrimary", monitoring.Rule{
-		Expr: fmt.Sprintf("(%s unless %s == 1) or %s < 1", a.unready(kind, component, ""), primary, primary), For: "2m",
+		Expr: fmt.Sprintf("(%s unless %s == 1) or %s < 1", a.unready(kind, component, onlyBroken), primary, primary), For: "2m",
 		Annotations: map[string]string{
 			"summary": fmt.Sprintf("The %s of the platform %s in %s takes no writes.", titles[component], a.platform.Name, a.platform.Namespace),
 			"description": fmt.Sprintf("For 2 minutes no instance of the %s %s/%s has taken writes, or none could be scraped while the %s "+

@@ -189,10 +189,10 @@ func TestLate(t *testing.T) {
 		"a replica whose node is gone": {db, deletedFor(aged(running(db, 3)), 2, 2*time.Minute), "", "Degraded InstanceNotReady: 2 of 3 instances " +
 			"are ready; not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
 		"the same in a rollout": {db, deletedFor(aged(running(db, 3)), 2, 11*time.Minute), replacing, "Degraded InstanceNotReady: 2 of 3 " +
-			"instances are ready; not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node"},
+			"instances are ready; not ready: db-2 (Following): its pod does not end: if its node is gone for good, delete the Node; " + replacing},
 		"a rollout whose replica starts": {db, unreadyFor(running(db, 3), 2, 9*time.Minute), next, "Updating Updating: " + next},
 		"a rollout whose replica does not come up": {db, unreadyFor(running(db, 3), 2, 11*time.Minute), next,
-			"Degraded InstanceNotReady: 2 of 3 instances are ready; not ready: db-2 (Waiting: no leader answers)"},
+			"Degraded InstanceNotReady: 2 of 3 instances are ready; not ready: db-2 (Waiting: no leader answers); " + next},
 		"a creation that gets nowhere": {fresh, late, "", "Creating Creating: the database is being created: " +
 			"db-0 (Waiting: no leader answers), db-1 (Waiting: no leader answers)"},
 	} {
@@ -203,6 +203,9 @@ func TestLate(t *testing.T) {
 		}
 		if isLate := condition(status, "Degraded").Status == metav1.ConditionTrue; isLate != (test.waits == "" || ready.Reason == "InstanceNotReady") {
 			t.Errorf("%s: Degraded is %t", name, isLate)
+		}
+		if isUnderWay := condition(status, "Progressing").Status == metav1.ConditionTrue; isUnderWay != (test.waits != "") {
+			t.Errorf("%s: Progressing is %t", name, isUnderWay)
 		}
 	}
 }

@@ -109,7 +109,7 @@ var (
 	unreadyObject = gauge(Metric{
 		Name: "mainstay_unready_object",
 		Help: "1 for an object that mainstay_unready_objects counts, or that has been `Progressing` or `Deleting` for more than an hour: of each " +
-			"kind the 50 that have not been ready for longest, and beside them up to 500 components of AppStacks, whose platforms have alerts about them. Each replica reports it: take the maximum.",
+			"kind the 50 that have been so for longest, each, and beside them up to 500 components of AppStacks, whose platforms have alerts about them. Each replica reports it: take the maximum.",
 		Normal: "Absent. It names the objects in alerts.",
 		Labels: []Label{kindLabel, {"namespace", "namespace of the object; empty for cluster-scoped kinds"}, {"object", "name of the object"},
 			{"phase", "`Pending`, `Stalled`, `Degraded`, `Unknown`, `Progressing` or `Deleting`, as in mainstay_objects"}},

@@ -319,38 +319,54 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
-// TestOverdue: what is on its way, or being deleted, needs attention after an hour; what is paused
-// or ready does not.
+// TestOverdue: what is in progress, or being deleted, needs attention after an hour of that. What
+// waits for its window or for a user does not, and neither does what was not ready for another
+// reason before. Overdue objects take no name from those that are not ready.
 func TestOverdue(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	tally := &Tally{known: map[types.UID]counted{}}
-	add := func(name string, since time.Duration, conditions ...string) *msappsv1.WebApp {
+	add := func(name string, begun time.Duration, conditions ...string) *msappsv1.WebApp {
 		object := app(types.UID(name), conditions...)
 		object.Name, object.Namespace = name, "shop"
 		object.CreationTimestamp = metav1.NewTime(now.Add(-24 * time.Hour))
 		for i := range object.Status.Conditions {
-			object.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-since))
+			object.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-24 * time.Hour))
+			if object.Status.Conditions[i].Type == "Progressing" {
+				object.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-begun))
+			}
 		}
 		tally.OnAdd(object, true)
 		return object
 	}
-	add("rolls-out", 59*time.Minute, "Ready=False")
-	add("hangs", 61*time.Minute, "Ready=False")
-	add("paused", 61*time.Minute, "Ready=False", "Paused=True")
-	add("works", 61*time.Minute, "Ready=True")
+	add("rolls-out", 59*time.Minute, "Ready=False", "Progressing=True")
+	add("hangs", 61*time.Minute, "Ready=False", "Progressing=True")
+	add("waits-for-its-window", 61*time.Minute, "Ready=False", "Progressing=False")
+	add("paused", 61*time.Minute, "Ready=False", "Paused=True", "Progressing=True")
+	add("works", 61*time.Minute, "Ready=True", "Progressing=True")
 	for name, ago := range map[string]time.Duration{"goes": 59 * time.Minute, "stays": 61 * time.Minute} {
 		object := add(name, 24*time.Hour, "Ready=True")
 		object.DeletionTimestamp = new(metav1.NewTime(now.Add(-ago)))
 		tally.OnUpdate(object, object)
 	}
-	_, in, named := tally.count(now)
-	var got []string
-	for _, one := range named {
-		got = append(got, one.name+" "+one.phase)
+	expect := func(want ...string) {
+		t.Helper()
+		_, in, named := tally.count(now)
+		var got []string
+		for _, one := range named {
+			got = append(got, one.name+" "+one.phase)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || in["shop"] != len(want)-2 {
+			t.Errorf("unready are %v: %s", in, diff)
+		}
 	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"hangs Progressing", "stays Deleting"}, got); diff != "" || len(in) > 0 {
-		t.Errorf("unready are %v: %s", in, diff)
+	expect("hangs Progressing", "stays Deleting")
+	add("broken", 0, "Ready=False", "Degraded=True")
+	expect("broken Degraded", "hangs Progressing", "stays Deleting")
+	for i := range 2 * mostNamed {
+		add(fmt.Sprintf("z-%03d", i), 30*time.Minute+time.Hour, "Ready=False", "Progressing=True")
+	}
+	if _, _, named := tally.count(now); len(named) != 1+mostNamed || named[0].name != "broken" {
+		t.Errorf("%d are named, first %s", len(named), named[0].name)
 	}
 }
 
@@ -363,9 +379,7 @@ func TestUnready(t *testing.T) {
 		return object
 	}
 	tally.OnAdd(in("shop", app("a", "Ready=True")), true)
-	onItsWay := app("b", "Ready=False")
-	onItsWay.Status.Conditions[0].LastTransitionTime = metav1.Now()
-	tally.OnAdd(in("shop", onItsWay), true)
+	tally.OnAdd(in("shop", app("b", "Ready=False")), true)
 	tally.OnAdd(in("shop", app("c", "Ready=False", "Paused=True")), true)
 	tally.OnAdd(in("shop", app("d", "Ready=False", "Stalled=True")), true)
 	tally.OnAdd(in("shop", app("e", "Ready=False", "Degraded=True")), true)
@@ -427,7 +441,8 @@ func TestCollector(t *testing.T) {
 	t.Cleanup(func() { current.Store(nil) })
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]counted{
-		"a": {ready, "shop", "a", 0, false}, "b": {ready, "shop", "b", 0, false}, "c": {stalled, "shop", "web", 7, false}}}
+		"a": {phase: ready, namespace: "shop", name: "a"}, "b": {phase: ready, namespace: "shop", name: "b"},
+		"c": {phase: stalled, namespace: "shop", name: "web", since: 7}}}
 	current.Store(&Sources{Version: "1.2.3", Clock: clock.RealClock{}, Objects: []*Tally{tally}, Leads: func() bool { return true },
 		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
 		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})

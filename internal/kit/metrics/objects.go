@@ -90,27 +90,33 @@ func phaseOf(object object) string {
 	return progressing
 }
 
-// unready are the phases of objects that need attention if they last, and underWay those that do if
-// they last for longer than overdueAfter.
-var (
-	unready  = []string{pending, stalled, degraded, unknown}
-	underWay = []string{progressing, deleting}
-)
+// unready are the phases of objects that need attention if they last.
+var unready = []string{pending, stalled, degraded, unknown}
 
+// overdueAfter is for how long an object may be in progress, or being deleted, until that is too
+// long.
 const overdueAfter = time.Hour
 
-// counted is an object in a Tally. since is when it was deleted, or else its condition Ready last
-// changed, or else it was created, in seconds since 1970.
+// counted is an object in a Tally. Times are in seconds since 1970.
 type counted struct {
 	phase, namespace, name string
-	since                  int64
+	// since is when its condition Ready last changed, or it was created.
+	since int64
+	// begun is since when it is being deleted, or in progress by its own condition; 0 if it is not: it
+	// may wait for a window, or for a user.
+	begun int64
 	// isComponent reports whether an AppStack is its controller.
 	isComponent bool
 }
 
+// isOverdue reports whether an object has been in progress, or being deleted, for too long.
+func (c counted) isOverdue(now time.Time) bool {
+	return (c.phase == progressing || c.phase == deleting) && c.begun != 0 && now.Sub(time.Unix(c.begun, 0)) > overdueAfter
+}
+
 const (
 	// mostNamed is how many objects of a kind that are not ready are named, those that have not been
-	// for longest.
+	// for longest, and as many of those that are overdue.
 	mostNamed = 50
 	// mostComponents is how many components of AppStacks are named beside them: the alerts of a
 	// platform look for its parts by name, whatever else in the cluster is not ready.
@@ -152,7 +158,10 @@ func (t *Tally) OnAdd(added any, _ bool) {
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.known[object.GetUID()] = counted{phaseOf(object), object.GetNamespace(), object.GetName(), since(object), isComponent(object)}
+	t.known[object.GetUID()] = counted{
+		phase: phaseOf(object), namespace: object.GetNamespace(), name: object.GetName(),
+		since: since(object), begun: begun(object), isComponent: isComponent(object),
+	}
 }
 
 // OnUpdate counts an object again. An object that was recreated under its name arrives as an update
@@ -180,17 +189,22 @@ func (t *Tally) forget(object object) {
 	delete(t.known, object.GetUID())
 }
 
-// needsAttention reports whether an object is not ready, and not on its way, or for too long.
-func (c counted) needsAttention(now time.Time) bool {
-	return slices.Contains(unready, c.phase) || slices.Contains(underWay, c.phase) && now.Sub(time.Unix(c.since, 0)) > overdueAfter
-}
-
-// since returns when an object was deleted, or else its condition Ready last changed, or else it
-// was created.
-func since(object object) int64 {
+// begun returns since when an object is being deleted, or else its condition Progressing is True; 0
+// if neither is so.
+func begun(object object) int64 {
 	if deleted := object.GetDeletionTimestamp(); deleted != nil {
 		return deleted.Unix()
 	}
+	for _, condition := range object.GetConditions() {
+		if condition.Type == progressing && condition.Status == metav1.ConditionTrue {
+			return condition.LastTransitionTime.Unix()
+		}
+	}
+	return 0
+}
+
+// since returns when the condition Ready of an object last changed, or it was created.
+func since(object object) int64 {
 	for _, condition := range object.GetConditions() {
 		if condition.Type == "Ready" && !condition.LastTransitionTime.IsZero() {
 			return condition.LastTransitionTime.Unix()
@@ -205,25 +219,31 @@ func isComponent(object object) bool {
 	return controller != nil && controller.Kind == "AppStack" && strings.HasPrefix(controller.APIVersion, "platform."+api.Domain+"/")
 }
 
-// count returns the number of objects per phase, and of those in a phase of unready per namespace;
-// and of those that need attention mostNamed, and mostComponents of the rest.
+// count returns the number of objects per phase, and of those in a phase of unready per namespace.
+// Of the latter it names mostNamed, and mostComponents of the rest; and mostNamed of those that are
+// overdue.
 func (t *Tally) count(now time.Time) (byPhase, unreadyIn map[string]int, named []counted) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	byPhase, unreadyIn = map[string]int{}, map[string]int{}
+	var overdue []counted
 	for _, object := range t.known {
 		byPhase[object.phase]++
-		if slices.Contains(unready, object.phase) {
+		switch {
+		case slices.Contains(unready, object.phase):
 			unreadyIn[object.namespace]++
-		}
-		if object.needsAttention(now) {
 			named = append(named, object)
+		case object.isOverdue(now):
+			overdue = append(overdue, object)
 		}
 	}
-	slices.SortFunc(named, func(a, b counted) int {
-		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-	})
+	byName := func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	}
+	slices.SortFunc(named, func(a, b counted) int { return cmp.Or(cmp.Compare(a.since, b.since), byName(a, b)) })
+	slices.SortFunc(overdue, func(a, b counted) int { return cmp.Or(cmp.Compare(a.begun, b.begun), byName(a, b)) })
 	first := min(len(named), mostNamed)
 	components := slices.DeleteFunc(slices.Clone(named[first:]), func(object counted) bool { return !object.isComponent })
-	return byPhase, unreadyIn, slices.Concat(named[:first], components[:min(len(components), mostComponents)])
+	return byPhase, unreadyIn, slices.Concat(named[:first], components[:min(len(components), mostComponents)],
+		overdue[:min(len(overdue), mostNamed)])
 }

@@ -403,7 +403,8 @@ func (e *Engine) measureLeader(l *life, timeline uint32, session *pgx.Conn, repo
 			o.Receivers = append(o.Receivers, r)
 		}
 		slices.SortFunc(o.Receivers, func(a, b engine.Receiver) int { return strings.Compare(a.Member.Name, b.Member.Name) })
-		o.Problem = cmp.Or(shortage(o.Server.Rule, o.Receivers, at), unkept)
+		waits := shortage(o.Server.Rule, o.Receivers, at)
+		o.CommitsWait, o.Problem = waits != "", cmp.Or(waits, unkept)
 	})
 	return end, nil
 }
