@@ -222,7 +222,7 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 		e.Restarting = slices.Concat(sorted.terminating, sorted.unready)
 		e.requeueIn(e.fail(sorted, now))
 	}
-	going := inTurns(sorted.evictable, now)
+	going := inTurns(sorted.evictable, spec.MaxParallel, now)
 	if reason, message, until := closed(spec.Window, now); until > 0 && len(going) > 0 {
 		e.wait(going, reason, message)
 		e.requeueIn(until)

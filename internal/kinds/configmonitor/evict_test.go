@@ -204,6 +204,47 @@ func TestEvictionsInTurns(t *testing.T) {
 	}
 }
 
+// TestEvictionsOfManyUnready: pods that are not ready come first, but however many they are, each
+// ready pod is among the first of some pass, too.
+func TestEvictionsOfManyUnready(t *testing.T) {
+	var all []corev1.Pod
+	for i := range 12 {
+		all = append(all, pod(fmt.Sprintf("broken-%02d", i), before, unready))
+	}
+	for i := range 5 {
+		all = append(all, pod(fmt.Sprintf("web-%02d", i), before))
+	}
+	for name, test := range map[string]struct {
+		change func(*configv1.ConfigMonitorSpec)
+		// first is how many that are not ready come first.
+		first int
+	}{
+		"all at once":      {func(*configv1.ConfigMonitorSpec) {}, 5},
+		"one at a time":    {limited(1), 5},
+		"eight at a time":  {limited(8), 8},
+		"twenty at a time": {limited(20), 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := monitor(evicting, test.change).Spec
+			tried := map[string]bool{}
+			for pass := range 5 {
+				e := configmonitor.DecideEvictions(&spec, blue, configmonitor.Record{}, all, noon.Add(time.Duration(pass)*10*time.Second))
+				victims := slices.Concat(e.Evict, e.Instead)
+				first := slices.IndexFunc(victims, func(v configmonitor.Victim) bool { return strings.HasPrefix(v.Name, "web-") })
+				if len(victims) != len(all) || first != test.first {
+					t.Fatalf("pass %d tries %v", pass, victims)
+				}
+				for _, victim := range victims[:configmonitor.MaxFailed] {
+					tried[victim.Name] = true
+				}
+			}
+			if len(tried) != len(all) {
+				t.Errorf("only %d pods are tried: %v", len(tried), tried)
+			}
+		})
+	}
+}
+
 // TestEvictionsAfterAScaleUp: a pod that came after the content was recorded counts too, so that
 // one is missing when another of them has gone.
 func TestEvictionsAfterAScaleUp(t *testing.T) {

@@ -122,13 +122,29 @@ func sortPods(spec *configv1.ConfigMonitorSpec, record Record, all []corev1.Pod)
 
 // inTurns returns evictable pods in the order in which they are tried: those that are not ready
 // first, then by name. If there are more than may fail in one pass, each pollBudget begins with
-// others, or the pods behind so many protected ones would never be tried.
-func inTurns(evictable []pod, now time.Time) []pod {
-	ready := slices.IndexFunc(evictable, pod.isReady)
-	if ready < 0 {
-		ready = len(evictable)
+// others, or the pods behind so many protected ones would never be tried. For the same reason only
+// some of many pods that are not ready come before those that are, and the rest after them. limit
+// is spec.maxParallel.
+func inTurns(evictable []pod, limit *int32, now time.Time) []pod {
+	unready := slices.IndexFunc(evictable, pod.isReady)
+	if unready < 0 {
+		unready = len(evictable)
 	}
-	return slices.Concat(turned(evictable[:ready], MaxFailed, now), turned(evictable[ready:], max(1, MaxFailed-ready), now))
+	ready := len(evictable) - unready
+	first := min(unready, max(MaxFailed-ready, unreadyFirst(limit)))
+	before := turned(evictable[:unready], first, now)
+	return slices.Concat(before[:first], turned(evictable[unready:], MaxFailed-first, now), before[first:])
+}
+
+// unreadyFirst returns how many pods that are not ready come first, if there are many of both: as
+// many as may be evicted at a time, or ready ones would be evicted for them without need. At least
+// one ready pod is among the first MaxFailed. Without a limit all are evicted in one pass.
+func unreadyFirst(limit *int32) int {
+	half := MaxFailed / 2
+	if limit == nil {
+		return half
+	}
+	return min(max(half, int(*limit)), MaxFailed-1)
 }
 
 // turned returns pods such that each is among the first few of some pollBudget.
