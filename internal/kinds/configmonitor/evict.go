@@ -312,13 +312,15 @@ func (e *Evictions) BlockedByOthers(victim Victim, why string) {
 }
 
 // BlockedByBudgets records that no more evictions are tried in this pass, because
-// PodDisruptionBudgets have forbidden too many: neither those of rest, nor those of Instead. The
-// next attempt is after pollBudget, even while other pods are being replaced.
+// PodDisruptionBudgets have forbidden too many: neither those of rest, nor those of Instead. All of
+// these and the forbidden ones get the same reason and message: each pass tries others, and the
+// status must not change each time. The next pass is after pollBudget, even while other pods are
+// being replaced.
 func (e *Evictions) BlockedByBudgets(rest []Victim, why string) {
 	waits := map[string]bool{}
 	for _, victim := range rest {
 		waits[victim.name()] = true
-		e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: string(rollout.WaitingForOthers)})
+		e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name()})
 		e.Waiting++
 	}
 	e.Restarting = slices.DeleteFunc(e.Restarting, func(name string) bool { return waits[name] })
@@ -326,8 +328,9 @@ func (e *Evictions) BlockedByBudgets(rest []Victim, why string) {
 		waits[victim.name()] = true
 	}
 	for i := range e.Skipped {
-		if waits[e.Skipped[i].Name] {
-			e.Skipped[i].Message = why
+		skipped := &e.Skipped[i]
+		if waits[skipped.Name] || skipped.Reason == configv1.SkippedDisruptionBudget {
+			skipped.Reason, skipped.Message = configv1.SkippedDisruptionBudget, why
 		}
 	}
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })

@@ -114,7 +114,7 @@ const (
 		"to date: retrying"
 	waitsForAnswer   = "waiting: the API server does not answer the eviction of Pod/%s"
 	waitsForFailures = "waiting: %d evictions failed, the last one of Pod/%s"
-	waitsForBudgets  = "waiting: a PodDisruptionBudget forbids %d evictions"
+	manyForbidden    = "PodDisruptionBudgets forbid %d evictions now, of this pod or of others: retrying in turns"
 )
 
 // evictPods evicts pods, and returns how many it evicted. What a PodDisruptionBudget forbids and
@@ -147,7 +147,7 @@ func (k kind) evictPods(ctx context.Context, namespace string, evictions *config
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 			evictions.BlockedByBudget(victim, budgetForbids)
 			if forbidden++; forbidden > configmonitor.MaxFailed {
-				evictions.BlockedByBudgets(queue, fmt.Sprintf(waitsForBudgets, forbidden))
+				evictions.BlockedByBudgets(queue, fmt.Sprintf(manyForbidden, forbidden))
 				return gone, failed.err()
 			}
 			replace()

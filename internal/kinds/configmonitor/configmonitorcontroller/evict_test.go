@@ -22,6 +22,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -43,22 +44,31 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 	return decidedAfter(0, names, atOnce)
 }
 
-// decidedAfter returns the decision some time later.
-func decidedAfter(later time.Duration, names []string, atOnce int32) configmonitor.Evictions {
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+// noon is the present of these decisions.
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// flags is the source, with its present content.
+var flags = workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
+	Changed: noon.Add(-time.Minute)}
+
+// evicting returns the monitor of these decisions.
+func evicting(atOnce int32) *configv1.ConfigMonitor {
 	monitor := &configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{
 		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyEvict, AllowUnowned: true,
 		MaxParallel: &atOnce,
 	}}
 	configmonitor.Default(monitor)
+	return monitor
+}
+
+// decidedAfter returns the decision some time later.
+func decidedAfter(later time.Duration, names []string, atOnce int32) configmonitor.Evictions {
 	var all []corev1.Pod
 	for _, name := range names {
 		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 			CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
 	}
-	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
-		Changed: noon.Add(-time.Minute)}
-	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon.Add(later))
+	return configmonitor.DecideEvictions(&evicting(atOnce).Spec, flags, configmonitor.Record{}, all, noon.Add(later))
 }
 
 // answering returns a client that evicts as the answers say; nil is a success. It records which
@@ -159,9 +169,43 @@ func TestEvictPodsOfABudget(t *testing.T) {
 			if len(evictions.Skipped) != 30 || evictions.Waiting != 30 || len(evictions.Restarting) != 0 {
 				t.Errorf("%d are skipped, %d wait, %v restart", len(evictions.Skipped), evictions.Waiting, evictions.Restarting)
 			}
-			want := configv1.Skipped{Name: "Pod/web-29", Reason: "WaitingForOthers",
-				Message: "waiting: a PodDisruptionBudget forbids 11 evictions"}
-			if diff := cmp.Diff(want, evictions.Skipped[29]); diff != "" {
+			for i, skipped := range evictions.Skipped {
+				want := configv1.Skipped{Name: "Pod/" + names[i], Reason: "DisruptionBudget",
+					Message: "PodDisruptionBudgets forbid 11 evictions now, of this pod or of others: retrying in turns"}
+				if diff := cmp.Diff(want, skipped); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+// TestStatusOfABudget: as long as a budget protects all pods, the status stays the same, although
+// each pass tries others.
+func TestStatusOfABudget(t *testing.T) {
+	for _, atOnce := range []int32{1, 30} {
+		t.Run(fmt.Sprintf("%d at a time", atOnce), func(t *testing.T) {
+			var names []string
+			answers := map[string]error{}
+			for i := range 30 {
+				names = append(names, fmt.Sprintf("web-%02d", i))
+				answers[names[i]] = budget
+			}
+			var tried [2][]string
+			var statuses [2]configv1.ConfigMonitorStatus
+			for pass := range tried {
+				later := time.Duration(pass) * 10 * time.Second
+				evictions := decidedAfter(later, names, atOnce)
+				if _, err := (kind{client: answering(answers, &tried[pass])}).evictPods(t.Context(), "shop", &evictions); err != nil {
+					t.Fatal(err)
+				}
+				statuses[pass], _ = configmonitor.Status(evicting(atOnce), configmonitor.Observed{Now: noon.Add(later), Source: flags},
+					configmonitor.Decision{Evictions: &evictions}, plan.Result{})
+			}
+			if cmp.Equal(tried[0], tried[1]) {
+				t.Errorf("both passes try %v", tried[0])
+			}
+			if diff := cmp.Diff(statuses[0], statuses[1]); diff != "" {
 				t.Error(diff)
 			}
 		})
