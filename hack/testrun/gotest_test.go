@@ -206,12 +206,17 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// TestFiguresOfEarlierRuns: a run of one layer leaves what is known of the others.
+// TestFiguresOfEarlierRuns: a run of one layer leaves what is known of the others, and one of a part
+// of it what is known of the whole one.
 func TestFiguresOfEarlierRuns(t *testing.T) {
 	earlier := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Minute}, {Name: "e2e", Wall: time.Hour}}}
 	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}, {Name: "e2e", Wall: time.Second, Failed: true}}}.with(earlier)
 	if len(got.Layers) != 2 || got.Layers[0].Wall != time.Second || got.Layers[1].Wall != time.Hour {
 		t.Errorf("got %+v", got.Layers)
+	}
+	got = figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second, Partial: true}}}.with(earlier)
+	if len(got.Layers) != 3 || !got.Layers[0].Partial || got.Layers[1].Wall != time.Minute {
+		t.Errorf("after a run of a part: got %+v", got.Layers)
 	}
 }
 

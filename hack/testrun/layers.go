@@ -55,6 +55,8 @@ type layer struct {
 	databases bool
 	// race is true if tests of it run with the race detector.
 	race bool
+	// partial is true in a selection that has only some tests of the layer of this name.
+	partial bool
 	// builds are what it needs that is built once, and running is the disk space that it needs beside
 	// that until it ends, in bytes.
 	builds  []product

@@ -131,6 +131,8 @@ func TestAnnounce(t *testing.T) {
 			[]string{"last time: 4m0s", "by its budget: " + (2 * named("pure").limit()).String(),
 				fmt.Sprint("expected: some ", 2*named("e2e").limit())},
 		},
+		"a part of it only": {figures{Layers: []layerFigures{{Name: "verify", Wall: named("verify").limit()},
+			{Name: "pure", Wall: time.Second, Partial: true}}}, []string{"by its budget: " + named("pure").limit().String()}},
 		"for the first time": {figures{}, []string{"by its budget: " + named("verify").limit().String(),
 			fmt.Sprint("expected: some ", named("e2e").limit()),
 			"Kubernetes and some tools are compiled"}},

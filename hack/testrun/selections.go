@@ -85,7 +85,8 @@ func quick(ctx context.Context) ([]layer, error) {
 func quickLayers(vets map[string][]string, tests []goTest) []layer {
 	chosen := []layer{{name: "vet", lane: hostLane, budget: time.Minute, prepare: vetAll(vets), builds: []product{ourPackages}}}
 	if len(tests) > 0 {
-		l := layer{name: "pure", lane: hostLane, budget: 90 * time.Second, runs: commands(tests...), builds: []product{ourPackages}}
+		l := layer{name: "pure", lane: hostLane, budget: 90 * time.Second, partial: true, runs: commands(tests...),
+			builds: []product{ourPackages}}
 		if slices.ContainsFunc(tests, func(test goTest) bool { return test.race }) {
 			l.race, l.builds = true, []product{ourPackages, racingPackages}
 		}
@@ -233,7 +234,7 @@ func layersFor(packages []testPackage, of scope) ([]layer, error) {
 		databasesLayer, installationsLayer} {
 		if len(chosen[name]) > 0 {
 			l := named(name)
-			l.runs = commands(chosen[name]...)
+			l.partial, l.runs = true, commands(chosen[name]...)
 			narrowed = append(narrowed, l)
 		}
 	}

@@ -16,7 +16,7 @@ type product struct {
 	space uint64
 	// kept matches what the folder of the user's caches has of it. Without it, it is in Go's build
 	// cache only, which can't be asked: it is there if a layer that needs it has passed on this
-	// machine.
+	// machine, with all its tests.
 	kept string
 }
 
@@ -87,10 +87,11 @@ func neededSpace(chosen []layer, isBuilt func(product) bool) uint64 {
 }
 
 // builtIn returns what tells of a product whether it is there: in the folder of caches, or by the
-// layers that have passed on this machine.
+// layers that have passed on this machine with all their tests: of what others build, a part may be
+// missing.
 func builtIn(caches string, last figures) func(product) bool {
 	passed := slices.DeleteFunc(slices.Clone(layers), func(l layer) bool {
-		return !slices.ContainsFunc(last.Layers, func(f layerFigures) bool { return f.Name == l.name })
+		return !slices.ContainsFunc(last.Layers, func(f layerFigures) bool { return f.isOf(l) && !f.Failed })
 	})
 	return func(p product) bool {
 		if p.kept != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,5 +59,39 @@ func TestBuiltIn(t *testing.T) {
 		if isBuilt(p) != want {
 			t.Errorf("%s: is built is %t", p.name, !want)
 		}
+	}
+}
+
+// TestBuiltInPart: a layer that failed, or only a part of it, says nothing about what is there.
+func TestBuiltInPart(t *testing.T) {
+	affected, err := layersFor([]testPackage{{directory: ".", at: "./internal/policy"}}, scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		ran   []layer
+		fails error
+		want  bool
+	}{
+		"the whole layer": {[]layer{named("pure")}, nil, true},
+		"it failed":       {[]layer{named("pure")}, errors.New("no network"), false},
+		"make quick":      {quickLayers(nil, []goTest{{directory: ".", race: true}}), nil, false},
+		"make affected":   {affected, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last figures
+			for _, l := range c.ran {
+				last.Layers = append(last.Layers, ended{layer: l, err: c.fails}.figures())
+			}
+			if !slices.ContainsFunc(last.Layers, func(f layerFigures) bool { return f.Name == "pure" }) {
+				t.Fatalf("ran %+v", last.Layers)
+			}
+			isBuilt := builtIn(t.TempDir(), last)
+			for _, p := range []product{ourPackages, racingPackages} {
+				if isBuilt(p) != c.want {
+					t.Errorf("%s: is built is %t", p.name, !c.want)
+				}
+			}
+		})
 	}
 }

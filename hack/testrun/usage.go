@@ -61,8 +61,19 @@ type layerFigures struct {
 	Wall, CPU time.Duration
 	Passed    int
 	// Failed is true if the layer failed or was interrupted: it says nothing about how long it takes.
-	Failed   bool
+	Failed bool
+	// Partial is true if only some tests of the layer were selected.
+	Partial  bool
 	Commands []spent
+}
+
+// isOf reports whether the figures are those of a layer. A part of it has figures of its own.
+func (f layerFigures) isOf(l layer) bool { return f.Name == l.name && f.Partial == l.partial }
+
+// figures returns the measurements of the layer.
+func (e ended) figures() layerFigures {
+	return layerFigures{Name: e.name, Wall: e.took, CPU: e.cpu(), Passed: e.passed, Failed: e.err != nil, Partial: e.partial,
+		Commands: e.commands}
 }
 
 const shownTests = 20
@@ -74,8 +85,7 @@ func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	made := figures{Date: time.Now().UTC(), Wall: took, Machine: processorTime() - u.busyBefore}
 	_, _ = fmt.Fprintf(out, "\n%8s %8s  command\n", "wall", "cpu")
 	for _, layer := range all {
-		made.Layers = append(made.Layers, layerFigures{Name: layer.name, Wall: layer.took, CPU: layer.cpu(), Passed: layer.passed,
-			Failed: layer.err != nil, Commands: layer.commands})
+		made.Layers = append(made.Layers, layer.figures())
 		for _, command := range layer.commands {
 			_, _ = fmt.Fprintf(out, "%8s %8s  %s: %s\n", command.Wall.Round(time.Second), command.CPU.Round(time.Second), layer.name, command.What)
 		}
@@ -130,11 +140,11 @@ func (f figures) save() error {
 }
 
 // with removes the layers that failed, and adds those that only an earlier run has: a run of one
-// layer keeps the others.
+// layer keeps the others, and one of a part of it keeps the whole one.
 func (f figures) with(earlier figures) figures {
 	f.Layers = slices.DeleteFunc(slices.Clone(f.Layers), func(l layerFigures) bool { return l.Failed })
 	for _, layer := range earlier.Layers {
-		if !slices.ContainsFunc(f.Layers, func(l layerFigures) bool { return l.Name == layer.Name }) {
+		if !slices.ContainsFunc(f.Layers, func(l layerFigures) bool { return l.Name == layer.Name && l.Partial == layer.Partial }) {
 			f.Layers = append(f.Layers, layer)
 		}
 	}
@@ -167,11 +177,9 @@ func lastFigures() (last figures) {
 // and for what has not run here, its budget, changed as the machine differed from the other
 // budgets.
 func announce(log *step.Log, chosen []layer, last figures) {
-	wall := map[string]time.Duration{}
 	var measured, budgets time.Duration
 	for _, f := range last.Layers {
-		wall[f.Name] = f.Wall
-		if at := slices.IndexFunc(layers, func(l layer) bool { return l.name == f.Name }); at >= 0 {
+		if at := slices.IndexFunc(layers, f.isOf); at >= 0 {
 			measured += f.Wall
 			budgets += layers[at].limit()
 		}
@@ -182,10 +190,9 @@ func announce(log *step.Log, chosen []layer, last figures) {
 	}
 	total := map[lane]time.Duration{}
 	for _, l := range chosen {
-		expected, known := wall[l.name]
-		source := "last time"
-		if !known {
-			expected, source = time.Duration(pace*float64(l.limit())), "not measured on this machine yet, by its budget"
+		expected, source := time.Duration(pace*float64(l.limit())), "not measured on this machine yet, by its budget"
+		if at := slices.IndexFunc(last.Layers, func(f layerFigures) bool { return f.isOf(l) }); at >= 0 {
+			expected, source = last.Layers[at].Wall, "last time"
 		}
 		follows := l.lane
 		if follows == secondLane {
