@@ -72,14 +72,15 @@ const (
 	// WorkloadRolling: its pods are being replaced.
 	WorkloadRolling = "Rolling"
 	// WorkloadBlocked: its pods are not replaced: it is paused, or has the update strategy OnDelete
-	// or a partition, or is a StatefulSet that was changed back while a pod was not ready.
+	// or a partition, or is a StatefulSet that does not replace a pod that is not ready.
 	WorkloadBlocked = "Blocked"
 	// WorkloadAsked: the workload is being written, and is not yet as desired. If that lasts, the
 	// webhook does not answer, or another webhook reverts its changes.
 	WorkloadAsked = "Asked"
 	// WorkloadRefused: the API server refuses the change.
 	WorkloadRefused = "Refused"
-	// WorkloadTimeout: its pods did not become available with the agent within rollout.timeout.
+	// WorkloadTimeout: its pods did not become available with the agent within rollout.timeout, or a
+	// StatefulSet has not replaced a pod for as long.
 	WorkloadTimeout = "Timeout"
 	// WorkloadCanaryFailed: the revision failed in a canary, and is not injected.
 	WorkloadCanaryFailed = "CanaryFailed"

@@ -42,11 +42,16 @@ type WorkloadAssessment struct {
 	// hasGrant reports that a grant annotation exists, whatever its value.
 	hasGrant bool
 	rolled   workload.Rolled
-	// Problem is what is wrong with pods that run the agent. ReadySince is when the last of these pods
-	// became ready. HangsSince is since when none of them was created or became ready, although one of
-	// them is not ready. They are zero where that is not so, or where the pods have not been read.
-	Problem                *workload.Problem
-	ReadySince, HangsSince time.Time
+	// Problem is what is wrong with pods that run the agent. FirstSince is when the first of these
+	// pods was created, ReadySince when the last of them became ready. HangsSince is since when none
+	// of them was created or became ready, although one of them is not ready. They are zero where
+	// that is not so, or where the pods have not been read.
+	Problem                            *workload.Problem
+	FirstSince, ReadySince, HangsSince time.Time
+	// UnreplacedSince is since when a pod of a StatefulSet that has another record than the template
+	// is not ready; zero if there is none, or the pods have not been read. It counts only if
+	// isUnreplaced.
+	UnreplacedSince time.Time
 }
 
 // Assessment compares all workloads with what one agent wants.
@@ -119,17 +124,16 @@ type progress struct {
 // progressOf returns the progress of a workload. A Failed state counts against the agent only if
 // isAttributable.
 func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
-	limit := a.timeoutOf(s)
-	began := latest(s.rolled.Progressed, s.grant.At)
+	limit, began := a.timeoutOf(s), s.began()
 	switch {
-	case s.Problem != nil && isFatal(s.Problem.Reason):
+	case s.isCrashing():
 		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
 	case s.rolled.Unseen:
 		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not observed the last change yet"}
-	case hasUnreplaced(&s.rolled):
-		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, "some of its pods have another template: " + deletePods}
+	case s.isUnreplaced():
+		return a.progressOfUnreplaced(s)
 	case s.rolled.Complete:
-		return progress{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
+		return progress{rollout.Done, a.completeSince(s), "", ""}
 	case s.rolled.Failed != "":
 		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not become ready with the agent: " + s.rolled.Failed}
 	case s.rolled.Blocked != "":
@@ -147,6 +151,31 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
 	}
 	return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its pods are being replaced"}
+}
+
+// began returns when a workload made its last progress that is known, at the earliest when it got
+// the agent. The first pod with the agent may be created much later, once a user has deleted a pod.
+func (s *WorkloadAssessment) began() time.Time {
+	if s.rolled.Progressed.IsZero() {
+		return latest(s.grant.At, s.FirstSince)
+	}
+	return latest(s.grant.At, s.rolled.Progressed)
+}
+
+// completeSince returns since when a complete workload runs the agent. That pods became ready
+// counts only soon after the rollout: later they have been restarted.
+func (a *Assessment) completeSince(s *WorkloadAssessment) time.Time {
+	since := latest(s.rolled.Since, s.grant.At)
+	if a.isRecent(s) {
+		return latest(since, s.ReadySince)
+	}
+	return since
+}
+
+// isRecent reports whether a workload got the agent, or completed its rollout, so recently that its
+// pods are read if it is a canary.
+func (a *Assessment) isRecent(s *WorkloadAssessment) bool {
+	return a.now.Sub(latest(s.rolled.Since, s.grant.At)) <= a.trial(s)
 }
 
 // isReplaced reports, for a workload that does not remember the end of its rollout (a DaemonSet),
@@ -189,6 +218,11 @@ func (a *Assessment) trial(s *WorkloadAssessment) time.Duration {
 	return a.timeoutOf(s) + time.Minute + a.soak()
 }
 
+// podTrial is the trial of a workload with one pod.
+func (a *Assessment) podTrial() time.Duration {
+	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
+}
+
 // soak is how long a canary must run a revision before others follow.
 func (a *Assessment) soak() time.Duration {
 	if canary := a.agent.Spec.Rollout.Canary; canary != nil && canary.Soak != nil {
@@ -198,10 +232,11 @@ func (a *Assessment) soak() time.Duration {
 }
 
 // isAttributable reports whether a failure may be blamed on the agent: it began soon after the
-// injection. A later failure may come from a change by the workload's owner.
+// injection. A later failure may come from a change by the workload's owner, and one of pods that
+// do not have the agent as desired proves nothing.
 func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	switch {
-	case s.grant.At.IsZero():
+	case s.grant.At.IsZero(), s.isUnreplaced() && !s.isCrashing():
 		return false
 	case !s.rolled.Progressed.IsZero():
 		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial(s)
@@ -221,9 +256,10 @@ func (a *Assessment) details(s *WorkloadAssessment) string {
 	return ": " + s.Problem.Message
 }
 
-// isFatal reports whether a problem does not go away by itself.
-func isFatal(reason string) bool {
-	return reason == api.ReasonCrashLoop || reason == api.ReasonContainerConfigError
+// isCrashing reports whether pods that run the agent have a problem that does not go away by
+// itself.
+func (s *WorkloadAssessment) isCrashing() bool {
+	return s.Problem != nil && (s.Problem.Reason == api.ReasonCrashLoop || s.Problem.Reason == api.ReasonContainerConfigError)
 }
 
 func latest(a, b time.Time) time.Time {
@@ -238,17 +274,22 @@ func latest(a, b time.Time) time.Time {
 const maxWatched = 20
 
 // Watched returns the workloads whose pods are to be read now: recent canaries, and up to
-// maxWatched of those whose pods are being replaced, the most recent ones first.
+// maxWatched of those whose pods are being replaced, the most recent ones first. Where a workload
+// does not have the revision, its pods are read if they may keep it from replacing them.
 func (a *Assessment) Watched() []*WorkloadAssessment {
 	var watched, going, slow []*WorkloadAssessment
 	canaries := a.canaries()
 	for i := range a.Assessed {
 		assessed := &a.Assessed[i]
-		if assessed.Status.State != injection.In || assessed.Stale || assessed.rolled.Blocked != "" && assessed.rolled.Updated == 0 {
+		state := assessed.Status.State
+		if (state == injection.Waiting || state == injection.Failed) && mayKeepPods(&assessed.rolled) {
+			slow = append(slow, assessed)
+		}
+		if state != injection.In || assessed.Stale || assessed.rolled.Blocked != "" && assessed.rolled.Updated == 0 {
 			continue
 		}
 		switch poll := a.pollOf(assessed); {
-		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial(assessed):
+		case canaries[assessed.Index] && a.isRecent(assessed):
 			watched = append(watched, assessed)
 		case poll == pollProblem:
 			going = append(going, assessed)
@@ -263,20 +304,34 @@ func (a *Assessment) Watched() []*WorkloadAssessment {
 // pollOf returns how soon to read the pods of a workload again that is being replaced. It returns 0
 // where only an event can bring news, so that its pods are not worth reading.
 func (a *Assessment) pollOf(s *WorkloadAssessment) time.Duration {
-	last, timeout := latest(s.rolled.Progressed, s.grant.At), rollout.Timeout(a.agent.Spec.Rollout.Policy)
+	last := latest(s.rolled.Progressed, s.grant.At)
 	switch {
-	case hasUnreplaced(&s.rolled):
+	case s.rolled.Complete && mayKeepPods(&s.rolled):
 		return pollSlowly // no event reports that a user has deleted the pods
 	case s.rolled.Complete, a.isReplaced(s), s.rolled.Blocked != "" && (s.rolled.Updated == 0 || !a.isOnTrial(s)):
 		return 0 // a rollout that is blocked halfway may have broken the pods that it has replaced
 	case last.IsZero():
 		return pollSlowly // it may stay so for ever: the start is unknown
-	case a.now.Sub(last) <= timeout+time.Minute+a.soak():
+	case a.now.Sub(last) <= a.podTrial():
 		return pollProblem
 	case a.now.Sub(last) <= a.trial(s), s.isSilent():
 		return pollSlowly // each of its pods has the timeout, or only they show that it fails
 	}
 	return 0
+}
+
+// pollOfTrial returns how soon to read pods again while workloads wait; 0 if no pods are read.
+// Failures are to be found soon until all pods have been ready for a while.
+func (a *Assessment) pollOfTrial() time.Duration {
+	poll := time.Duration(0)
+	for _, s := range a.Watched() {
+		last := latest(latest(s.rolled.Since, s.ReadySince), latest(s.rolled.Progressed, s.grant.At))
+		if s.Status.State == injection.In && a.now.Sub(last) <= a.podTrial() {
+			return pollProblem
+		}
+		poll = pollSlowly
+	}
+	return poll
 }
 
 // canaries returns the indices of the workloads that get a revision first. These are the workloads
@@ -336,9 +391,9 @@ func (a *Assessment) hasSpread(canaries map[int]bool) bool {
 // isUnfitCanary reports whether a workload would prove nothing as a canary: it has no pods, or was
 // broken before the agent was injected. What an earlier revision broke does not count. Without the
 // agent, the pods of a complete rollout may have failed since; with it, another revision may be
-// what they need. Pods that are not replaced prove nothing either.
+// what they need, unless its pods would not be replaced.
 func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
-	isBroken := hasUnreplaced(&s.rolled) || !s.rolled.Complete && (!s.Has || !a.isOnTrial(s)) || !s.Has && s.rolled.Ready < s.rolled.Pods
+	isBroken := s.keepsPods() || !s.rolled.Complete && (!s.Has || !a.isOnTrial(s)) || !s.Has && s.rolled.Ready < s.rolled.Pods
 	return a.agent.HasCanaries() && (isBroken || s.rolled.Pods == 0)
 }
 

@@ -2,7 +2,6 @@ package agentrollout_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,44 +84,6 @@ func TestUnreadyWorkloadsGetTheNextRevision(t *testing.T) {
 		spec.Agent.Options = "x"
 	}))
 	p.expect("the next revision", "a b", 1, "a:Pending:Asked b:Pending:WaitingForCanary", p.pass())
-}
-
-// A StatefulSet that was changed back and does not replace a pod that is not ready gets no revision
-// first: the pod would never run it. The messages say what its user must do.
-func TestStatefulSetWithUnreplacedPodsIsNoCanary(t *testing.T) {
-	of := func(options string) *instrv1.Instrumentation {
-		return namespaced("java", func(spec *instrv1.InstrumentationSpec) {
-			first(spec)
-			spec.Matchers[0].Kinds, spec.Agent.Options = []instrv1.WorkloadKind{instrv1.KindStatefulSet}, options
-		})
-	}
-	p := newPlace(t, of("old"), "a", "b")
-	for i := range p.seen {
-		p.seen[i].Kind = "StatefulSet"
-		p.give(i, now.Add(-24*time.Hour))
-	}
-	p.seen[0].Rolled = workload.Rolled{Complete: true, Ordered: true, Left: 1, Pods: 3, Updated: 2, Ready: 2}
-	blocked := p.pass()
-	p.expect("the previous revision", "a b", 0, "b a:Pending:Blocked", blocked)
-	p.change(of("new"))
-	p.expect("the next revision", "a b", 1, "a:Pending:WaitingForCanary b:Pending:Asked", p.pass())
-	p.up()
-	p.now = now.Add(time.Hour)
-	waiting := p.pass()
-	p.expect("the canary has soaked", "a b", 0, "b a:Pending:WaitingForCanary", waiting)
-	p.change(withFailure(of("new"), p.setting.Agents[0].Revision))
-	failed := p.decide()
-	for _, decision := range []agentrollout.Decision{blocked, waiting, failed} {
-		const want = " its pods that do not become ready must be deleted: Kubernetes does not replace them (podManagementPolicy OrderedReady)"
-		at := slices.IndexFunc(decision.Workloads, func(reported agentrollout.ReportedWorkload) bool { return reported.Index == 0 })
-		if message := decision.Workloads[at].Message; !strings.HasSuffix(message, want) || decision.RequeueAfter <= 0 ||
-			decision.RequeueAfter > time.Minute {
-			t.Errorf("it says %q, and requeues after %s", message, decision.RequeueAfter)
-		}
-	}
-	p.change(of("new"))
-	p.seen[0].Rolled = workload.Rolled{Complete: true, Pods: 3, Updated: 3, Ready: 3}
-	p.expect("the pod was deleted", "a b", 1, "b a:Pending:Asked", p.pass())
 }
 
 // Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
@@ -314,31 +275,36 @@ func TestLateFailureOfACanary(t *testing.T) {
 func TestTimeoutOfEachPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		rolled            workload.Rolled
-		after             time.Duration
+		after, ready      time.Duration
 		reported, failure string
+		requeueAfter      time.Duration
 	}{
-		"a StatefulSet": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6}, 11 * time.Minute,
-			"a:Pending:Rolling b:Pending:WaitingForCanary", ""},
-		"a DaemonSet": {workload.Rolled{Pods: 60, Updated: 31, Ready: 59, Forgets: true}, 5 * time.Hour,
-			"a:Pending:Rolling b:Pending:WaitingForCanary", ""},
-		"its first pod": {workload.Rolled{Pods: 6, Ready: 6}, 11 * time.Minute, "a:Failed:Timeout b:Pending:RolloutFailed",
-			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s"},
-		"its second pod": {workload.Rolled{Pods: 6, Updated: 2, Ready: 5}, 21 * time.Minute, "a:Failed:Timeout b:Pending:RolloutFailed",
-			"Deployment/a: Timeout: its pods did not become ready with the agent within 20m0s"},
-		"it says when it made progress": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6, Progressed: now}, 11 * time.Minute,
+		"a StatefulSet": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6}, 11 * time.Minute, time.Minute,
+			"a:Pending:Rolling b:Pending:WaitingForCanary", "", 5 * time.Second},
+		"a DaemonSet": {workload.Rolled{Pods: 60, Updated: 31, Ready: 59, Forgets: true}, 5 * time.Hour, time.Minute,
+			"a:Pending:Rolling b:Pending:WaitingForCanary", "", 5 * time.Second},
+		"a DaemonSet that waits": {workload.Rolled{Pods: 60, Updated: 31, Ready: 59, Forgets: true}, 5 * time.Hour, time.Hour,
+			"a:Pending:Rolling b:Pending:WaitingForCanary", "", time.Minute},
+		"its first pod": {workload.Rolled{Pods: 6, Ready: 6}, 11 * time.Minute, time.Hour, "a:Failed:Timeout b:Pending:RolloutFailed",
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s", 0},
+		"its second pod": {workload.Rolled{Pods: 6, Updated: 2, Ready: 5}, 21 * time.Minute, time.Hour,
 			"a:Failed:Timeout b:Pending:RolloutFailed",
-			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s"},
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 20m0s", 0},
+		"it says when it made progress": {workload.Rolled{Pods: 6, Updated: 5, Ready: 6, Progressed: now}, 11 * time.Minute, time.Hour,
+			"a:Failed:Timeout b:Pending:RolloutFailed",
+			"Deployment/a: Timeout: its pods did not become ready with the agent within 10m0s", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, namespaced("java", first), "a", "b")
 			p.give(0, now)
 			p.seen[0].Rolled, p.now = test.rolled, now.Add(test.after)
+			p.shows["a"] = func(assessed *agentrollout.WorkloadAssessment) { assessed.ReadySince = p.now.Add(-test.ready) }
 			decision := p.pass()
 			p.expect("rolling", "a", 0, test.reported, decision)
 			if decision.Failure != test.failure {
 				t.Errorf("the failure is %q", decision.Failure)
 			}
-			if test.failure == "" && decision.RequeueAfter != 5*time.Second {
+			if test.failure == "" && decision.RequeueAfter != test.requeueAfter {
 				t.Errorf("it requeues after %s", decision.RequeueAfter)
 			}
 		})

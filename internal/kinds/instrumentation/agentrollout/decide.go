@@ -36,8 +36,9 @@ type ReportedWorkload struct {
 	// State is empty where the workload runs with the agent as desired.
 	State           instrv1.WorkloadState
 	Reason, Message string
-	// Progressing reports that its pods are being replaced.
-	Progressing bool
+	// Progressing reports that its pods are being replaced. Unreplaced reports that a pod that is not
+	// ready has another template, and must be deleted by a user.
+	Progressing, Unreplaced bool
 }
 
 // Decision says what to do for one agent.
@@ -161,7 +162,7 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 				"the workload has the agent that it had before, or none%s", d.agent, d.seen[s.Index].onRemoval()))
 			d.requeueIn(pollAnswer)
 		}
-		if hasUnreplaced(&s.rolled) {
+		if s.isUnreplaced() {
 			d.requeueIn(pollSlowly) // no event reports that a user has deleted the pods
 		}
 		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
@@ -184,8 +185,8 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	case s.isUntouched: // not part of the rollout
 	case now.state == rollout.Failed && !d.isAttributable(s) && d.isOnlyTried(s):
 		d.addUnit(s, rollout.Suspended, now.since) // it has not shown that the revision is good
-	case now.state == rollout.Failed && !d.isAttributable(s), now.state == rollout.Progressing && d.isReplaced(s):
-		d.addUnit(s, rollout.Done, now.since) // no reason to delay others
+	case d.delaysNone(s, now):
+		d.addUnit(s, rollout.Done, now.since)
 	case now.reason == instrv1.WorkloadBlocked:
 		d.addUnit(s, rollout.Suspended, now.since) // a user may leave it so for ever
 	default:
@@ -203,6 +204,18 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message,
 			Progressing: true})
 		d.requeueIn(d.pollOf(s))
+	}
+}
+
+// delaysNone reports whether a workload that is not done is no reason to delay others.
+func (d *decider) delaysNone(s *WorkloadAssessment, now progress) bool {
+	switch now.state {
+	case rollout.Failed:
+		return !d.isAttributable(s)
+	case rollout.Progressing:
+		return d.isReplaced(s) || s.isUnreplaced() && d.first[s.Index] && d.hasSpread(d.first)
+	default:
+		return false
 	}
 }
 
@@ -265,7 +278,8 @@ func (d *decider) write(s *WorkloadAssessment, grant *injection.Grant, reason, m
 }
 
 func (d *decider) report(s *WorkloadAssessment, state instrv1.WorkloadState, reason, message string) {
-	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: state, Reason: reason, Message: message})
+	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: state, Reason: reason, Message: message,
+		Unreplaced: s.isUnreplaced()})
 }
 
 // reportRequested reports a workload that is written to for the first time. The result is known
@@ -281,7 +295,7 @@ func withoutRevision(s *WorkloadAssessment) string {
 	if s.Has && !s.Stale {
 		message = "keeps the agent that it has: the new revision failed on a canary"
 	}
-	if hasUnreplaced(&s.rolled) {
+	if s.isUnreplaced() {
 		message += "; " + deletePods
 	}
 	return message
@@ -338,18 +352,18 @@ func (d *decider) deferUnhealthy() {
 	if len(deferred) == 0 {
 		return
 	}
-	if slices.ContainsFunc(deferred, func(s *WorkloadAssessment) bool { return s.rolled.Complete && s.rolled.Pods > 0 }) {
+	if slices.ContainsFunc(deferred, func(s *WorkloadAssessment) bool { return s.keepsPods() || s.rolled.Complete && s.rolled.Pods > 0 }) {
 		d.requeueIn(pollSlowly) // no event reports that its pods are ready again
 	}
 	soaking := d.soaking(units, at)
 	if !isOpen && soaking <= 0 {
 		d.isProven = len(units) > 0
 		for _, s := range deferred {
-			if s.rolled.Pods == 0 {
+			if s.rolled.Pods == 0 || d.needsRevision(s) {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
 				message := "waiting until its pods are available: otherwise their failure would be blamed on the agent"
-				if hasUnreplaced(&s.rolled) {
+				if s.isUnreplaced() {
 					message += "; " + deletePods
 				}
 				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), message)
@@ -359,8 +373,8 @@ func (d *decider) deferUnhealthy() {
 		return
 	}
 	d.requeueIn(soaking)
-	if soaking > 0 && len(d.Watched()) > 0 {
-		d.requeueIn(pollProblem)
+	if soaking > 0 {
+		d.requeueIn(d.pollOfTrial())
 	}
 	d.units, d.at = units, at
 	for _, s := range deferred {
@@ -431,8 +445,8 @@ func (d *decider) grantNext() error {
 	for _, blocker := range answer.Blocked {
 		hasTrial = hasTrial || blocker.Reason != rollout.RolloutFailed
 	}
-	if hasTrial && len(d.Watched()) > 0 {
-		d.requeueIn(pollProblem)
+	if hasTrial {
+		d.requeueIn(d.pollOfTrial())
 	}
 	return nil
 }

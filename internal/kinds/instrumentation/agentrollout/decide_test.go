@@ -27,12 +27,14 @@ type place struct {
 	seen    []agentrollout.ObservedWorkload
 	// problems are the problems of pods, by workload name.
 	problems map[string]*workload.Problem
-	now      time.Time
+	// shows set what else pods show, by workload name.
+	shows map[string]func(assessed *agentrollout.WorkloadAssessment)
+	now   time.Time
 }
 
 func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	t.Helper()
-	p := &place{t: t, problems: map[string]*workload.Problem{}, now: now}
+	p := &place{t: t, problems: map[string]*workload.Problem{}, shows: map[string]func(*agentrollout.WorkloadAssessment){}, now: now}
 	for _, name := range names {
 		made := template(container("app"))
 		p.seen = append(p.seen, agentrollout.ObservedWorkload{
@@ -57,7 +59,11 @@ func (p *place) decide() agentrollout.Decision {
 	p.t.Helper()
 	assessment := agentrollout.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
 	for _, assessed := range assessment.Watched() {
-		assessed.Problem = p.problems[p.seen[assessed.Index].Name]
+		name := p.seen[assessed.Index].Name
+		assessed.Problem = p.problems[name]
+		if show := p.shows[name]; show != nil {
+			show(assessed)
+		}
 	}
 	decision, err := assessment.Decide()
 	if err != nil {

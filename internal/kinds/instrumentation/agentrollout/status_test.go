@@ -132,11 +132,10 @@ func TestStatusNamesWhosePodsAreToBeDeleted(t *testing.T) {
 		"Kubernetes does not replace them (podManagementPolicy OrderedReady)"
 	input := agentrollout.StatusInput{Identity: agent.Identity, Agent: &agent, Seen: seenWorkloads("a", "b"),
 		Decision: agentrollout.Decision{Workloads: []agentrollout.ReportedWorkload{
-			{Index: 0, State: instrv1.StateFailed, Reason: instrv1.WorkloadCanaryFailed},
+			{Index: 0, State: instrv1.StateFailed, Reason: instrv1.WorkloadCanaryFailed, Unreplaced: true},
 			{Index: 1, State: instrv1.StateFailed, Reason: instrv1.WorkloadCanaryFailed},
 		}}}
 	input.Seen[0].Kind = "StatefulSet"
-	input.Seen[0].Rolled = workload.Rolled{Complete: true, Ordered: true, Left: 1, Pods: 3, Updated: 2, Ready: 2}
 	expectStatus(t, "failed", input.Status(),
 		"Ready=False:CanaryFailed Progressing=False:Settled Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
 		"the revision failed on StatefulSet/a: CrashLoop: it exits; it was removed there, and no other workload gets it"+advice+

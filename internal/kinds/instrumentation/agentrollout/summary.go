@@ -70,7 +70,7 @@ func canaryFailed(s *subject) string {
 		return ""
 	}
 	return fmt.Sprintf("the revision failed on %s; it was removed there, and no other workload gets it%s. "+
-		"Change spec.agent or spec.matchers, or retry: %s", s.Agent.Because, s.toDelete(s.Decision.unreplaced(s.Seen)), retryCommand(s.Agent))
+		"Change spec.agent or spec.matchers, or retry: %s", s.Agent.Because, s.toDelete(s.Decision.unreplaced()), retryCommand(s.Agent))
 }
 
 // broken: pods do not become ready with the agent.
@@ -148,9 +148,9 @@ func (f *StatusInput) leaving() string {
 	if f.Decision.Leaving == 0 {
 		return "the agent is removed from all workloads"
 	}
-	mayKeepPods := slices.DeleteFunc(slices.Clone(f.Decision.From), func(index int) bool { return !f.Seen[index].mayKeepPods() })
+	keeping := slices.DeleteFunc(slices.Clone(f.Decision.From), func(index int) bool { return !mayKeepPods(&f.Seen[index].Rolled) })
 	return fmt.Sprintf("the agent is being removed from %d workloads: %s%s", f.Decision.Leaving,
-		conditions.FirstFew(f.namesOf(f.Decision.From), ", "), f.toDelete(mayKeepPods))
+		conditions.FirstFew(f.namesOf(f.Decision.From), ", "), f.toDelete(keeping))
 }
 
 // retryCommand returns the command that makes Mainstay try a failed revision again.

@@ -452,6 +452,37 @@ func TestNote(t *testing.T) {
 	}
 }
 
+// A pod of a StatefulSet that has another record than the template is not replaced while it is not
+// ready, unless it is being deleted. Pods of others do not count.
+func TestNoteUnreplacedPods(t *testing.T) {
+	one := &seen{ObservedWorkload: seenOf("web-1", compiled(t, java()))}
+	pod := func(record, owner string, age time.Duration, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-2 * age)), Labels: map[string]string{"app": "web"},
+				Annotations:     map[string]string{instrv1.AnnotationInjected: record},
+				OwnerReferences: []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(now.Add(-age))},
+			}},
+		}
+	}
+	record := one.Template.Annotations[instrv1.AnnotationInjected]
+	deleted := pod("earlier", "web-1", time.Hour, corev1.ConditionFalse)
+	deleted.DeletionTimestamp = new(metav1.NewTime(now))
+	pods := []corev1.Pod{pod(record, "web-1", 5*time.Minute, corev1.ConditionFalse), pod(record, "web-1", time.Minute, corev1.ConditionTrue),
+		pod("earlier", "web-1", time.Hour, corev1.ConditionTrue), pod("earlier", "another", time.Hour, corev1.ConditionFalse), deleted}
+	assessed := &agentrollout.WorkloadAssessment{}
+	note(assessed, one, labels.SelectorFromSet(labels.Set{"app": "web"}), pods)
+	if got := now.Sub(assessed.FirstSince); got != 10*time.Minute || !assessed.UnreplacedSince.IsZero() {
+		t.Errorf("the first was created %s ago, and one is not replaced since %s", got, assessed.UnreplacedSince)
+	}
+	pods = append(pods, pod("earlier", "web-1", 2*time.Minute, corev1.ConditionFalse), pod("", "web-1", 3*time.Minute, corev1.ConditionFalse))
+	note(assessed, one, labels.SelectorFromSet(labels.Set{"app": "web"}), pods)
+	if got := now.Sub(assessed.UnreplacedSince); got != 3*time.Minute {
+		t.Errorf("one is not replaced for %s", got)
+	}
+}
+
 // A failure that no longer counts is deleted from the Instrumentation before anything is injected,
 // from exactly the version that was read. Removals do not wait.
 func TestClearFailurePatch(t *testing.T) {

@@ -66,18 +66,67 @@ func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Sel
 	return list.Items, nil
 }
 
-// note sets in an assessment what the pods that run the current injection show.
+// note sets in an assessment what the pods that run the current injection show, and what the other
+// pods show whose controller is the workload itself, as it is in a StatefulSet.
 func note(assessed *agentrollout.WorkloadAssessment, one *seen, selector labels.Selector, pods []corev1.Pod) {
-	var mine []corev1.Pod
+	var mine, others []corev1.Pod
 	for i := range pods {
-		isMine := selector.Matches(labels.Set(pods[i].Labels)) &&
-			pods[i].Annotations[instrv1.AnnotationInjected] == one.Template.Annotations[instrv1.AnnotationInjected]
-		if isMine {
-			mine = append(mine, pods[i])
+		pod := &pods[i]
+		switch {
+		case !selector.Matches(labels.Set(pod.Labels)):
+		case pod.Annotations[instrv1.AnnotationInjected] == one.Template.Annotations[instrv1.AnnotationInjected]:
+			mine = append(mine, *pod)
+		case isControlledBy(pod, one.UID):
+			others = append(others, *pod)
 		}
 	}
 	assessed.Problem = workload.FindProblem(workload.Evidence{Pods: mine})
-	assessed.ReadySince, assessed.HangsSince = readySince(mine), hangsSince(mine)
+	assessed.FirstSince, assessed.ReadySince, assessed.HangsSince = firstSince(mine), readySince(mine), hangsSince(mine)
+	assessed.UnreplacedSince = unreadySince(others)
+}
+
+// isControlledBy reports whether the controller of a pod has a UID.
+func isControlledBy(pod *corev1.Pod, uid types.UID) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.UID == uid
+}
+
+// isEnding reports whether a pod is being deleted or has ended.
+func isEnding(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// firstSince returns when the first of some pods was created; zero if there are none. Pods that are
+// being deleted or have ended do not count.
+func firstSince(pods []corev1.Pod) time.Time {
+	var first time.Time
+	for i := range pods {
+		if created := pods[i].CreationTimestamp.Time; !isEnding(&pods[i]) && (first.IsZero() || created.Before(first)) {
+			first = created
+		}
+	}
+	return first
+}
+
+// unreadySince returns since when the first of some pods is not ready; zero if all are. Pods that
+// are being deleted or have ended do not count.
+func unreadySince(pods []corev1.Pod) time.Time {
+	var first time.Time
+	for i := range pods {
+		pod := &pods[i]
+		ready := workload.Condition(pod, corev1.PodReady)
+		if isEnding(pod) || ready != nil && ready.Status == corev1.ConditionTrue {
+			continue
+		}
+		since := pod.CreationTimestamp.Time
+		if ready != nil && ready.LastTransitionTime.After(since) {
+			since = ready.LastTransitionTime.Time
+		}
+		if first.IsZero() || since.Before(first) {
+			first = since
+		}
+	}
+	return first
 }
 
 // readySince returns when the last of some pods became ready; zero if none is ready.
@@ -101,7 +150,7 @@ func hangsSince(pods []corev1.Pod) time.Time {
 	isUnready := false
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if isEnding(pod) {
 			continue
 		}
 		if pod.CreationTimestamp.After(last) {
