@@ -218,7 +218,7 @@ func (a *Assessment) trial(s *WorkloadAssessment) time.Duration {
 	return a.timeoutOf(s) + time.Minute + a.soak()
 }
 
-// podTrial is the trial of a workload with one pod.
+// podTrial is for how long after the last pod became ready a crash is attributed to the agent.
 func (a *Assessment) podTrial() time.Duration {
 	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
 }
@@ -245,7 +245,13 @@ func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 }
 
 // isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
+// The trial of many pods is long. Once all are replaced, it ends earlier for those that crash:
+// podTrial after the last of them became ready.
 func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool {
+	isReplaced := s.rolled.Complete || s.rolled.Updated == s.rolled.Pods
+	if isReplaced && s.isCrashing() && !s.ReadySince.IsZero() && a.now.Sub(latest(s.ReadySince, s.grant.At)) > a.podTrial() {
+		return false
+	}
 	return a.now.Sub(s.grant.At) <= a.trial(s)
 }
 

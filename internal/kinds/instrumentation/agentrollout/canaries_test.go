@@ -86,6 +86,35 @@ func TestUnreadyWorkloadsGetTheNextRevision(t *testing.T) {
 	p.expect("the next revision", "a b", 1, "a:Pending:Asked b:Pending:WaitingForCanary", p.pass())
 }
 
+// The trial of a DaemonSet on many nodes is long. It is over soon after its last pod became ready.
+func TestTrialEndsWhenAllPodsAreReady(t *testing.T) {
+	for name, test := range map[string]struct {
+		isComplete bool
+		ready      time.Duration
+		failure    string
+	}{
+		"complete, soon":    {true, 10 * time.Minute, "Deployment/a: CrashLoop: it exits"},
+		"incomplete, soon":  {false, 10 * time.Minute, "Deployment/a: CrashLoop: it exits"},
+		"complete, later":   {true, 8 * time.Hour, ""},
+		"incomplete, later": {false, 8 * time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, namespaced("java", first), "a", "b")
+			p.give(0, now.Add(-9*time.Hour))
+			p.seen[0].Rolled = workload.Rolled{Complete: test.isComplete, Forgets: true, Pods: 60, Updated: 60, Ready: 59}
+			p.problems["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			p.shows["a"] = func(assessed *agentrollout.WorkloadAssessment) { assessed.ReadySince = now.Add(-test.ready) }
+			decision := p.decide()
+			if decision.Failure != test.failure || decision.Workloads[0].State != instrv1.StateFailed {
+				t.Errorf("the failure is %q, and %+v is reported", decision.Failure, decision.Workloads)
+			}
+			if test.failure == "" && decision.RequeueAfter != time.Minute {
+				t.Errorf("it requeues after %s", decision.RequeueAfter)
+			}
+		})
+	}
+}
+
 // Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
 // and needs no trial of its own.
 func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
