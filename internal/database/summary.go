@@ -308,7 +308,7 @@ func (s *Subject) Conditions(one summary.Summary) []metav1.Condition {
 	switch {
 	case one.Severity == summary.UnderWay:
 		progressing = conditions.True(databasev1.ConditionProgressing, one.Reason, one.Message)
-	case one.Reason == databasev1.ReasonInstanceNotReady && s.underWay() != "":
+	case s.IsLate() && one.IsProblem() && s.underWay() != "":
 		progressing = conditions.True(databasev1.ConditionProgressing, databasev1.ReasonUpdating, s.underWay())
 	case s.Decided.Notice != "":
 		progressing = conditions.True(databasev1.ConditionProgressing, databasev1.ReasonWaiting, s.Decided.Notice)

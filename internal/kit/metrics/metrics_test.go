@@ -340,6 +340,9 @@ func TestOverdue(t *testing.T) {
 	}
 	add("rolls-out", 59*time.Minute, "Ready=False", "Progressing=True")
 	add("hangs", 61*time.Minute, "Ready=False", "Progressing=True")
+	notReady := add("ready-until-now", 24*time.Hour, "Ready=False", "Progressing=True")
+	notReady.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-10 * time.Minute))
+	tally.OnUpdate(notReady, notReady)
 	add("waits-for-its-window", 61*time.Minute, "Ready=False", "Progressing=False")
 	add("paused", 61*time.Minute, "Ready=False", "Paused=True", "Progressing=True")
 	add("works", 61*time.Minute, "Ready=True", "Progressing=True")

@@ -189,15 +189,15 @@ func (t *Tally) forget(object object) {
 	delete(t.known, object.GetUID())
 }
 
-// begun returns since when an object is being deleted, or else its condition Progressing is True; 0
-// if neither is so.
+// begun returns since when an object is being deleted, or else has been in progress and not ready;
+// 0 if neither is so.
 func begun(object object) int64 {
 	if deleted := object.GetDeletionTimestamp(); deleted != nil {
 		return deleted.Unix()
 	}
 	for _, condition := range object.GetConditions() {
 		if condition.Type == progressing && condition.Status == metav1.ConditionTrue {
-			return condition.LastTransitionTime.Unix()
+			return max(condition.LastTransitionTime.Unix(), since(object))
 		}
 	}
 	return 0

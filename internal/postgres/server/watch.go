@@ -353,6 +353,9 @@ func (e *Engine) watchLeader(l *life, timeline uint32) {
 		if err == nil {
 			end, err = e.measureLeader(l, timeline, session, reported, unkept)
 		}
+		if err != nil { // a server that does not answer does not say that it has what commits wait for
+			e.note(l, func(o *engine.Observation) { o.CommitsWait = !o.Server.Rule.WaitsForNobody() })
+		}
 		if err == nil {
 			unkept = ""
 			// Slots are kept after the measurement, because the election needs its result soon.

@@ -130,7 +130,7 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
 	case s.rolled.Unseen:
 		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not observed the last change yet"}
-	case s.isUnreplaced():
+	case a.isUnreplaced(s):
 		return a.progressOfUnreplaced(s)
 	case s.rolled.Complete:
 		return progress{rollout.Done, a.completeSince(s), "", ""}
@@ -236,20 +236,27 @@ func (a *Assessment) soak() time.Duration {
 // do not have the agent as desired proves nothing.
 func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	switch {
-	case s.grant.At.IsZero(), s.isUnreplaced() && !s.isCrashing():
+	case s.grant.At.IsZero(), a.isUnreplaced(s) && !s.isCrashing():
 		return false
 	case !s.rolled.Progressed.IsZero():
 		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial(s)
 	}
-	return a.isOnTrial(s) // the workload does not say when its rollout began
+	return a.isOnTrial(s) || a.hasHungSinceTrial(s) // the workload does not say when its rollout began
+}
+
+// hasHungSinceTrial reports whether a workload hangs since its first pod with the agent was created
+// within the trial: its pods have the time of one from then on.
+func (a *Assessment) hasHungSinceTrial(s *WorkloadAssessment) bool {
+	return !s.rolled.Complete && !s.isCrashing() && !s.FirstSince.IsZero() && s.FirstSince.Sub(s.grant.At) <= a.trial(s) &&
+		a.now.Sub(s.FirstSince) <= a.trial(s)
 }
 
 // isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
 // The trial of many pods is long. Once all are replaced, it ends earlier for those that crash:
-// podTrial after the last of them became ready.
+// podTrial after the last of them became ready, or was created.
 func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool {
-	isReplaced := s.rolled.Complete || s.rolled.Updated == s.rolled.Pods
-	if isReplaced && s.isCrashing() && !s.ReadySince.IsZero() && a.now.Sub(latest(s.ReadySince, s.grant.At)) > a.podTrial() {
+	isReplaced, last := s.rolled.Complete || s.rolled.Updated == s.rolled.Pods, latest(latest(s.ReadySince, s.HangsSince), s.grant.At)
+	if isReplaced && s.isCrashing() && !s.ReadySince.IsZero() && a.now.Sub(last) > a.podTrial() {
 		return false
 	}
 	return a.now.Sub(s.grant.At) <= a.trial(s)

@@ -162,10 +162,10 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 				"the workload has the agent that it had before, or none%s", d.agent, d.seen[s.Index].onRemoval()))
 			d.requeueIn(pollAnswer)
 		}
-		if s.isUnreplaced() {
+		if d.isUnreplaced(s) {
 			d.requeueIn(pollSlowly) // no event reports that a user has deleted the pods
 		}
-		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
+		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, d.withoutRevision(s))
 	case injection.Waiting:
 		d.addUnit(s, rollout.Pending, time.Time{})
 	case injection.In:
@@ -213,7 +213,7 @@ func (d *decider) delaysNone(s *WorkloadAssessment, now progress) bool {
 	case rollout.Failed:
 		return !d.isAttributable(s)
 	case rollout.Progressing:
-		return d.isReplaced(s) || s.isUnreplaced() && d.first[s.Index] && d.hasSpread(d.first)
+		return d.isReplaced(s) || d.isUnreplaced(s) && d.first[s.Index] && d.hasSpread(d.first)
 	default:
 		return false
 	}
@@ -279,7 +279,7 @@ func (d *decider) write(s *WorkloadAssessment, grant *injection.Grant, reason, m
 
 func (d *decider) report(s *WorkloadAssessment, state instrv1.WorkloadState, reason, message string) {
 	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: state, Reason: reason, Message: message,
-		Unreplaced: s.isUnreplaced()})
+		Unreplaced: d.isUnreplaced(s)})
 }
 
 // reportRequested reports a workload that is written to for the first time. The result is known
@@ -290,12 +290,12 @@ func (d *decider) reportRequested(s *WorkloadAssessment) {
 }
 
 // withoutRevision describes a workload that does not get a failed revision.
-func withoutRevision(s *WorkloadAssessment) string {
+func (d *decider) withoutRevision(s *WorkloadAssessment) string {
 	message := "runs without the agent: this revision failed on a canary"
 	if s.Has && !s.Stale {
 		message = "keeps the agent that it has: the new revision failed on a canary"
 	}
-	if s.isUnreplaced() {
+	if d.isUnreplaced(s) {
 		message += "; " + deletePods
 	}
 	return message
@@ -363,7 +363,7 @@ func (d *decider) deferUnhealthy() {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
 				message := "waiting until its pods are available: otherwise their failure would be blamed on the agent"
-				if s.isUnreplaced() {
+				if d.isUnreplaced(s) {
 					message += "; " + deletePods
 				}
 				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), message)

@@ -1,6 +1,8 @@
 package agentrollout
 
 import (
+	"time"
+
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
@@ -30,9 +32,12 @@ func (s *WorkloadAssessment) keepsPods() bool {
 	return mayKeepPods(&s.rolled) && (!s.UnreplacedSince.IsZero() || !s.HangsSince.IsZero())
 }
 
-// isUnreplaced reports whether the pods of a workload show that one of another template stays.
-func (s *WorkloadAssessment) isUnreplaced() bool {
-	return mayKeepPods(&s.rolled) && s.rolled.Blocked == "" && !s.UnreplacedSince.IsZero()
+// isUnreplaced reports whether the pods of a workload show that one of another template stays. In a
+// rollout, such a pod may be unready for a moment, and it is not what blocks the rollout while a
+// pod with the agent is not ready either.
+func (a *Assessment) isUnreplaced(s *WorkloadAssessment) bool {
+	return mayKeepPods(&s.rolled) && s.rolled.Blocked == "" && !s.UnreplacedSince.IsZero() && s.HangsSince.IsZero() &&
+		(s.rolled.Complete || a.now.Sub(s.UnreplacedSince) > time.Minute)
 }
 
 // progressOfUnreplaced returns the progress of a workload that does not replace a pod. It fails

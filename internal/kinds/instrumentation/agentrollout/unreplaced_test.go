@@ -150,3 +150,40 @@ func TestLostPodOfAStatefulSet(t *testing.T) {
 		})
 	}
 }
+
+// A StatefulSet that hangs with the agent fails the revision, also if a pod of another template is
+// not ready meanwhile, and if its first pod with the agent was created late. Such a pod that is not
+// ready for a moment blocks nothing.
+func TestStatefulSetThatHangsFailsTheRevision(t *testing.T) {
+	late := now.Add(-10*time.Minute - 30*time.Second)
+	for name, test := range map[string]struct {
+		unreplaced time.Time
+		hangs      bool
+		want       string
+	}{
+		"its first pod was created late":         {time.Time{}, true, "Timeout"},
+		"another template's pod is unready, too": {late, true, "Timeout"},
+		"a moment":                               {now.Add(-5 * time.Second), false, ""},
+	} {
+		p := newStatefulSets(t, "a", "b")
+		p.give(0, now.Add(-12*time.Minute))
+		p.seen[0].Rolled = workload.Rolled{Ordered: true, Pods: 3, Updated: 1, Ready: 2}
+		p.shows["a"] = func(assessed *agentrollout.WorkloadAssessment) {
+			assessed.UnreplacedSince = test.unreplaced
+			if test.hangs {
+				assessed.HangsSince, assessed.FirstSince = late, late
+			} else {
+				assessed.FirstSince = now.Add(-time.Minute)
+			}
+		}
+		decision := p.pass()
+		if got := decision.Failure; (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: the failure is %q, want %q", name, got, test.want)
+		}
+		for _, reported := range decision.Workloads {
+			if reported.Reason == "Blocked" {
+				t.Errorf("%s: it is Blocked: %s", name, reported.Message)
+			}
+		}
+	}
+}
