@@ -205,9 +205,9 @@ func TestSlowest(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
 // TestFiguresOfEarlierRuns: a run of one layer leaves what is known of the others, and one of a
 // part of it what is known of the whole one.
-// of it what is known of the whole one.
 func TestFiguresOfEarlierRuns(t *testing.T) {
 	earlier := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Minute}, {Name: "e2e", Wall: time.Hour}}}
 	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}, {Name: "e2e", Wall: time.Second, Failed: true}}}.with(earlier)
