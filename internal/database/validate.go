@@ -11,10 +11,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
-// Limits of spec.failover.after.
+// LongestAfter is the highest value of spec.failover.after, and shortestAfter the lowest.
 const (
-	ShortestAfter = 5 * time.Second
 	LongestAfter  = 5 * time.Minute
+	shortestAfter = 5 * time.Second
 )
 
 // maxAfter and maxImage are the lengths of these fields in the schema, in bytes.
@@ -53,7 +53,7 @@ func ParseAfter(text string) (time.Duration, error) {
 	if len(text) <= maxAfter {
 		after, err = time.ParseDuration(text)
 	}
-	if err != nil || after < ShortestAfter || after > LongestAfter {
+	if err != nil || after < shortestAfter || after > LongestAfter {
 		return 0, errors.New("must be from 5s to 5m, for example 11s")
 	}
 	return after, nil

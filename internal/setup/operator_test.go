@@ -32,7 +32,7 @@ func TestHandOver(t *testing.T) {
 	lost := errors.New("leader election lost")
 	for name, test := range map[string]struct {
 		leads bool
-		// failsAfter is when the manager fails, and endsAfter when the process is told to end.
+		// failsAfter is when the manager fails, and endsAfter when the context of the process ends.
 		failsAfter, endsAfter time.Duration
 		want                  time.Duration
 		err                   error

@@ -379,6 +379,20 @@ func TestPodIsRestricted(t *testing.T) {
 	}
 }
 
+// TestUnreadySoon: a manager that has lost its Lease answers webhooks for 20 s more (handoverTime
+// of internal/setup). By then its node must have found it not ready, and the Service must know.
+func TestUnreadySoon(t *testing.T) {
+	const handover, known = 20, 3 // seconds; the latter is for the Service's endpoints
+	probe := deployment(t, mustRender(t, "", target{}).Manifest).Spec.Template.Spec.Containers[0].ReadinessProbe
+	failures := probe.FailureThreshold
+	if failures == 0 {
+		failures = 3 // Kubernetes' default
+	}
+	if longest := probe.PeriodSeconds * failures; longest+known > handover {
+		t.Errorf("a manager is found not ready after up to %d s, want at most %d", longest, handover-known)
+	}
+}
+
 // TestRules: least privilege is checked here once more, on what is really installed.
 func TestRules(t *testing.T) {
 	roles := map[string]int{}

@@ -22,31 +22,31 @@ const (
 // CachePhase is a one-word summary for people. Programs should read the conditions.
 type CachePhase string
 
-// Phases of a Cache.
+// Phases of a Cache: those of every database.
 const (
 	// CachePhasePending: nothing could be made yet.
-	CachePhasePending CachePhase = "Pending"
+	CachePhasePending = CachePhase(PhasePending)
 	// CachePhaseCreating: the cache is made for the first time.
-	CachePhaseCreating CachePhase = "Creating"
+	CachePhaseCreating = CachePhase(PhaseCreating)
 	// CachePhaseUpdating: there is a primary, and instances are being added, removed or replaced.
-	CachePhaseUpdating CachePhase = "Updating"
+	CachePhaseUpdating = CachePhase(PhaseUpdating)
 	// CachePhaseUpgrading: there is a primary, and instances are replaced by those of another image of
 	// the server.
-	CachePhaseUpgrading CachePhase = "Upgrading"
+	CachePhaseUpgrading = CachePhase(PhaseUpgrading)
 	// CachePhaseRunning: the cache works as its spec says.
-	CachePhaseRunning CachePhase = "Running"
+	CachePhaseRunning = CachePhase(PhaseRunning)
 	// CachePhaseSwitchingOver: the primary hands over, because its pod ends or it was asked to.
-	CachePhaseSwitchingOver CachePhase = "SwitchingOver"
+	CachePhaseSwitchingOver = CachePhase(PhaseSwitchingOver)
 	// CachePhaseFailingOver: it worked, and there is no primary now.
-	CachePhaseFailingOver CachePhase = "FailingOver"
+	CachePhaseFailingOver = CachePhase(PhaseFailingOver)
 	// CachePhaseDegraded: there is a primary, but something is wrong: see the condition Degraded.
-	CachePhaseDegraded CachePhase = "Degraded"
+	CachePhaseDegraded = CachePhase(PhaseDegraded)
 	// CachePhaseFailed: there is no primary, because of a problem that waiting is unlikely to solve.
-	CachePhaseFailed CachePhase = "Failed"
+	CachePhaseFailed = CachePhase(PhaseFailed)
 	// CachePhasePaused: spec.paused is true: Mainstay changes nothing.
-	CachePhasePaused CachePhase = "Paused"
+	CachePhasePaused = CachePhase(PhasePaused)
 	// CachePhaseHibernated: spec.hibernated is true, and no instance runs.
-	CachePhaseHibernated CachePhase = "Hibernated"
+	CachePhaseHibernated = CachePhase(PhaseHibernated)
 	// CachePhaseDeleting: the object is being deleted, and waits for its finalizers.
-	CachePhaseDeleting CachePhase = "Deleting"
+	CachePhaseDeleting = CachePhase(PhaseDeleting)
 )
