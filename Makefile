@@ -232,7 +232,7 @@ affected: ## run what your change since main can affect, in every layer
 	$(testrun) affected
 
 .PHONY: flake
-flake: ## run the tests that you changed since main 20 times, beside two busy loops
+flake: ## run the tests that you changed since main 20 times, but those on a cluster, beside two busy loops
 	$(testrun) flake
 
 .PHONY: nightly

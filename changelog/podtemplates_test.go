@@ -42,10 +42,16 @@ func git(t *testing.T, arguments ...string) (string, error) {
 	return strings.TrimRight(string(output), "\n"), err
 }
 
-// base returns the commit before the change: the merge base with main or, on main itself, the
+// base returns the commit before the change: the one that MAINSTAY_BASE names if it exists (what
+// main was before a push of several commits), the merge base with main or, on main itself, the
 // commit before the last.
 func base(t *testing.T) (string, error) {
 	t.Helper()
+	if named := os.Getenv("MAINSTAY_BASE"); named != "" {
+		if found, err := git(t, "rev-parse", "--verify", "--quiet", named+"^{commit}"); err == nil {
+			return found, nil
+		}
+	}
 	head, err := git(t, "rev-parse", "HEAD")
 	if err != nil {
 		return "", err
@@ -180,6 +186,7 @@ func TestNamesRestarts(t *testing.T) {
 func TestGoldenFilesHavePodTemplates(t *testing.T) {
 	for pattern, least := range map[string]int{
 		"../internal/kinds/webapp/testdata/*.yaml": 10, "../internal/kinds/instrumentation/injection/testdata/*.yaml": 10,
+		"../internal/kinds/postgresql/testdata/*.yaml": 3, "../internal/kinds/cache/testdata/*.yaml": 3,
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

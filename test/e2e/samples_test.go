@@ -14,8 +14,8 @@ import (
 )
 
 // testSamples checks that every sample becomes Ready, or says that nothing here is for it, in the
-// environment that its comments require. The samples of our API server, and of kinds that are off
-// by default, are in folders of their own and not applied here.
+// environment that its comments require. Those of our API server, and those that may have databases
+// (test/databases has them), are in folders of their own.
 func testSamples(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "samples")

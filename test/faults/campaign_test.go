@@ -17,7 +17,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// scenarios has at least one scenario of each kind.
+// scenarios has at least one scenario of each kind in a namespace. A PlatformPolicy belongs to the
+// cluster, where all runs' managers would work on it: test/integration has what kills do to it.
 var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), cacheOfTwo(), appStack(),
 	platform()}
 
