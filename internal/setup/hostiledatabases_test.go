@@ -76,7 +76,7 @@ func databaseEntries() map[string]entry {
 				one := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 				one.Spec.Template.Annotations = map[string]string{api.AnnotationBindings: text}
 				db := &databasev1.PostgreSQL{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
-				return postgresql.BoundTo(db, []appsv1.Deployment{one}).Laggard("shop", "r2") != ""
+				return postgresql.BoundTo(db, []appsv1.Deployment{one}, time.Time{}).Laggard("shop", "r2") != ""
 			},
 		},
 		"annotations `mainstay.dev/grown-at`, `mainstay.dev/grown-from`": {

@@ -27,6 +27,9 @@ type Observed struct {
 	Init ObservedInit
 	// PoolerImage is the installation's image of PgBouncer; "" if it has none.
 	PoolerImage string
+	// PoolerWaitsFor is an application that still connects through a pooler that the spec has lost; ""
+	// if there is none, or if it is not time to ask.
+	PoolerWaitsFor string
 }
 
 // Common describes a defaulted PostgreSQL by what databases of all kinds have.

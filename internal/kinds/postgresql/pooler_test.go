@@ -205,7 +205,8 @@ func TestPoolerOfForeignLogin(t *testing.T) {
 }
 
 // TestPoolerLeaves: its objects stay for some minutes, which a pause does not take away, so that
-// those who use it can be replaced. Then nothing is looked for again and again.
+// those who use it can be replaced, and longer if that takes longer. Then nothing is looked for
+// again and again.
 func TestPoolerLeaves(t *testing.T) {
 	db := newDatabase()
 	db.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
@@ -228,6 +229,12 @@ func TestPoolerLeaves(t *testing.T) {
 	db.Spec.Paused = false
 	step(0, none, true, true, poolerLeaves)
 	step(4*time.Minute, none, true, true, time.Minute)
+	observed.PoolerWaitsFor = "web"
+	step(6*time.Minute, none, true, true, waitsAgain)
+	if db.Status.Pooler.WaitsFor != "web" || !MayPoolerLeave(db, observed.Now) {
+		t.Errorf("it does not say what it waits for: %+v", db.Status.Pooler)
+	}
+	observed.PoolerWaitsFor = ""
 	step(6*time.Minute, plan.Result{Refusals: map[plan.Ref]string{Ref(db, "ConfigMap", "db-config"): "no"}}, false, true, 0)
 	step(6*time.Minute, plan.Result{Changes: []plan.Change{{Ref: secret, Operation: plan.Deleted}}}, false, true, time.Second)
 	for _, ref := range poolerRefs(db) {

@@ -45,14 +45,23 @@ func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
 	return deployment
 }
 
-// poolerLeaves is how long a pooler stays after the spec has lost it: applications that use it get
-// another Secret at once, and their pods are replaced meanwhile.
+// poolerLeaves is for how long a pooler stays at least after the spec has lost it: applications that
+// use it get another Secret at once, and their pods are replaced meanwhile. It also waits for bound
+// applications that take longer.
 const poolerLeaves = 5 * time.Minute
 
 // isLeaving reports whether the spec has lost the pooler, and it is not yet time to delete it.
 func isLeaving(db *databasev1.PostgreSQL, observed Observed) bool {
 	was := db.Status.Pooler
-	return db.Spec.Pooler == nil && was != nil && (was.LeavesAt == nil || observed.Now.Before(was.LeavesAt.Time))
+	return db.Spec.Pooler == nil && was != nil &&
+		(was.LeavesAt == nil || observed.Now.Before(was.LeavesAt.Time) || observed.PoolerWaitsFor != "")
+}
+
+// MayPoolerLeave reports whether the time of a pooler that the spec has lost is over, so that only
+// applications that still use it keep it.
+func MayPoolerLeave(db *databasev1.PostgreSQL, now time.Time) bool {
+	was := db.Status.Pooler
+	return db.Spec.Pooler == nil && was != nil && was.LeavesAt != nil && !now.Before(was.LeavesAt.Time)
 }
 
 // poolerRefs name the objects of a pooler.
@@ -89,6 +98,7 @@ func leavingStatus(db *databasev1.PostgreSQL, observed Observed) *databasev1.Poo
 	if status.LeavesAt = db.Status.Pooler.LeavesAt; status.LeavesAt == nil {
 		status.LeavesAt = new(metav1.NewTime(observed.Now.Add(poolerLeaves)).Rfc3339Copy())
 	}
+	status.WaitsFor = observed.PoolerWaitsFor
 	return status
 }
 
@@ -103,6 +113,8 @@ func poolerLeavesAfter(
 		return 0
 	case observed.Now.Before(status.LeavesAt.Time):
 		return max(status.LeavesAt.Sub(observed.Now), time.Second)
+	case status.WaitsFor != "":
+		return waitsAgain
 	case slices.ContainsFunc(poolerRefs(db), result.Changed):
 		return time.Second // Its Secret is not watched.
 	}

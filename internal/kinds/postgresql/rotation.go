@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
-	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/database"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
@@ -292,61 +288,6 @@ func (r *rotating) users() []contract.User {
 	return []contract.User{first, {
 		Name: r.second.Name, As: r.user.Name, Verifier: r.second.Verifier, IsUnknown: r.second.IsUnknown,
 	}}
-}
-
-// boundKey begins what the annotation of a pod template says of each PostgreSQL to which its pods
-// are bound.
-const boundKey = "PostgreSQL/"
-
-// maxBound is the length of the longest such annotation that counts, in bytes: a longer one is none
-// of ours.
-const maxBound = 16 << 10
-
-// boundBy returns what that annotation of a Deployment says.
-func boundBy(one *appsv1.Deployment) iter.Seq[string] {
-	text := one.Spec.Template.Annotations[api.AnnotationBindings]
-	if len(text) > maxBound {
-		text = ""
-	}
-	return strings.SplitSeq(text, ",")
-}
-
-// BoundApps are the applications that are bound to a database, by its users.
-type BoundApps map[string][]boundApp
-
-type boundApp struct {
-	name, revision string
-	// isUpdated is true if it has no pods of an earlier template.
-	isUpdated bool
-}
-
-// BoundTo returns the applications that are bound to a database, by what the annotations of their
-// pod templates say.
-func BoundTo(db *databasev1.PostgreSQL, all []appsv1.Deployment) BoundApps {
-	apps := BoundApps{}
-	for i := range all {
-		one, status := &all[i], all[i].Status
-		isUpdated := status.ObservedGeneration >= one.Generation && status.UpdatedReplicas == status.Replicas
-		for bound := range boundBy(one) {
-			account, isOurs := strings.CutPrefix(bound, boundKey+db.Name+"/")
-			if user, revision, isBound := strings.Cut(account, "="); isOurs && isBound {
-				revision, _, _ = strings.Cut(revision, ":")
-				apps[user] = append(apps[user], boundApp{one.Name, revision, isUpdated})
-			}
-		}
-	}
-	return apps
-}
-
-// Laggard returns the name of the first application that is bound to a user and has another
-// revision of its credentials, or still has pods of before; "" if there is none.
-func (b BoundApps) Laggard(user, revision string) string {
-	for _, one := range b[user] {
-		if one.revision != revision || !one.isUpdated {
-			return one.name
-		}
-	}
-	return ""
 }
 
 // rotationStatus completes what the status says of a user.

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mainstay-platform/mainstay/api"
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -396,35 +394,6 @@ func TestRotationDue(t *testing.T) {
 		}
 		if got := NextProvisions(db, Before{}, users, nil).RotationDue; !got.Equal(test.want) {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
-		}
-	}
-}
-
-// TestLaggard: an application has the new password once its Deployment has its revision, and no pod
-// of before.
-func TestLaggard(t *testing.T) {
-	db := newDatabase(withUsers)
-	web := func(bound string, generation, observed int64, replicas, updated int32) []appsv1.Deployment {
-		one := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: generation}}
-		one.Spec.Template.Annotations = map[string]string{api.AnnotationBindings: bound}
-		one.Status = appsv1.DeploymentStatus{ObservedGeneration: observed, Replicas: replicas, UpdatedReplicas: updated}
-		return []appsv1.Deployment{{}, one}
-	}
-	for name, test := range map[string]struct {
-		all  []appsv1.Deployment
-		want string
-	}{
-		"none":                    {nil, ""},
-		"rolled out":              {web("PostgreSQL/db/shop=r2:db-shop", 2, 2, 3, 3), ""},
-		"the former one":          {web("Cache/db=x,PostgreSQL/db/shop=r1:db-shop", 2, 2, 3, 3), "web"},
-		"under way":               {web("PostgreSQL/db/shop=r2:db-shop", 2, 2, 3, 2), "web"},
-		"not seen yet":            {web("PostgreSQL/db/shop=r2:db-shop", 3, 2, 3, 3), "web"},
-		"another user":            {web("PostgreSQL/db/shop2=r1,PostgreSQL/db=r1", 2, 2, 3, 3), ""},
-		"another database":        {web("PostgreSQL/db2/shop=r1", 2, 2, 3, 3), ""},
-		"an annotation of others": {web(strings.Repeat("x", 17<<10)+",PostgreSQL/db/shop=r1", 2, 2, 3, 3), ""},
-	} {
-		if got := BoundTo(db, test.all).Laggard("shop", "r2"); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

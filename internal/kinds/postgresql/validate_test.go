@@ -114,7 +114,7 @@ func TestWarnOfPooler(t *testing.T) {
 	used := newDatabase(pooled)
 	used.Status.Pooler = &databasev1.PoolerStatus{SecretName: "db-pooler"}
 	const warning = "spec.pooler: the pods of the WebApps that are bound to this PostgreSQL (orders, shop) are replaced, and then connect to the server itself. " +
-		"The pooler is deleted after 5 minutes"
+		"The pooler is deleted after 5 minutes, or later, when all have done that"
 	for name, test := range map[string]struct {
 		db, before *databasev1.PostgreSQL
 		all        []appsv1.Deployment

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -75,20 +75,16 @@ func WarnOfPooler(db, before *databasev1.PostgreSQL, all []appsv1.Deployment) []
 		return nil
 	}
 	var bound []string
-	for i := range all {
-		for one := range boundBy(&all[i]) {
-			if strings.HasPrefix(one, boundKey+db.Name+"=") || strings.HasPrefix(one, boundKey+db.Name+"/") {
-				bound = append(bound, all[i].Name)
-				break
-			}
-		}
+	for _, one := range BoundTo(db, all, time.Time{}) {
+		bound = append(bound, one.name)
 	}
 	if len(bound) == 0 {
 		return nil
 	}
 	slices.Sort(bound)
+	bound = slices.Compact(bound)
 	return []string{fmt.Sprintf("spec.pooler: the pods of the WebApps that are bound to this PostgreSQL (%s) are replaced, and then connect to the server itself. "+
-		"The pooler is deleted after %d minutes", conditions.FirstFew(bound, ", "), int(poolerLeaves.Minutes()))}
+		"The pooler is deleted after %d minutes, or later, when all have done that", conditions.FirstFew(bound, ", "), int(poolerLeaves.Minutes()))}
 }
 
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of

@@ -16,6 +16,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
 const (
@@ -45,13 +46,8 @@ type Bound struct {
 	Object component.Object
 }
 
-// key identifies the object, and the user of it: "PostgreSQL/db", "PostgreSQL/db/orders".
-func (b Bound) key() string {
-	if b.User == "" {
-		return BindingKey(b.Kind, b.Name)
-	}
-	return BindingKey(b.Kind, b.Name) + "/" + b.User
-}
+// key identifies the object, and the user of it.
+func (b Bound) key() string { return component.BoundKey(b.Kind, b.Name, b.User) }
 
 // starting returns why pods can't be bound yet; "" if they can.
 func (b Bound) starting() string { return b.To.Starting(b.Object, b.User) }
@@ -70,13 +66,14 @@ type effective struct {
 	revision, secret string
 }
 
-// text is what the annotation says of it: the revision, and the Secret, if it is not the one that
-// every object of the kind has.
-func (e effective) text() string {
-	if e.secret == e.To.Secret(e.Name) {
-		return e.key() + "=" + e.revision
+// bound is what the annotation says of it: it names the Secret, if that is not the one that every
+// object of the kind has.
+func (e effective) bound() component.Bound {
+	one := component.Bound{Key: e.key(), Revision: e.revision}
+	if e.secret != e.To.Secret(e.Name) {
+		one.Secret = e.secret
 	}
-	return e.key() + "=" + e.revision + ":" + e.secret
+	return one
 }
 
 // effectiveBindings returns the bindings that pods get now, and the others as pending:
@@ -91,7 +88,7 @@ func (e effective) text() string {
 // So a database that fails, or is gone, changes nothing for pods that have started with it, and
 // pods that start are not replaced a moment later, when all of it has started.
 func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective, pending []Bound) {
-	has := boundRevisions(app, observed)
+	has := boundBefore(app, observed)
 	for _, bound := range observed.Bindings {
 		former, isBound := has[bound.key()]
 		switch {
@@ -99,8 +96,7 @@ func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective
 			account := bound.To.Account(bound.Object, bound.User)
 			now = append(now, effective{bound, account.Revision, account.Secret})
 		case isBound:
-			revision, secret, _ := strings.Cut(former, ":")
-			now = append(now, effective{bound, revision, cmp.Or(secret, bound.To.Secret(bound.Name))})
+			now = append(now, effective{bound, former.Revision, cmp.Or(former.Secret, bound.To.Secret(bound.Name))})
 		default:
 			pending = append(pending, bound)
 		}
@@ -108,38 +104,42 @@ func effectiveBindings(app *msappsv1.WebApp, observed Observed) (now []effective
 	return now, pending
 }
 
-// maxBound is the length of the longest annotation with bindings that counts. A longer one is none
-// of ours, and is put back.
-const maxBound = maxBindings * 8 * maxBindingText
-
-// boundRevisions returns what the Deployment's pods are bound to, with what the annotation says of
-// the credentials.
-func boundRevisions(app *msappsv1.WebApp, observed Observed) map[string]string {
-	revisions := map[string]string{}
-	deployment := observed.deployment(app)
-	if deployment == nil {
-		return revisions
-	}
-	text := deployment.Spec.Template.Annotations[api.AnnotationBindings]
-	if len(text) > maxBound {
-		return revisions
-	}
-	for one := range strings.SplitSeq(text, ",") {
-		if key, revision, found := strings.Cut(one, "="); found {
-			revisions[key] = revision
+// boundBefore returns what the Deployment's pods are bound to, by its key.
+func boundBefore(app *msappsv1.WebApp, observed Observed) map[string]component.Bound {
+	before := map[string]component.Bound{}
+	if deployment := observed.deployment(app); deployment != nil {
+		for _, one := range component.ParseBound(deployment.Spec.Template.Annotations[api.AnnotationBindings]) {
+			before[one.Key] = one
 		}
 	}
-	return revisions
+	return before
 }
 
-// boundAnnotation returns the text that boundRevisions reads; "" without bindings.
+// boundAnnotation returns the text that boundBefore reads; "" without bindings.
 func boundAnnotation(now []effective) string {
+	var all []component.Bound
+	for _, one := range now {
+		all = append(all, one.bound())
+	}
+	return component.FormatBound(all)
+}
+
+// lostBinding returns what is wrong with a binding of the pods whose object, or user of it, is gone
+// for good; nil if nothing is. One that only can't be used now, such as a database that fails over,
+// is not lost.
+func lostBinding(app *msappsv1.WebApp, observed Observed) *summary.Summary {
+	now, _ := effectiveBindings(app, observed)
 	var all []string
 	for _, one := range now {
-		all = append(all, one.text())
+		if why := one.To.Lost(one.Object, one.User); why != "" {
+			all = append(all, fmt.Sprintf("%s %s, %s", one.Kind, one.Name, why))
+		}
 	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ",")
+	if len(all) == 0 {
+		return nil
+	}
+	return new(summary.Of(summary.Degraded, msappsv1.ReasonBindingLost, "spec.bindings: the pods are bound to %s: those that run go on, "+
+		"but a pod that starts now may not be able to", conditions.FirstFew(all, "; ")))
 }
 
 // waitsForBindings reports whether the Deployment must stay as it is, or away, because its pods
@@ -316,6 +316,3 @@ func Bind(app *msappsv1.WebApp, kinds component.Bindables) []Bound {
 	}
 	return all
 }
-
-// BindingKey identifies the object of a binding: "PostgreSQL/db".
-func BindingKey(kind, name string) string { return kind + "/" + name }

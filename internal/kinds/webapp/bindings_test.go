@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -126,7 +127,7 @@ func TestBindingsInEffect(t *testing.T) {
 		"added while suspended":          {observed: binding(running(stopped), nil), change: suspended, want: ""},
 		"resumed, and gone":              {observed: binding(running(stopped, boundAt("1")), nil), want: "Store/main=1"},
 		"removed":                        {observed: running(boundAt("1")), want: ""},
-		"an annotation that is too long": {observed: binding(running(boundAt(strings.Repeat("x", maxBound))), nil), want: waits},
+		"an annotation that is too long": {observed: binding(running(boundAt(strings.Repeat("x", component.MaxBound))), nil), want: waits},
 	} {
 		app := admitted(bindings(oneBinding))
 		if test.change != nil {
@@ -167,6 +168,32 @@ func TestServiceStaysWithPods(t *testing.T) {
 	observed = binding(observed, store("True", "1"))
 	if isMade, isKept := hasService(); !isMade || isKept {
 		t.Errorf("with the binding it is changed: %t, kept: %t", isMade, isKept)
+	}
+}
+
+// TestPeersAreAppliedWhilePodsWait: whom the spec does not admit any more is not admitted while a
+// binding holds the pods. Only a policy of foreign pods stays, because it names their port by its
+// number.
+func TestPeersAreAppliedWhilePodsWait(t *testing.T) {
+	app := admitted(bindings(oneBinding), spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} }))
+	foreign := func(d *appsv1.Deployment) {
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"former": "shop"}}
+		d.Spec.Template.Spec.Containers = nil
+	}
+	for name, test := range map[string]struct {
+		observed Observed
+		isMade   bool
+	}{"pods of ours": {running(), true}, "foreign pods": {running(foreign), false}} {
+		observed := binding(test.observed, nil)
+		observed.Children[Ref(app, "NetworkPolicy")] = plan.Found{Ownership: plan.Ours, Object: &networkingv1.NetworkPolicy{}}
+		wanted := Desired(app, observed)
+		isMade := slices.ContainsFunc(wanted.Children, func(child plan.Child) bool {
+			_, is := child.Object.(*networkingv1.NetworkPolicy)
+			return is
+		})
+		if isKept := slices.Contains(wanted.Keep, Ref(app, "NetworkPolicy")); isMade != test.isMade || isKept == test.isMade {
+			t.Errorf("%s: it is made: %t, kept: %t", name, isMade, isKept)
+		}
 	}
 }
 
@@ -313,20 +340,24 @@ var bindingStatus = map[string]statusCase{
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
 	"an app that runs waits for a new binding": {
-		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main, which does not exist; until then the pods stay as they are",
+		app: bindings(oneBinding), observed: binding(running(), nil), phase: "Deploying", message: "waiting for Store main, which does not exist; until then the pods and their Service stay as they are",
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
 	"an app with a Deployment to adopt waits": {
 		app: bindings(oneBinding), observed: binding(Observed{Children: found(plan.Consenting, rolledOut())}, nil), phase: "Pending",
-		message:    "waiting for Store main, which does not exist; until then the pods stay as they are",
+		message:    "waiting for Store main, which does not exist; until then the pods and their Service stay as they are",
 		conditions: []string{"Ready=False WaitingForBinding", "Progressing=False WaitingForBinding", healthy, active},
 	},
 	"problems of the pods that run come first": {
 		app: bindings(oneBinding), observed: binding(running(podsRefused), nil), phase: "Degraded",
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
-	"a database that goes changes nothing": {
-		app: bindings(oneBinding), observed: binding(running(boundAt("1")), nil), phase: "Running", message: "2 of 2 replicas",
+	"a database that goes leaves the pods as they are, and is reported": {
+		app: bindings(oneBinding), observed: binding(running(boundAt("1")), nil), phase: "Degraded", message: "2 of 2 replicas",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", "Degraded=True BindingLost", active},
+	},
+	"a database that fails over is not reported": {
+		app: bindings(oneBinding), observed: binding(running(boundAt("1")), store("False", "1")), phase: "Running", message: "2 of 2 replicas",
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
 	},
 }

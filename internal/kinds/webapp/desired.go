@@ -29,7 +29,9 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	}
 	switch {
 	case app.Spec.NetworkPolicy == nil:
-	case isHeldWithPods(app, observed, "NetworkPolicy"):
+	case isHeldWithPods(app, observed, "NetworkPolicy") && !areOfOurTemplate(app, observed):
+		// It names the port of the pods by its number. With one of ours, the pods translate the name, and
+		// whom the spec does not admit any more is not admitted.
 		wanted.Keep = append(wanted.Keep, Ref(app, "NetworkPolicy"))
 	default:
 		add(desiredNetworkPolicy(app, observed))
@@ -241,10 +243,12 @@ func desiredAutoscaler(app *msappsv1.WebApp, observed Observed) *autoscalingv2.H
 
 // wantsBudget reports whether the app should have a PodDisruptionBudget: as the spec says,
 // otherwise if it may have more than one pod. If others set the number of replicas, the Deployment
-// has it. For a single pod, a budget would either block a drain or have no effect. Without pods, a
-// budget with minAvailable would be violated, and monitoring systems alert of that.
+// has it. For a single pod, a budget would either block a drain or have no effect. While there are
+// no pods and none are started, a budget with minAvailable would be violated, and monitoring
+// systems alert of that.
 func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
-	if app.Spec.Suspend || !hasDeployment(app, observed) {
+	staysEmpty := hasNoPods(app, observed) && (isDeploymentHeld(app, observed) || effectiveReplicas(app, observed) == nil)
+	if app.Spec.Suspend || observed.deployment(app) != nil && staysEmpty || !hasDeployment(app, observed) {
 		return false
 	}
 	if disruption := app.Spec.Disruption; disruption != nil {

@@ -53,7 +53,7 @@ func edges(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, r
 
 // beside returns what is wrong although the application works, and when that changes with time
 // alone: a container that kept exiting and was just started again, or has just exited again while
-// its Deployment does not know that yet, or an edge.
+// its Deployment does not know that yet, a binding that is lost, or an edge.
 func beside(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, requeueAfter time.Duration) {
 	evidence := Evidence(app, observed)
 	crash, left := evidence.OnTrial()
@@ -62,6 +62,9 @@ func beside(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, 
 	}
 	if crash != nil {
 		return new(summary.Of(summary.Degraded, crash.Reason, "%s", crash.Message)), left
+	}
+	if lost := lostBinding(app, observed); lost != nil {
+		return lost, 0 // the object is watched
 	}
 	return edges(app, observed)
 }
@@ -85,6 +88,11 @@ func ingressProblem(app *msappsv1.WebApp, observed Observed) (*summary.Summary, 
 	}
 	class := ingress.Spec.IngressClassName
 	switch {
+	case observed.IngressClassMissing && class != nil && app.Spec.Ingress.ClassName == nil:
+		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressClassNotFound,
+				"Ingress %s has the class %s, which does not exist in this cluster: set spec.ingress.className, or delete the Ingress: "+
+					"Mainstay creates it again, with the default class", ingress.Name, *class)),
+			ingress.CreationTimestamp.Time
 	case observed.IngressClassMissing && class != nil:
 		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressClassNotFound,
 			"spec.ingress.className: there is no IngressClass %s in this cluster", *class)), ingress.CreationTimestamp.Time

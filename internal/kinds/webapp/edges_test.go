@@ -55,6 +55,8 @@ func TestEdges(t *testing.T) {
 		observed Observed
 		after    time.Duration
 		without  bool
+		// classless is a spec without a class.
+		classless bool
 		// want is the reason of Degraded, and a part of its message; requeue is when it may change.
 		want, message string
 		requeue       time.Duration
@@ -66,6 +68,8 @@ func TestEdges(t *testing.T) {
 			message: "set spec.ingress.className, or make a class the default and delete the Ingress"},
 		"a missing class": {observed: lacking(edged(new("nginy"), false)), after: time.Hour,
 			want: "IngressClassNotFound", message: "nginy", requeue: time.Minute},
+		"a class that the spec does not name": {observed: lacking(edged(new("former"), false)), after: time.Hour, classless: true,
+			want: "IngressClassNotFound", message: "Ingress shop has the class former", requeue: time.Minute},
 		"served nevertheless": {observed: lacking(edged(new("x"), true)), after: time.Hour, want: "Healthy"},
 		"no metrics":          {observed: edged(nil, true, blind), after: time.Hour, want: "AutoscalerInactive", message: "no metrics returned"},
 		"no metrics yet":      {observed: edged(nil, true, blind), after: time.Second, want: "Healthy", requeue: 59 * time.Second},
@@ -76,6 +80,9 @@ func TestEdges(t *testing.T) {
 			app := newApp()
 			if !test.without {
 				both(app)
+			}
+			if app.Spec.Ingress != nil && !test.classless {
+				app.Spec.Ingress.ClassName = new("nginy")
 			}
 			test.observed.Now = made.Add(test.after)
 			status, requeue := Status(app, test.observed, plan.Result{})

@@ -157,7 +157,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 func waiting(app *msappsv1.WebApp, observed Observed) objectSummary {
 	message := "spec.bindings: waiting for " + pendingBindings(app, observed)
 	if !hasNoPods(app, observed) {
-		message += "; until then the pods stay as they are"
+		message += "; until then the pods and their Service stay as they are"
 	}
 	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonWaitingForBinding, "%s", message)}
 }

@@ -544,7 +544,7 @@ func TestNotAccepted(t *testing.T) {
 				parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
 		"an answer to an earlier route is none": {msappsv1.ParentReference{Name: "public"},
 			[]gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True",
-				ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
+				ObservedGeneration: 3})}, "Gateway public has not answered to the last change"},
 		"a backend that is not found counts as well": {msappsv1.ParentReference{Name: "public"},
 			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False",
 				Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},

@@ -127,7 +127,10 @@ func notAccepted(route *gatewayv1.HTTPRoute, parent msappsv1.ParentReference) st
 				if condition.Type != string(kind) {
 					continue
 				}
-				if condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < route.Generation {
+				if condition.ObservedGeneration < route.Generation {
+					return fmt.Sprintf("Gateway %s has not answered to the last change of the HTTPRoute yet", parent.Name)
+				}
+				if condition.Status != metav1.ConditionTrue {
 					return fmt.Sprintf("Gateway %s: %s is %s (%s): %s", parent.Name, kind, condition.Status, condition.Reason, condition.Message)
 				}
 				accepted = accepted || kind == gatewayv1.RouteConditionAccepted

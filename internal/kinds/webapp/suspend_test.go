@@ -173,6 +173,27 @@ func TestSuspendedChildren(t *testing.T) {
 	}
 }
 
+// TestBudgetNeedsPods: an app without pods, of which none is started now, has no budget.
+func TestBudgetNeedsPods(t *testing.T) {
+	disruption := spec(func(s *msappsv1.WebAppSpec) { s.Disruption = &msappsv1.Disruption{} })
+	byHand := spec(func(s *msappsv1.WebAppSpec) { s.Replicas = nil })
+	for name, test := range map[string]struct {
+		app      *msappsv1.WebApp
+		observed Observed
+		want     bool
+	}{
+		"it runs":                          {admitted(disruption), running(), true},
+		"resumed":                          {admitted(disruption), running(stopped("2")), true},
+		"resumed, and waits for a binding": {admitted(disruption, bindings(oneBinding)), binding(running(stopped("2")), nil), false},
+		"runs, and waits for a binding":    {admitted(disruption, bindings(oneBinding)), binding(running(), nil), true},
+		"scaled to zero by hand":           {admitted(disruption, byHand), running(stopped("")), false},
+	} {
+		if got := wantsBudget(test.app, test.observed); got != test.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
 // TestPolicyOfSuspended: a suspended app has no number of replicas that could violate a rule; the
 // number that it gets back is checked when it is resumed.
 func TestPolicyOfSuspended(t *testing.T) {

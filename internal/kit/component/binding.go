@@ -68,11 +68,8 @@ type Bindable struct {
 // Unready returns why an application that is bound to an object, as one of its users or as "", may
 // not start yet, as the end of a sentence; "" if it may. object is nil if there is none.
 func (b Bindable) Unready(object Object, user string) string {
-	if object == nil {
-		return "which does not exist"
-	}
-	if object.GetDeletionTimestamp() != nil {
-		return "which is being deleted"
+	if why := gone(object); why != "" {
+		return why
 	}
 	found := meta.FindStatusCondition(ConditionsOf(object), b.Condition)
 	switch {
@@ -86,6 +83,27 @@ func (b Bindable) Unready(object Object, user string) string {
 		return "whose credentials are not known yet"
 	}
 	return account.Problem
+}
+
+// Lost returns why pods that are bound to an object, as one of its users or as "", and that start
+// again will not find what they need, as the end of a sentence; "" if they will, also while the
+// object is Unready.
+func (b Bindable) Lost(object Object, user string) string {
+	if why := gone(object); why != "" {
+		return why
+	}
+	return b.Account(object, user).Problem
+}
+
+// gone returns why there is no object, or not for long; "" if there is one.
+func gone(object Object) string {
+	switch {
+	case object == nil:
+		return "which does not exist"
+	case object.GetDeletionTimestamp() != nil:
+		return "which is being deleted"
+	}
+	return ""
 }
 
 // Starting returns why an application that is not bound to an object yet is to wait, as the end of

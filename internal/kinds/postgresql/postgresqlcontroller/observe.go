@@ -36,5 +36,12 @@ func (k kind) Observe(ctx context.Context, db *databasev1.PostgreSQL) (postgresq
 			return observed, err
 		}
 	}
+	if postgresql.MayPoolerLeave(db, observed.Now) {
+		apps, err := k.boundApps(ctx, db, observed.Now)
+		if err != nil {
+			return observed, err
+		}
+		observed.PoolerWaitsFor = apps.Behind(db)
+	}
 	return observed, k.observeProvisions(ctx, db, &observed)
 }

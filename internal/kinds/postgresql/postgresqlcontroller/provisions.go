@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +50,7 @@ func (k kind) observeProvisions(ctx context.Context, db *databasev1.PostgreSQL, 
 	}
 	observed.Users = map[string]postgresql.ObservedUser{}
 	// They are read once, and only if a user has to wait for them.
-	apps := sync.OnceValues(func() (postgresql.BoundApps, error) { return k.boundApps(ctx, db) })
+	apps := sync.OnceValues(func() (postgresql.BoundApps, error) { return k.boundApps(ctx, db, observed.Now) })
 	for _, user := range db.Spec.Users {
 		logins := before.LoginsOf(user.Name)
 		one, err := k.observeUser(ctx, db, *observed, user, logins)
@@ -183,12 +184,12 @@ func (v *verified) is(verifier, password string) bool {
 }
 
 // boundApps returns the applications that are bound to a database.
-func (k kind) boundApps(ctx context.Context, db *databasev1.PostgreSQL) (postgresql.BoundApps, error) {
+func (k kind) boundApps(ctx context.Context, db *databasev1.PostgreSQL, now time.Time) (postgresql.BoundApps, error) {
 	var all appsv1.DeploymentList
 	if err := k.client.List(ctx, &all, client.InNamespace(db.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the Deployments of applications: %w", err)
 	}
-	return postgresql.BoundTo(db, all.Items), nil
+	return postgresql.BoundTo(db, all.Items, now), nil
 }
 
 // waitsFor returns an application that has not replaced its pods since the Secret of a user was

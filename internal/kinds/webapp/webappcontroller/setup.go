@@ -247,7 +247,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		watch.Index{Object: &msappsv1.WebApp{}, Name: bindingsIndex, Values: func(object client.Object) []string {
 			var keys []string
 			for _, one := range object.(*msappsv1.WebApp).Spec.Bindings {
-				keys = append(keys, webapp.BindingKey(one.Kind, one.Name))
+				keys = append(keys, component.BoundKey(one.Kind, one.Name, ""))
 			}
 			return keys
 		}},
@@ -281,6 +281,6 @@ func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
 func boundTo(reader client.Reader, kind string) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		return watch.Requests(ctx, reader, &msappsv1.WebAppList{}, client.InNamespace(object.GetNamespace()),
-			client.MatchingFields{bindingsIndex: webapp.BindingKey(kind, object.GetName())})
+			client.MatchingFields{bindingsIndex: component.BoundKey(kind, object.GetName(), "")})
 	}
 }
