@@ -18,7 +18,8 @@ import (
 )
 
 // scenarios has at least one scenario of each kind in a namespace. A PlatformPolicy belongs to the
-// cluster, where all runs' managers would work on it: test/integration has what kills do to it.
+// cluster, where all runs' managers would work on it: TestPolicySurvivesKills of test/integration
+// kills its manager.
 var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation(), postgreSQL(), cacheOfTwo(), appStack(),
 	platform()}
 

@@ -13,10 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestWithin(t *testing.T) {
@@ -81,43 +77,6 @@ func TestFatal(t *testing.T) {
 	}
 	if length := len(kept.String()); length > mostLines*(mostOfALine+1) {
 		t.Errorf("it kept %d bytes", length)
-	}
-}
-
-func pod(name, uid, version string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
-}
-
-func TestFollowed(t *testing.T) {
-	for name, test := range map[string]struct {
-		send func(*Followed)
-		want string
-	}{
-		"in order": {func(f *Followed) {
-			f.Added(pod("a", "1", "5"))
-			f.Updated(pod("a", "1", "6"))
-			f.Added(pod("b", "2", "6"))
-			f.Deleted(pod("b", "2", "8"))
-		}, ""},
-		"listed anew": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Updated(pod("a", "1", "6")) }, ""},
-		"another of that name": {func(f *Followed) {
-			f.Added(pod("a", "0", "3"))
-			f.Handler().UpdateFunc(pod("a", "0", "3"), pod("a", "1", "6"))
-		}, ""},
-		"added twice": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Added(pod("a", "1", "6")) }, "added a 1 at 6, after 6, known: true"},
-		"older":       {func(f *Followed) { f.Added(pod("a", "1", "7")); f.Updated(pod("a", "1", "6")) }, "updated a 1 at 6, after 7"},
-		"unknown":     {func(f *Followed) { f.Updated(pod("a", "1", "6")) }, "updated a 1 at 6, after 0, known: false"},
-		"missed":      {func(*Followed) {}, "a 1: known at 0 (false), listed at 6"},
-		"not deleted": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Added(pod("b", "2", "7")) }, "b 2: known, and not listed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := NewFollowed()
-			test.send(f)
-			got := f.Differs(&corev1.PodList{Items: []corev1.Pod{*pod("a", "1", "6")}})
-			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
 	}
 }
 
