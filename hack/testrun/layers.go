@@ -31,6 +31,15 @@ const (
 	secondLane lane = "second"
 )
 
+// beside returns the lane in whose time a lane runs: the second one begins when that of the first
+// cluster is over.
+func (l lane) beside() lane {
+	if l == secondLane {
+		return clusterLane
+	}
+	return l
+}
+
 // layer is one group of tests.
 type layer struct {
 	name string

@@ -194,11 +194,7 @@ func announce(log *step.Log, chosen []layer, last figures) {
 		if at := slices.IndexFunc(last.Layers, func(f layerFigures) bool { return f.isOf(l) }); at >= 0 {
 			expected, source = last.Layers[at].Wall, "last time"
 		}
-		follows := l.lane
-		if follows == secondLane {
-			follows = clusterLane // It begins when that one is over.
-		}
-		total[follows] += expected
+		total[l.lane.beside()] += expected
 		log.Say("%-8s %-14s %s: %s", l.lane, l.name, source, expected.Round(time.Second))
 	}
 	log.Say("expected: some %s, the lanes beside each other", slices.Max(slices.Collect(maps.Values(total))).Round(time.Second))

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,8 +35,11 @@ const (
 // process.
 var ErrKilled = errors.New("the processes of this instance were killed during the start")
 
-// Supervisor starts and kills processes. A program has one, because KillAll kills every descendant
-// of the program. Its methods may be called at any time, in any goroutine.
+// isOpen is true while the program has a Supervisor.
+var isOpen atomic.Bool
+
+// Supervisor starts and kills processes. A program has one at a time, because KillAll kills every
+// descendant of the program, and each would reap the other's processes. Its methods may be called at any time, in any goroutine.
 type Supervisor struct {
 	lock  *os.File
 	clock clock.Clock
@@ -49,9 +53,14 @@ type Supervisor struct {
 }
 
 // New returns a Supervisor that reaps orphans until Close. lock is an open file that every process
-// inherits, so that a flock(2) on it lasts as long as one of them lives; nil means none.
+// inherits, so that a flock(2) on it lasts as long as one of them lives; nil means none. It returns
+// an error while there is another one.
 func New(lock *os.File, clock clock.Clock) (*Supervisor, error) {
+	if !isOpen.CompareAndSwap(false, true) {
+		return nil, errors.New("this program has a supervisor of its processes already")
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		isOpen.Store(false)
 		return nil, fmt.Errorf("becoming the reaper of orphans: %w", err)
 	}
 	s := &Supervisor{
@@ -68,6 +77,7 @@ func (s *Supervisor) Close() {
 	signal.Stop(s.stop)
 	close(s.stop)
 	<-s.stopped
+	isOpen.Store(false)
 }
 
 // Kills returns how often KillAll was called. A caller reads it when it decides to start a process,

@@ -137,3 +137,16 @@ func TestParseStat(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyOne: there is no second supervisor of a program's processes until the first one is closed.
+func TestOnlyOne(t *testing.T) {
+	first, err := New(nil, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(nil, clock.RealClock{}); err == nil {
+		t.Error("there are two")
+	}
+	first.Close()
+	newSupervisor(t)
+}

@@ -59,34 +59,36 @@ func TestDataOfAnotherVersion(t *testing.T) {
 		"16": "the volume has the data of PostgreSQL 16, and needs those of PostgreSQL 17; nothing was changed",
 		"11": "the volume has the data of PostgreSQL 11, and needs those of PostgreSQL 12 to 18; nothing was changed",
 	} {
-		e := withPrograms(t, "postgres (PostgreSQL) 17.11")
-		if found, err := e.FindVersion(t.Context()); err != nil || found != "17" {
-			t.Fatalf("got %s, %v", found, err)
-		}
-		if err := os.MkdirAll(filepath.Join(e.Data, "pg_wal"), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		for name, content := range map[string]string{"PG_VERSION": version + "\n", "recovery.signal": "", "postmaster.pid": "1\n"} {
-			if err := os.WriteFile(filepath.Join(e.Data, name), []byte(content), 0o600); err != nil {
+		t.Run(version, func(t *testing.T) {
+			e := withPrograms(t, "postgres (PostgreSQL) 17.11")
+			if found, err := e.FindVersion(t.Context()); err != nil || found != "17" {
+				t.Fatalf("got %s, %v", found, err)
+			}
+			if err := os.MkdirAll(filepath.Join(e.Data, "pg_wal"), 0o750); err != nil {
 				t.Fatal(err)
 			}
-		}
-		_, inspected := e.Inspect()
-		for _, err := range []error{inspected, e.Start(t.Context())} {
-			if foreign := (*engine.ForeignError)(nil); !errors.As(err, &foreign) || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("%s: got %v, want %s", version, err, want)
+			for name, content := range map[string]string{"PG_VERSION": version + "\n", "recovery.signal": "", "postmaster.pid": "1\n"} {
+				if err := os.WriteFile(filepath.Join(e.Data, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if e.Observe().Server.Damaged {
-			t.Errorf("%s: the data count as damaged", version)
-		}
-		for _, name := range []string{"PG_VERSION", "recovery.signal", "postmaster.pid", "pg_wal"} {
-			if _, err := os.Stat(filepath.Join(e.Data, name)); err != nil {
-				t.Errorf("%s: %v", version, err)
+			_, inspected := e.Inspect()
+			for _, err := range []error{inspected, e.Start(t.Context())} {
+				if foreign := (*engine.ForeignError)(nil); !errors.As(err, &foreign) || !strings.HasSuffix(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
 			}
-		}
-		if info, err := os.Stat(e.Data); err != nil || info.Mode().Perm() != 0o750 {
-			t.Errorf("%s: the mode of the data was changed: %v, %v", version, info, err)
-		}
+			if e.Observe().Server.Damaged {
+				t.Error("the data count as damaged")
+			}
+			for _, name := range []string{"PG_VERSION", "recovery.signal", "postmaster.pid", "pg_wal"} {
+				if _, err := os.Stat(filepath.Join(e.Data, name)); err != nil {
+					t.Error(err)
+				}
+			}
+			if info, err := os.Stat(e.Data); err != nil || info.Mode().Perm() != 0o750 {
+				t.Errorf("the mode of the data was changed: %v, %v", info, err)
+			}
+		})
 	}
 }
