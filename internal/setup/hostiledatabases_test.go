@@ -26,6 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/cache"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/postgresql"
+	"github.com/mainstay-platform/mainstay/internal/kit/component"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/postgres"
@@ -149,7 +150,7 @@ func databaseLimits() map[string]map[string]pair {
 		},
 		"Secret `NAME-provisions` of a PostgreSQL":                       {"bytes": stretched(1<<20, `{"users":[{"name":"`, `"}]}`)},
 		"Secret `NAME-certificates` of a database":                       {"authorities": {"32", "33"}},
-		"annotation `mainstay.dev/bindings`":                             {"bytes": stretched(16<<10, "PostgreSQL/db/shop=r1,", "")},
+		"annotation `mainstay.dev/bindings`":                             {"bytes": stretched(component.MaxBound, "PostgreSQL/db/shop=r1,", "")},
 		"annotations `mainstay.dev/grown-at`, `mainstay.dev/grown-from`": {"bytes": {strings.Repeat("0", 32) + "819/1024", strings.Repeat("0", 33) + "819/1024"}},
 		"annotation `config.mainstay.dev/failed`":                        {"bytes": stretched(4<<10, "2,", "")},
 		"annotations `agent-ID.instrumentation.mainstay.dev/granted`":    {"bytes": stretched(64, "", " 2026-11-21T08:00:00Z 1")},

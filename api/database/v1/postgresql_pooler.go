@@ -87,13 +87,13 @@ type PoolerStatus struct {
 	// later.
 	// +optional
 	Problem string `json:"problem,omitempty"`
-	// LeavesAt is when the pooler is deleted, after spec.pooler was removed, unless WaitsFor delays it:
-	// some minutes later, so that applications that use it can be replaced before. Absent while
+	// LeavesAt is when the pooler is deleted, after spec.pooler was removed, unless WaitsFor delays
+	// it: some minutes later, so that applications that use it can be replaced before. Absent while
 	// spec.paused is true: these minutes begin when it is not.
 	// +optional
 	LeavesAt *metav1.Time `json:"leavesAt,omitempty"`
-	// WaitsFor is a bound application that delays the end of the pooler: it, or some of its pods, still
-	// connect through it. Empty if there is none.
+	// WaitsFor is a bound application that delays the end of the pooler: it, or some of its pods,
+	// still connect through it. Empty if there is none.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 }

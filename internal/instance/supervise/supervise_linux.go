@@ -39,7 +39,8 @@ var ErrKilled = errors.New("the processes of this instance were killed during th
 var isOpen atomic.Bool
 
 // Supervisor starts and kills processes. A program has one at a time, because KillAll kills every
-// descendant of the program, and each would reap the other's processes. Its methods may be called at any time, in any goroutine.
+// descendant of the program, and each would reap the other's processes. Its methods may be called
+// at any time, in any goroutine.
 type Supervisor struct {
 	lock  *os.File
 	clock clock.Clock

@@ -138,7 +138,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestOnlyOne: there is no second supervisor of a program's processes until the first one is closed.
+// TestOnlyOne: there is no second supervisor of a program's processes until the first one is
+// closed.
 func TestOnlyOne(t *testing.T) {
 	first, err := New(nil, clock.RealClock{})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 )
 
-// boundDeployments returns the Deployments of a namespace, one of which says in its annotation to what it
-// is bound.
+// boundDeployments returns the Deployments of a namespace, one of which says in its annotation to
+// what it is bound.
 func boundDeployments(bound string, change ...func(*appsv1.Deployment)) []appsv1.Deployment {
 	one := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 2}}
 	one.Spec.Template.Annotations = map[string]string{api.AnnotationBindings: bound}

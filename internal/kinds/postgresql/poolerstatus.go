@@ -45,9 +45,9 @@ func poolerOf(db *databasev1.PostgreSQL, observed Observed) *appsv1.Deployment {
 	return deployment
 }
 
-// poolerLeaves is for how long a pooler stays at least after the spec has lost it: applications that
-// use it get another Secret at once, and their pods are replaced meanwhile. It also waits for bound
-// applications that take longer.
+// poolerLeaves is for how long a pooler stays at least after the spec has lost it: applications
+// that use it get another Secret at once, and their pods are replaced meanwhile. It also waits for
+// bound applications that take longer.
 const poolerLeaves = 5 * time.Minute
 
 // isLeaving reports whether the spec has lost the pooler, and it is not yet time to delete it.

@@ -84,7 +84,8 @@ func WarnOfPooler(db, before *databasev1.PostgreSQL, all []appsv1.Deployment) []
 	slices.Sort(bound)
 	bound = slices.Compact(bound)
 	return []string{fmt.Sprintf("spec.pooler: the pods of the WebApps that are bound to this PostgreSQL (%s) are replaced, and then connect to the server itself. "+
-		"The pooler is deleted after %d minutes, or later, when all have done that", conditions.FirstFew(bound, ", "), int(poolerLeaves.Minutes()))}
+		"The pooler is deleted after %d minutes, or later, when all have done that", conditions.FirstFew(bound, ", "),
+		int(poolerLeaves.Minutes()))}
 }
 
 // Warn returns what is legal but unwise about a defaulted PostgreSQL. catalogue has the image of
