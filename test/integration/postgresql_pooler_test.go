@@ -66,7 +66,7 @@ func TestDatabasePooler(t *testing.T) {
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), bound)).To(gomega.Succeed())
 	g.Expect(bound.Generation).To(gomega.BeEquivalentTo(1), "its pods are replaced at the very start")
 	manager.Settle(t)
-	removePooler(t, live, from, ready, append(objects, deployment))
+	removePooler(t, live, app, ready, append(objects, deployment))
 }
 
 // connectsWith returns the name of the Secret with which an app connects; "" before it starts.
@@ -145,11 +145,12 @@ func whyNotReady(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	}
 }
 
-// removePooler takes the pooler out of the spec of a PostgreSQL: applications leave it, and then
-// it goes. The functions return the Secret of an application that is bound to it, and the
-// condition Ready.
-func removePooler(t *testing.T, live *databasev1.PostgreSQL, from, ready func(context.Context) (string, error), objects []client.Object) {
+// removePooler takes the pooler out of the spec of a PostgreSQL: the application that is bound to it
+// leaves it, and once it has no pods of before, the pooler goes. ready returns the condition Ready.
+func removePooler(t *testing.T, live *databasev1.PostgreSQL, app *msappsv1.WebApp, ready func(context.Context) (string, error),
+	objects []client.Object) {
 	t.Helper()
+	from := connectsWith(app)
 	g, db, deployment := gomega.NewWithT(t), live, &appsv1.Deployment{}
 	g.Expect(cluster.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pooler":null}}`)))).To(gomega.Succeed())
 	g.Eventually(from).WithContext(t.Context()).Should(gomega.Equal("db-app"))
@@ -166,8 +167,22 @@ func removePooler(t *testing.T, live *databasev1.PostgreSQL, from, ready func(co
 		live.Status.Pooler.LeavesAt = &metav1.Time{Time: time.Now().Add(-time.Minute)}
 		return cluster.Client.Status().Update(ctx, live)
 	}).WithContext(t.Context()).Should(gomega.Succeed())
-	touch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failover":{"after":"12s"}}}`))
-	g.Expect(cluster.Client.Patch(t.Context(), live, touch)).To(gomega.Succeed())
+	touch := func(after string) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failover":{"after":"`+after+`"}}}`))
+		g.Expect(cluster.Client.Patch(t.Context(), live, patch)).To(gomega.Succeed())
+	}
+	touch("12s")
+	g.Eventually(func(ctx context.Context) (string, error) {
+		_, err := ready(ctx)
+		return live.Status.Pooler.WaitsFor, err
+	}).WithContext(t.Context()).Should(gomega.Equal(app.Name), "its pods have not been replaced")
+	g.Expect(known(db, "db-pooler", &corev1.Secret{}, always)(t.Context())).To(gomega.Succeed(), "a pod that starts again needs it")
+	bound := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name}}
+	rollOut(t, bound)
+	bound.Status.TerminatingReplicas = new(int32(0))
+	g.Expect(cluster.Client.Status().Update(t.Context(), bound)).To(gomega.Succeed())
+	touch("13s")
 	for _, object := range objects {
 		g.Eventually(func(ctx context.Context) bool {
 			return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: "db-pooler"}, object))
