@@ -16,8 +16,9 @@ const (
 	// current is the tag of the image under test.
 	current = "0.0.0-dev"
 	// storyValues are the values of the installation that most tests share. Its pods may run on both
-	// nodes.
-	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}], " + serverImages + "}"
+	// nodes. The annotations of Stakater Reloader count: only testHostileInput has any.
+	storyValues = "{apiserver: {llamas: {enabled: true}}, stakaterAnnotations: {enabled: true}, " +
+		"tolerations: [{key: " + secondNode + ", operator: Exists}], " + serverImages + "}"
 	// serverImages are those of the testbed. A platform takes the newest version that there is.
 	serverImages = `databaseImages: {
   postgresql: {"12": null, "13": null, "14": docker.io/mainstay/postgresql:14, "15": null, "16": null, "17": docker.io/mainstay/postgresql:17, "18": null},
@@ -62,7 +63,6 @@ var users = []test{
 	{"a broken agent", testBrokenAgent},
 	{"an agent comes, changes and goes", testInstrumentation},
 	{"an AppStack", testAppStack},
-	{"hostile input", testHostileInput},
 	{"an AppConfig", testAppConfig},
 	{"config, agent and image changed at once", testChangedAtOnce},
 	{"a foreign Deployment is adopted by consent", testForeignDeploymentIsAdoptedByConsent},
@@ -103,6 +103,7 @@ func TestMainstay(t *testing.T) {
 	}
 	t.Run("users", func(t *testing.T) { beside(t, users) })
 	t.Run("shops", func(t *testing.T) { beside(t, shops) })
+	t.Run("hostile input", testHostileInput) // it measures what is at rest
 	t.Run("the quickstart", testQuickstart) // it asks our API server, which tests of users stop, and ends with a shop
 	t.Run("webhooks down", testWebhooksDown)
 	t.Run("managers away", testManagersAway)
