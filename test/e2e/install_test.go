@@ -104,7 +104,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("users", func(t *testing.T) { beside(t, users) })
 	t.Run("shops", func(t *testing.T) { beside(t, shops) })
 	t.Run("hostile input", testHostileInput) // it measures what is at rest
-	t.Run("the quickstart", testQuickstart) // it asks our API server, which tests of users stop, and ends with a shop
+	t.Run("the quickstart", testQuickstart)  // it asks our API server, which tests of users stop, and ends with a shop
 	t.Run("webhooks down", testWebhooksDown)
 	t.Run("managers away", testManagersAway)
 	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)

@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -70,14 +74,17 @@ func setWorkloads(t *testing.T, policy *mspolicyv1.PlatformPolicy, mode mspolicy
 	change(t, policy, func(p *mspolicyv1.PlatformPolicy) { p.Spec.Workloads = mode })
 }
 
-// refusal returns the message of a refused write; empty if the write succeeds.
+// refusal returns the message of a refused write, or of another error; empty if the write succeeds.
 func refusal(write func(context.Context) error) func(context.Context) string {
 	return func(ctx context.Context) string {
-		if err := write(ctx); err != nil {
-			_, text, _ := strings.Cut(err.Error(), "denied request: ")
+		err := write(ctx)
+		if err == nil {
+			return ""
+		}
+		if _, text, isDenied := strings.Cut(err.Error(), "denied request: "); isDenied {
 			return text
 		}
-		return ""
+		return err.Error()
 	}
 }
 
@@ -193,4 +200,117 @@ func TestEnforcementOfPlainWorkloads(t *testing.T) {
 	g.Eventually(func(ctx context.Context) bool {
 		return apierrors.IsNotFound(alice.Get(ctx, name, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
 	}).WithContext(t.Context()).Should(gomega.BeTrue())
+}
+
+// plainWorkloads returns a workload of each resource that makes pods, with the image.
+func plainWorkloads(namespace, name, image string) map[string]client.Object {
+	meta, replicas := metav1.ObjectMeta{Namespace: namespace, Name: name}, int32(1)
+	selector := func() *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	}
+	template := func() corev1.PodTemplateSpec { return plainDeployment(namespace, name, image, 1).Spec.Template }
+	once := func() batchv1.JobSpec {
+		spec := batchv1.JobSpec{Template: template()}
+		spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		return spec
+	}
+	ofController := template()
+	return map[string]client.Object{
+		"pods": &corev1.Pod{ObjectMeta: meta, Spec: plainPod(image)},
+		"replicationcontrollers": &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
+			Replicas: &replicas, Selector: selector().MatchLabels, Template: &ofController}},
+		"deployments": plainDeployment(namespace, name, image, 1),
+		"statefulsets": &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Selector: selector(),
+			Template: template()}},
+		"replicasets": &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector(),
+			Template: template()}},
+		"daemonsets": &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector(), Template: template()}},
+		"jobs":       &batchv1.Job{ObjectMeta: meta, Spec: once()},
+		"cronjobs": &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "0 0 * * *",
+			JobTemplate: batchv1.JobTemplateSpec{Spec: once()}}},
+	}
+}
+
+// resizable returns a pod whose limits can be changed to 0: its requests are lower, so that its
+// class of service stays the same.
+func resizable(namespace, name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: plainPod("reg.example.com/a")}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+	return pod
+}
+
+// violating is a write that a policy must refuse, and the message.
+type violating struct {
+	write func(context.Context) error
+	want  string
+}
+
+// copyOf returns a copy for a write: its answer is read into it.
+func copyOf(object client.Object) client.Object { return object.DeepCopyObject().(client.Object) }
+
+// violatingWrites returns a write for each resource that policies govern. It creates what they
+// change, which violates nothing. rule returns how a message names a rule of the policy.
+func violatingWrites(t *testing.T, by client.Client, namespace string, rule func(string) string) map[string]violating {
+	t.Helper()
+	image := func(container string) string {
+		return container + `.image: Invalid value: "nginx": must be an image of reg.example.com ` + rule("allowedRegistries")
+	}
+	template := map[string]string{"pods": "spec", "cronjobs": "spec.jobTemplate.spec.template.spec"}
+	writes := map[string]violating{}
+	for of, object := range plainWorkloads(namespace, "new", "nginx") {
+		writes[of] = violating{want: image(cmp.Or(template[of], "spec.template.spec") + ".containers[app]"),
+			write: func(ctx context.Context) error { return by.Create(ctx, copyOf(object), client.DryRunAll) }}
+	}
+	running := plainWorkloads(namespace, "running", "reg.example.com/a")
+	for _, of := range []string{"replicationcontrollers", "deployments", "statefulsets", "replicasets"} {
+		object := running[of]
+		create(t, object)
+		writes[of+"/scale"] = violating{want: "spec.replicas: Invalid value: 4: must be at most 3 " + rule("maxReplicas"),
+			write: func(ctx context.Context) error {
+				scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
+				scale.Namespace, scale.Name = object.GetNamespace(), object.GetName()
+				return by.SubResource("scale").Update(ctx, copyOf(object), client.WithSubResourceBody(scale), client.DryRunAll)
+			}}
+	}
+	debugged, resized := running["pods"].(*corev1.Pod), resizable(namespace, "resized")
+	create(t, debugged, resized)
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "nginx"}}}
+	writes["pods/ephemeralcontainers"] = violating{want: image("spec.ephemeralContainers[debug]"), write: func(ctx context.Context) error {
+		return by.SubResource("ephemeralcontainers").Update(ctx, copyOf(debugged), client.DryRunAll)
+	}}
+	resources := resized.Spec.Containers[0].Resources
+	resources.Requests[corev1.ResourceCPU], resources.Limits[corev1.ResourceCPU] = resource.MustParse("0"), resource.MustParse("0")
+	writes["pods/resize"] = violating{want: "spec.containers[app].resources.limits[cpu]: Required value: must be more than 0 " +
+		rule("requireResourceLimits") + ": add limits: {cpu: 500m}", write: func(ctx context.Context) error {
+		return by.SubResource("resize").Update(ctx, copyOf(resized), client.DryRunAll)
+	}}
+	return writes
+}
+
+// TestGovernedResources: a policy in the mode Enforce is asked about each resource that makes pods,
+// or changes those that exist, and says of each what it says of a Deployment.
+func TestGovernedResources(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t, everywhere)
+	alice, _ := otherUser(t)
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.example.com"},
+		RequireResourceLimits: true})
+	writes := violatingWrites(t, alice, staging(t), func(field string) string {
+		return `(policy "` + policy.Name + `", rule "staging.` + field + `")`
+	})
+	setWorkloads(t, policy, mspolicyv1.WorkloadsEnforce)
+	g.Eventually(refusal(writes["deployments"].write)).WithContext(t.Context()).Should(gomega.Equal(writes["deployments"].want))
+	for of, one := range writes {
+		g.Expect(refusal(one.write)(t.Context())).To(gomega.Equal(one.want), of)
+	}
+
+	var enforced admissionregistrationv1.ValidatingAdmissionPolicy
+	g.Expect(alice.Get(t.Context(), client.ObjectKey{Name: "mainstay-" + policy.Name}, &enforced)).To(gomega.Succeed())
+	var governed []string
+	for _, rule := range enforced.Spec.MatchConstraints.ResourceRules {
+		governed = append(governed, rule.Resources...)
+	}
+	g.Expect(governed).To(gomega.ConsistOf(slices.Collect(maps.Keys(writes))), "each governed resource has a write here")
 }
