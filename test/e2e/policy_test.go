@@ -27,8 +27,14 @@ func awaitWebhooks(t *testing.T) {
 }
 
 // awaitWebhooksIn is awaitWebhooks for an installation that watches a namespace, and perhaps not
-// the namespace default. The API server may not have the configurations yet, and the nodes not the
-// addresses of the managers.
+// the namespace default.
+//
+// A pod that is ready has not registered the webhooks yet, and Helm does not wait for that: until
+// then, an object is admitted without a policy. The manager registers them two seconds after its
+// Service has a ready endpoint (proxyDelay in internal/install/webhooks). kube-proxy may take longer
+// on a busy machine, and then a write is refused for a moment, with "failed calling webhook".
+// docs/install.md says both. What these tests apply afterwards must be accepted, and follow
+// policies, at the first try; testInstallation applies an object without this wait.
 func awaitWebhooksIn(t *testing.T, ns string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
