@@ -22,7 +22,18 @@ const quickstart, install, uninstall = "docs/quickstart.md", "docs/install.md", 
 var notRun = map[string]string{
 	"make image": "the archive that it makes is installed by every test; the page loads it into kind, which cannot run here",
 	"make run":   "it runs until it is stopped, outside the cluster and with the user's rights, which would void every test of the rights",
+
+	"kind create cluster": noEngine,
+
+	"kind load image-archive bin/mainstay-image.tar": noEngine,
+
+	`kind load image-archive "$(bin/testbed image build demo-web)"`: noEngine,
+
+	"(cd testbed && go build -o ../bin/testbed ./cmd/testbed)": "it would replace the program that runs the cluster of these tests, " +
+		"which was built in the same way",
 }
+
+const noEngine = "kind needs a container engine, which these tests do without, as the page says"
 
 // documentation records which documented commands have run.
 var documentation = struct {
@@ -31,7 +42,7 @@ var documentation = struct {
 }{ran: map[string]bool{}}
 
 // isCommand matches a command in a code block, which may have output too.
-var isCommand = regexp.MustCompile(`^    (?:\$ )?((?:kubectl|helm|make|mainstay) .*)$`)
+var isCommand = regexp.MustCompile(`^    (?:\$ )?((?:kubectl|helm|make|mainstay|kind|bin/testbed) .*|\(cd .*)$`)
 
 // commandsOf returns the commands in the code blocks of a page, in order. A backslash at the end
 // continues a line.
