@@ -267,7 +267,7 @@ func processesAtRest(t *testing.T) processes {
 	}
 	g.Eventually(func() (_ map[string]float64, err error) { p.rest, err = p.used(); return p.rest, err }).Should(
 		gomega.HaveEach(gomega.BeNumerically("<", mostAtRest)), "processors at rest")
-	t.Logf("processors at rest: %.3f", p.rest)
+	t.Logf("processors at rest: %v", p.rest)
 	return p
 }
 
@@ -284,7 +284,7 @@ func (p processes) expectRest(t *testing.T) {
 		}
 		return beyond, err
 	}).Should(gomega.And(gomega.HaveLen(4), gomega.HaveEach(gomega.BeNumerically("<=", mostBeyond))), "processors beyond those at rest")
-	t.Logf("processors with hostile input: %.3f", now)
+	t.Logf("processors with hostile input: %v", now)
 }
 
 // used returns how many processors each process uses on average while it is sampled. Containers of

@@ -31,8 +31,8 @@ func awaitWebhooks(t *testing.T) {
 //
 // A pod that is ready has not registered the webhooks yet, and Helm does not wait for that: until
 // then, an object is admitted without a policy. The manager registers them two seconds after its
-// Service has a ready endpoint (proxyDelay in internal/install/webhooks). kube-proxy may take longer
-// on a busy machine, and then a write is refused for a moment, with "failed calling webhook".
+// Service has a ready endpoint (proxyDelay in internal/install/webhooks). On a busy machine,
+// kube-proxy may take longer, and then a write is refused for a moment: "failed calling webhook".
 // docs/install.md says both. What these tests apply afterwards must be accepted, and follow
 // policies, at the first try; testInstallation applies an object without this wait.
 func awaitWebhooksIn(t *testing.T, ns string) {
