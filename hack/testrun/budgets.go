@@ -4,14 +4,16 @@ import "time"
 
 // The kinds on which budgets depend.
 const (
-	// firstKinds were there when it was promised that `make test` takes 20 minutes.
+	// firstKinds were there when the allowances of kinds were agreed.
 	firstKinds = 5
 	// laterKinds have come since: AppStack, PostgreSQL, Cache and EcommercePlatform.
 	laterKinds = 4
-	// plannedKinds are the later ones when all are there, at most: then `make test` takes 35
-	// minutes.
-	plannedKinds = 10
 )
+
+// presentBudget is what `make test` may take with the kinds that are there, with warm caches on two
+// cores. It is what was measured: 34 and 38 minutes. 20 minutes were promised for the first kinds,
+// and 35 for all that are to come, and not kept: see docs/decisions/20261122-lanes.md.
+const presentBudget = 38 * time.Minute
 
 // What each later kind may add to a layer.
 const (
@@ -21,10 +23,9 @@ const (
 	endToEndAllowance    = 75 * time.Second
 )
 
-// databasesAllowance is what faults of a database on the cluster add to `make test`, on top of its
-// 20 minutes. A failover waits for time-outs, so no faster machine and no other test makes it
-// shorter.
-const databasesAllowance = 5 * time.Minute
+// databasesAllowance is what databases on the cluster add to `make test`. A failover waits for
+// time-outs, so no faster machine and no other test makes it shorter.
+const databasesAllowance = 7 * time.Minute
 
 // limit returns how long the layer may take. It is printed next to the time taken. Exceeding it is
 // a reason to investigate, not a failure. The limits of a lane make up the promise about `make
