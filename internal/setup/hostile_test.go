@@ -147,7 +147,8 @@ func entries(t *testing.T) map[string]entry {
 				"many that are large": strings.Repeat(`((\pL{9}){9}){9},(?i)((\pL{8}){9}){9},`, 1000) + "fl.*",
 			},
 			read: demands("configmap.reloader.stakater.com/reload", func(target *workload.Target) int {
-				return len(workload.OfStakater(target, nil))
+				found, _ := workload.OfStakater(target, nil)
+				return len(found)
 			}, 1),
 		},
 		"review of an admission": {

@@ -380,8 +380,8 @@ func TestDemandsAreBounded(t *testing.T) {
 	target.Uses, target.Annotations = uses, map[string]string{
 		"configmap.reloader.stakater.com/reload": different.String() + "name-1+," + strings.Repeat(`(?i)(\pL{9}){9},`, 1000) + "name-.*",
 	}
-	if got := OfStakater(&target, nil); len(got) != maxSources {
-		t.Errorf("expressions of Stakater Reloader: %d demands", len(got))
+	if got, err := OfStakater(&target, nil); len(got) != maxSources || err == nil || len(err.Error()) > 1000 {
+		t.Errorf("expressions of Stakater Reloader: %d demands, %v", len(got), err)
 	}
 	long := map[string]string{configv1.AnnotationPodSelector: strings.Repeat("a,", maxSelector)}
 	_, asked, err := OfSource(SourceRef{ConfigMap, "flags"}, long)
@@ -447,8 +447,9 @@ func TestOfWorkload(t *testing.T) {
 		t.Run("Stakater: "+name, func(t *testing.T) {
 			target := web("web")
 			target.Uses, target.Annotations = uses, test.annotations
-			if diff := cmp.Diff(test.want, names(OfStakater(&target, test.marks))); diff != "" {
-				t.Error(diff)
+			got, err := OfStakater(&target, test.marks)
+			if diff := cmp.Diff(test.want, names(got)); diff != "" || err != nil {
+				t.Errorf("%v %s", err, diff)
 			}
 		})
 	}

@@ -63,7 +63,11 @@ func TestNotGranted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	demands = append(demands, OfStakater(&target, nil)...)
+	ofStakater, err := OfStakater(&target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demands = append(demands, ofStakater...)
 	other := watching(func(d *Demand) { d.Source = hidden })
 	snapshot := Snapshot{Targets: []Target{target}, Demands: append(demands, other), Sources: map[SourceRef]Source{
 		hidden: {Ref: hidden, State: NotGranted}, open: {Ref: open, State: Present},

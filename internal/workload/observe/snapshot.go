@@ -160,7 +160,10 @@ func (s *snapshot) askTargets(ctx context.Context) error {
 			}
 			marks[ref] = found.annotations
 		}
-		s.Demands = append(s.Demands, workload.OfStakater(target, marks)...)
+		if demands, err = workload.OfStakater(target, marks); err != nil {
+			s.tell(ctx, ObjectOf(target, s.namespace), err)
+		}
+		s.Demands = append(s.Demands, demands...)
 	}
 	return nil
 }

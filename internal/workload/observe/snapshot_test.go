@@ -377,7 +377,8 @@ func TestSecretsAreNotAskedFor(t *testing.T) {
 // TestProblems: an invalid annotation is reported with its object, and the rest counts.
 func TestProblems(t *testing.T) {
 	r := reader(t, configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop="),
-		deployment("web", configv1.AnnotationReload, "flags, pod/x"))
+		deployment("web", configv1.AnnotationReload, "flags, pod/x"),
+		deployment("worker", "configmap.reloader.stakater.com/reload", "flags, *"))
 	reported := map[string]string{}
 	r.Problem = func(_ context.Context, object client.Object, err error) {
 		reported[fmt.Sprintf("%T %s %s %s", object, object.GetNamespace(), object.GetName(), object.GetUID())] = err.Error()
@@ -385,10 +386,12 @@ func TestProblems(t *testing.T) {
 			t.Errorf("an event about it would name the kind %s", kind)
 		}
 	}
-	if diff := cmp.Diff([]string{"Deployment/web: ConfigMap/flags []"}, asked(snapshotOf(t, r))); diff != "" {
+	want := []string{"Deployment/web: ConfigMap/flags []", "Deployment/worker: ConfigMap/flags []"}
+	if diff := cmp.Diff(want, asked(snapshotOf(t, r))); diff != "" {
 		t.Error(diff)
 	}
 	for object, want := range map[string]string{
+		"*v1.Deployment shop worker uid-of-worker":      `[configmap.reloader.stakater.com/reload]: Invalid value: "*"`,
 		"*v1.ConfigMap shop selecting uid-of-selecting": `Invalid value: "app=shop="`,
 		"*v1.Deployment shop web uid-of-web":            `Invalid value: "pod/x"`,
 	} {
