@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,7 +70,7 @@ func (u unused) List(_ context.Context, list client.ObjectList, _ ...client.List
 var _ ctrl.Manager = reviewedManager{}
 
 // TestReviewsShareABudget: reviews about made-up namespaces, of whatever webhook, use up one budget
-// and none of the manager's requests.
+// and none of the manager's requests. Each webhook is either seen to read them, or known not to.
 func TestReviewsShareABudget(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -86,39 +87,75 @@ func TestReviewsShareABudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start, before := time.Now(), map[string]int64{}
+	start, before, answers := time.Now(), map[string]int64{}, map[string]string{}
 	for range 20 {
 		for _, hook := range wired.hooks() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second/20)
 			request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(review(hook.Path)))
 			request.Header.Set("Content-Type", "application/json")
-			known := asked.Load()
-			hook.Handler.ServeHTTP(httptest.NewRecorder(), request)
+			known, response := asked.Load(), httptest.NewRecorder()
+			hook.Handler.ServeHTTP(response, request)
 			before[hook.Path] += asked.Load() - known
+			answers[hook.Path] = response.Body.String()
 			cancel()
 		}
 	}
 	if most := reviewsAtOnce + int64(reviewsPerSecond*time.Since(start).Seconds()) + 1; asked.Load() > most {
 		t.Errorf("%d namespaces were read, with a budget of %d", asked.Load(), most)
 	}
-	for _, path := range []string{"/validate/webapps.apps.mainstay.dev", "/validate/appconfigs.config.mainstay.dev", "/mutate/workloads.instrumentation.mainstay.dev"} {
-		if before[path] == 0 {
-			t.Errorf("%s read no namespace: the test proves nothing about it", path)
+	for path, count := range before {
+		isAdmitted := strings.Contains(answers[path], `"allowed":true`)
+		switch reads := !slices.Contains(readNoNamespace, path); {
+		case reads && count == 0:
+			t.Errorf("%s read no namespace, the test proves nothing about it: %s", path, answers[path])
+		case !reads && (count > 0 || !isAdmitted):
+			t.Errorf("%s read %d namespaces: %s", path, count, answers[path])
+		}
+	}
+	for _, path := range readNoNamespace {
+		if _, is := before[path]; !is {
+			t.Errorf("there is no webhook %s", path)
 		}
 	}
 }
 
+// readNoNamespace are the webhooks for which it does not matter in which namespace an object is.
+var readNoNamespace = []string{
+	"/validate/platformpolicies.policy.mainstay.dev", "/validate/configmonitors.config.mainstay.dev",
+	"/validate/instrumentations.instrumentation.mainstay.dev", "/validate/clusterinstrumentations.instrumentation.mainstay.dev",
+	"/mutate/workloads.config.mainstay.dev",
+}
+
+// reviewed are the specs of valid objects, by their kinds' names in the paths of webhooks.
+var reviewed = map[string]string{
+	"webapps":     `{"image":"shop:1","replicas":1}`,
+	"postgresqls": `{"version":"17","storage":"1Gi"}`,
+	"caches":      `{"version":"9","memory":"64Mi"}`,
+	"appconfigs":  `{"application":"shop","config":{"A":"b"}}`,
+	"appstacks":   `{"components":[{"name":"web","type":"webApp","spec":{"image":"shop:1"}}]}`,
+	"ecommerceplatforms": `{"environment":"staging","frontend":{"image":"shop:1"},"backend":{"image":"shop:1"},` +
+		`"database":{"type":"postgresql"},"cache":{"enabled":false}}`,
+	"configmonitors":          `{"configMap":"flags","podSelector":{"app":"web"}}`,
+	"platformpolicies":        `{"rules":[{"environment":"*","maxReplicas":3}]}`,
+	"instrumentations":        `{"matchers":[{"deployment":"java"}],"agent":{"image":"agent:1","language":"java"}}`,
+	"clusterinstrumentations": `{"namespaceSelector":{"matchLabels":{"a":"b"}},"matchers":[{"deployment":"java"}],"agent":{"image":"agent:1","language":"java"}}`,
+	"workloads":               `{"template":{"spec":{"containers":[{"name":"app"}]}}}`,
+}
+
 // review returns the body of a review for the webhook at a path, about an object in a made-up
-// namespace.
+// namespace: a new one, or one that is scaled.
 func review(path string) string {
-	const body = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"made-up",` +
-		`"kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},` +
-		`"operation":"CREATE","options":{},"object":{"metadata":{"namespace":"made-up","name":"shop"},"spec":%s}}}`
-	switch {
-	case strings.Contains(path, "webapps"):
-		return fmt.Sprintf(body, `{"image":"shop:1","replicas":1}`)
-	case strings.Contains(path, "appconfigs"):
-		return fmt.Sprintf(body, `{"application":"shop","config":{"A":"b"}}`)
+	_, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	name, isScale := strings.CutPrefix(name, "scale.")
+	name, _, _ = strings.Cut(name, ".")
+	object := func(spec string) string {
+		return `{"metadata":{"namespace":"made-up","name":"shop"},"spec":` + spec + `}`
 	}
-	return fmt.Sprintf(body, `{"template":{"spec":{"containers":[{"name":"app"}]}}}`)
+	operation, spec, old := "CREATE", reviewed[name], "null"
+	if isScale {
+		operation, spec, old = "UPDATE", `{"replicas":2}`, object(`{"replicas":1}`)
+	}
+	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"made-up","name":"shop",` +
+		`"kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},` +
+		`"operation":"` + operation + `","options":{},"object":` + object(spec) + `,"oldObject":` + old + `}}`
 }
