@@ -118,6 +118,79 @@ func TestIntakeIsShared(t *testing.T) {
 	})
 }
 
+// TestIntakeAtItsLimits: what the webhooks have room for, filled exactly and with one byte more: a
+// body, those that arrive, those that wait, and what they are parsed into.
+func TestIntakeAtItsLimits(t *testing.T) {
+	parsing := semaphore.NewWeighted(parsedAtOnce)
+	for name, test := range map[string]struct {
+		intake         *intake
+		most, arriving int64
+	}{
+		"admissions":  {newIntake(maxAdmission, readTime, parsing), 7 << 20, 28 << 20},
+		"conversions": {newIntake(maxConversion, longestConversion, parsing), 16 << 20, 64 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isSmall := false
+			handler := test.intake.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				isSmall = len(test.intake.small.byAddress) > 0
+			}))
+			for length, want := range map[int64]int{64 << 10: http.StatusOK, 64<<10 + 1: http.StatusOK, test.most: http.StatusOK,
+				test.most + 1: http.StatusRequestEntityTooLarge} {
+				isSmall = false
+				if got := sent(t.Context(), handler, "10.0.0.1", strings.Repeat("a", int(length)), false); got != want {
+					t.Errorf("%d bytes are answered with %d, want %d", length, got, want)
+				}
+				if want := length <= 64<<10; isSmall != want {
+					t.Errorf("%d bytes count as small: %t", length, isSmall)
+				}
+			}
+			checkRoom(t, test.intake.large, test.arriving)
+			checkRoom(t, test.intake.small, 16<<20)
+		})
+	}
+	if !parsing.TryAcquire(192<<20) || parsing.TryAcquire(1) {
+		t.Error("what is parsed at once may not take exactly 192 MiB")
+	}
+	checkWindow(t)
+}
+
+// checkRoom fills a room, and leaves it so.
+func checkRoom(t *testing.T, room *room, bytes int64) {
+	t.Helper()
+	first, second, third := room.shareOf("a"), room.shareOf("b"), room.shareOf("c")
+	if !room.tryAcquire(first, bytes/2) || room.tryAcquire(first, 1) {
+		t.Errorf("of %d bytes, one address may not take exactly half", bytes)
+	}
+	if !room.tryAcquire(second, bytes/2) || room.tryAcquire(third, 1) {
+		t.Errorf("%d bytes are not all that may arrive", bytes)
+	}
+	if !room.queue(first, bytes/4) || room.queue(first, 1) {
+		t.Errorf("of %d bytes, one address may not have exactly a quarter wait", bytes)
+	}
+	if !room.queue(second, bytes/4) || room.queue(third, 1) {
+		t.Errorf("of %d bytes, not exactly half may wait", bytes)
+	}
+}
+
+// checkWindow requires that a body that waits counts for at most 1 MiB.
+func checkWindow(t *testing.T) {
+	t.Helper()
+	for length, want := range map[int64]int64{1 << 20: 1 << 20, 1<<20 + 1: 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			full := newRoom(8 << 20)
+			full.all.TryAcquire(8 << 20)
+			go full.acquire(ctx, full.shareOf("a"), length)
+			synctest.Wait()
+			if full.waiting != want {
+				t.Errorf("a body of %d bytes that waits counts for %d", length, full.waiting)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
 // TestAllThatWaitIsBounded: many addresses together may not wait with any number of requests
 // either.
 func TestAllThatWaitIsBounded(t *testing.T) {

@@ -82,7 +82,7 @@ func databaseEntries() map[string]entry {
 		},
 		"annotations `mainstay.dev/grown-at`, `mainstay.dev/grown-from`": {
 			accepted: "819/1024", beyond: map[string]string{"digits": strings.Repeat("0", 256<<10) + "1/1024", "a number": "819/1" + strings.Repeat("0", 256<<10)},
-			read: hasGrownFrom,
+			read: hasGrown,
 		},
 		"annotation `config.mainstay.dev/failed`": {
 			accepted: "2,3", beyond: map[string]string{"items": strings.Repeat("2,", 128<<10) + "3"},
@@ -92,6 +92,15 @@ func databaseEntries() map[string]entry {
 			accepted: "r 2026-11-21T08:00:00Z 1",
 			beyond:   map[string]string{"bytes": junk + " 2026-11-21T08:00:00Z 1", "fields": strings.Repeat("r ", 128<<10)},
 			read:     func(_ *testing.T, text string) bool { return injection.ParseGrant(text).Revision != "" },
+		},
+		"ConfigMap with the settings of a database's instances": {
+			accepted: `{"pods":["a"]}`,
+			beyond: map[string]string{"bytes": `{"pods":["a"],"version":"` + junk + `"}`, "objects": `{"pods":["a"],"x":` + objects(60_000) + `}`,
+				"a duration": `{"pods":["a"],"failoverAfter":"` + strings.Repeat("1h", 10_000) + `"}`},
+			read: func(_ *testing.T, text string) bool {
+				_, err := contract.ParseSettings(text)
+				return err == nil
+			},
 		},
 		"passwords of databases": {
 			accepted: "secret-01", beyond: map[string]string{"bytes": junk},
@@ -137,42 +146,64 @@ func specEntries() map[string]entry {
 	}
 }
 
-// databaseLimits are those of databaseEntries and specEntries.
+// databaseLimits are those of databaseEntries.
 func databaseLimits() map[string]map[string]pair {
 	const rule = `{"leader":{"name":"a","incarnation":"1"}}`
 	members := numbered(`{"name":"m%d","incarnation":"1"}`)
+	const settings = `{"pods":["a"],`
 	return map[string]map[string]pair{
-		"annotation `database.mainstay.dev/instance`": {"bytes": stretched(4<<10, `{"state":"`, `"}`)},
+		"annotation `database.mainstay.dev/instance`": {"4 KiB": stretched(4<<10, `{"state":"`, `"}`)},
 		"annotation `database.mainstay.dev/record`": {
-			"bytes":   {`{"system":"s"` + strings.Repeat(" ", 16<<10-17-14) + "}", `{"system":"s"` + strings.Repeat(" ", 16<<10-17-13) + "}"},
-			"rules":   listed(16, `{"rules":[`, `]}`, func(int) string { return rule }),
-			"members": listed(32, `{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[`, `]}]}`, members),
+			"16 KiB":     {`{"system":"s"` + strings.Repeat(" ", 16<<10-17-14) + "}", `{"system":"s"` + strings.Repeat(" ", 16<<10-17-13) + "}"},
+			"16 rules":   listed(16, `{"rules":[`, `]}`, func(int) string { return rule }),
+			"32 members": listed(32, `{"rules":[{"leader":{"name":"a","incarnation":"1"},"set":[`, `]}]}`, members),
 		},
-		"Secret `NAME-provisions` of a PostgreSQL":                       {"bytes": stretched(1<<20, `{"users":[{"name":"`, `"}]}`)},
-		"Secret `NAME-certificates` of a database":                       {"authorities": {"32", "33"}},
-		"annotation `mainstay.dev/bindings`":                             {"bytes": stretched(component.MaxBound, "PostgreSQL/db/shop=r1,", "")},
-		"annotations `mainstay.dev/grown-at`, `mainstay.dev/grown-from`": {"bytes": {strings.Repeat("0", 32) + "819/1024", strings.Repeat("0", 33) + "819/1024"}},
-		"annotation `config.mainstay.dev/failed`":                        {"bytes": stretched(4<<10, "2,", "")},
-		"annotations `agent-ID.instrumentation.mainstay.dev/granted`":    {"bytes": stretched(64, "", " 2026-11-21T08:00:00Z 1")},
-		"passwords of databases":                                         {"bytes": stretched(256, "", "")},
+		"Secret `NAME-provisions` of a PostgreSQL": {"1 MiB": stretched(1<<20, `{"users":[{"name":"`, `"}]}`)},
+		"Secret `NAME-certificates` of a database": {"32 KiB of": {"32", "33"}},
+		"annotation `mainstay.dev/bindings`":       {"8,064": stretched(component.MaxBound, "PostgreSQL/db/shop=r1,", "")},
+		"annotations `mainstay.dev/grown-at`, `mainstay.dev/grown-from`": {
+			"25": {"2026-11-26T12:00:00.1234Z", "2026-11-26T12:00:00.12345Z"},
+			"40": {strings.Repeat("0", 32) + "819/1024", strings.Repeat("0", 33) + "819/1024"},
+		},
+		"annotation `config.mainstay.dev/failed`":                     {"4,096": stretched(4<<10, "2,", "")},
+		"annotations `agent-ID.instrumentation.mainstay.dev/granted`": {"64 each": stretched(64, "", " 2026-11-21T08:00:00Z 1")},
+		"passwords of databases":                                      {"256 of": stretched(256, "", "")},
+		"ConfigMap with the settings of a database's instances": {
+			"64 KiB":         stretched(64<<10, settings+`"parameters":{"app.a":"`, `"}}`),
+			"5 pods":         listed(5, `{"pods":[`, `]}`, numbered(`"p%d"`)),
+			"216 parameters": listed(216, settings+`"parameters":{`, `}}`, numbered(`"app.p%d":"1"`)),
+			"32 lines":       listed(32, settings+`"access":[`, `]}`, numbered(`"hostssl db%d all all reject"`)),
+			"20 bytes":       {settings + `"failoverAfter":"` + strings.Repeat("0", 17) + `11s"}`, settings + `"failoverAfter":"` + strings.Repeat("0", 18) + `11s"}`},
+		},
+	}
+}
+
+// specLimits are those of specEntries.
+func specLimits() map[string]map[string]pair {
+	return map[string]map[string]pair{
 		"`spec.parameters` of a PostgreSQL": {
-			"items": listed(200, `{"parameters":{`, "}}", numbered(`"app.p%d":"1"`)),
-			"bytes": listed(16, `{"parameters":{"app.bc":"","x.y":"",`, "}}", func(i int) string { return fmt.Sprintf(`"app.p%03d":"%s"`, i, strings.Repeat("x", 502)) }),
+			"200": listed(200, `{"parameters":{`, "}}", numbered(`"app.p%d":"1"`)),
+			"8 KiB together": listed(16, `{"parameters":{"app.bc":"","x.y":"",`, "}}",
+				func(i int) string { return fmt.Sprintf(`"app.p%03d":"%s"`, i, strings.Repeat("x", 502)) }),
 		},
 		"`spec.parameters` of a Cache": {
-			"digits": {`{"parameters":{"hz":"` + strings.Repeat("0", 18) + `20"}}`, `{"parameters":{"hz":"` + strings.Repeat("0", 19) + `20"}}`},
+			"20 in": {`{"parameters":{"hz":"` + strings.Repeat("0", 18) + `20"}}`, `{"parameters":{"hz":"` + strings.Repeat("0", 19) + `20"}}`},
 		},
 		"`spec.pgHBA` of a PostgreSQL": {
-			"lines": listed(32, `{"pgHBA":[`, `]}`, numbered(`"hostssl db%d all all reject"`)),
-			"bytes": {`{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-26) + `reject"]}`, `{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-25) + `reject"]}`},
+			"32 lines": listed(32, `{"pgHBA":[`, `]}`, numbered(`"hostssl db%d all all reject"`)),
+			"512 each": {`{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-26) + `reject"]}`, `{"pgHBA":["hostssl all all all ` + strings.Repeat(" ", 512-25) + `reject"]}`},
 		},
 		"`spec.initSQL` of a PostgreSQL": {
-			"items": listed(16, `{"initSQL":[`, `]}`, numbered(`{"sql":"SELECT %d"}`)),
-			"bytes": stretched(64<<10+len(`{"initSQL":[{"sql":""}]}`), `{"initSQL":[{"sql":"SELECT 1 --`, `"}]}`),
+			"16":              listed(16, `{"initSQL":[`, `]}`, numbered(`{"sql":"SELECT %d"}`)),
+			"64 KiB together": stretched(64<<10+len(`{"initSQL":[{"sql":""}]}`), `{"initSQL":[{"sql":"SELECT 1 --`, `"}]}`),
 		},
-		"`spec.users` of a PostgreSQL":     {"items": listed(1000, `{"users":[`, `]}`, numbered(`{"name":"shop%d"}`))},
-		"`spec.databases` of a PostgreSQL": {"items": listed(100, `{"databases":[`, `]}`, numbered(`{"name":"shop%d"}`))},
-		"`spec.schema` of an AppConfig":    {"bytes": stretched(64<<10, `{"title":"`, `"}`), "levels": nested(99)},
+		"`spec.users` of a PostgreSQL":     {"1,000": listed(1000, `{"users":[`, `]}`, numbered(`{"name":"shop%d"}`))},
+		"`spec.databases` of a PostgreSQL": {"100": listed(100, `{"databases":[`, `]}`, numbered(`{"name":"shop%d"}`))},
+		"`spec.schema` of an AppConfig": {
+			"64 KiB": stretched(64<<10, `{"title":"`, `"}`), "100 levels": nested(99),
+			// The object and its list count too.
+			"10,000 values": listed(9998, `{"x":[`, `]}`, func(int) string { return "1" }),
+		},
 	}
 }
 
@@ -218,12 +249,18 @@ func areAuthoritiesKept(t *testing.T, text string) bool {
 	return err == nil && len(content[database.AuthorityKey]) == length
 }
 
-// hasGrownFrom reports whether a claim of a database says from what it has grown.
-func hasGrownFrom(_ *testing.T, text string) bool {
+// hasGrown reports whether a claim of a database says when it grew; by a text with a slash, from
+// what.
+func hasGrown(_ *testing.T, text string) bool {
+	says := map[string]string{api.AnnotationGrownAt: someTime.Format(time.RFC3339), api.AnnotationGrownFrom: "819/1024"}
+	if strings.Contains(text, "/") {
+		says[api.AnnotationGrownFrom] = text
+	} else {
+		says[api.AnnotationGrownAt] = text
+	}
 	d := &database.Database{Namespace: "shop", Name: "db", Replicas: 1,
 		Volumes: []database.Volume{{Name: database.DataVolume, Claim: database.VolumeName}}}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		api.AnnotationGrownAt: someTime.Format(time.RFC3339), api.AnnotationGrownFrom: text}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: says}}
 	d.Grow(database.State{Now: someTime, Children: plan.Children{
 		d.Ref("PersistentVolumeClaim", database.VolumeName("db", 0)): plan.Found{Object: claim, Ownership: plan.Ours}}})
 	return d.Volumes[0].GrownFrom.Size > 0

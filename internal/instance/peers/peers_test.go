@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -231,6 +233,35 @@ func TestMessages(t *testing.T) {
 }
 
 // TestStrangers: a client without a certificate of an instance of this database gets no answer.
+// TestLongestMessage: a message is read up to 512 KiB, and so is an answer.
+func TestLongestMessage(t *testing.T) {
+	const most = 512 << 10
+	padded := func(length int) string {
+		text, err := json.Marshal(election.Ask{Term: 4, Member: other})
+		check(t, err)
+		return strings.TrimSuffix(string(text), "}") + strings.Repeat(" ", length-len(text)) + "}"
+	}
+	a := newAuthority(t)
+	c := client(a.issue(t, CertificatePrefix+"db-0", "db-0", inAnHour()), serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour())))
+	defer c.Close()
+	for length, want := range map[int]int{most: http.StatusOK, most + 1: http.StatusBadRequest} {
+		response, err := inTime(func() (*http.Response, error) {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://db-1"+askPath, strings.NewReader(padded(length)))
+			check(t, err)
+			return c.to("db-1").Do(request)
+		})
+		check(t, err)
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%d bytes are answered with %s, want %d", length, response.Status, want)
+		}
+		var read election.Ask
+		if err := decode([]byte(padded(length)), &read); (err == nil) != (want == http.StatusOK) {
+			t.Errorf("of an answer of %d bytes is read %+v: %v", length, read, err)
+		}
+	}
+}
+
 func TestStrangers(t *testing.T) {
 	a := newAuthority(t)
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))

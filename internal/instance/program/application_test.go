@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,18 @@ func write(t *testing.T, directory string, files map[string]string) {
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLongestApplication: each file of the Secret is read up to 1 KiB.
+func TestLongestApplication(t *testing.T) {
+	const most = 1 << 10
+	directory := t.TempDir()
+	for length, want := range map[int]string{most: "<nil>", most + 1: "password: Too long: may not be more than 1024 bytes"} {
+		write(t, directory, map[string]string{"password": strings.Repeat("x", length)})
+		if content, err := readFile(filepath.Join(directory, "password")); fmt.Sprint(err) != want || len(content) != length {
+			t.Errorf("of %d bytes, %d are read: %v, want %s", length, len(content), err, want)
 		}
 	}
 }

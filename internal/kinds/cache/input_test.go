@@ -205,6 +205,18 @@ func numbered(count int) string {
 	return strings.Join(all, ", ")
 }
 
+// TestLengthOfParameters: names and values may have 8 KiB together. No parameters that can be set
+// have so many: those of the test are refused one by one.
+func TestLengthOfParameters(t *testing.T) {
+	for length, want := range map[int]string{8 << 10: "must not be set", 8<<10 + 1: "Too long: may not be more than 8192 bytes"} {
+		c := &databasev1.Cache{}
+		c.Spec.Parameters = map[string]databasev1.ParameterValue{"a": databasev1.ParameterValue(strings.Repeat("x", length-1))}
+		if err := checkParameters(c, field.NewPath("spec", "parameters")).ToAggregate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: got %.300v, want %q", length, err, want)
+		}
+	}
+}
+
 // TestParametersOnThePage: the page names those parameters that may be set, each once, and those
 // that need a restart in the row that says so.
 func TestParametersOnThePage(t *testing.T) {

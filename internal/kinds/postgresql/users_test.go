@@ -428,3 +428,16 @@ func TestProvisionsTooLong(t *testing.T) {
 		t.Errorf("of %d bytes: %v", len(long), err)
 	}
 }
+
+// TestLongestProvisions: 1,000 KiB are written, and no byte more.
+func TestLongestProvisions(t *testing.T) {
+	db := newDatabase(withUsers)
+	for length, want := range map[int]bool{1000 << 10: true, 1000<<10 + 1: false} {
+		next := contract.Provisions{InitSQL: []contract.Statement{{SQL: "x"}}}
+		next.InitSQL[0].SQL += strings.Repeat("x", length-len(next.Encode()))
+		made := Observed{}.Checked(db, next, Before{}, []byte("before"))
+		if isWritten := len(made.Provisions) == length && made.ProvisionsProblem == ""; isWritten != want {
+			t.Errorf("%d bytes are written: %t, %s", length, isWritten, made.ProvisionsProblem)
+		}
+	}
+}

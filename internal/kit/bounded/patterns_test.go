@@ -2,6 +2,7 @@ package bounded
 
 import (
 	"errors"
+	"fmt"
 	"regexp/syntax"
 	"strings"
 	"testing"
@@ -68,5 +69,39 @@ func TestPatternPaysToBeRead(t *testing.T) {
 		if _, err := patterns.Compile(expression); err == nil || *left != 0 {
 			t.Errorf("%.20q was read for nothing: %v", expression, err)
 		}
+	}
+}
+
+// expressionOf returns an expression that compiles to so many instructions, another one for each
+// number.
+func expressionOf(number, instructions int) string {
+	const ends, repeat, letters = 2, 1, 10
+	digits := fmt.Sprintf("%03d", number)
+	rest := instructions - ends - repeat - len(digits)
+	return fmt.Sprintf("(?:%s){%d}%s%s", strings.Repeat("a", letters), rest/letters, strings.Repeat("b", rest%letters), digits)
+}
+
+// TestPatternsAtTheLimit: one expression may compile to 10,000 instructions, and all together to
+// 200,000, but to none more.
+func TestPatternsAtTheLimit(t *testing.T) {
+	patterns := NewPatterns(func(int) error { return nil })
+	compiles := func(number, instructions int, want bool) {
+		t.Helper()
+		if _, err := patterns.Compile(expressionOf(number, instructions)); (err == nil) != want {
+			t.Errorf("expression %d, of %d instructions, after %d others: %v", number, instructions, patterns.program, err)
+		}
+	}
+	compiles(0, 10_001, false)
+	for number := range 19 {
+		compiles(number, 10_000, true)
+	}
+	compiles(20, 5_000, true)
+	compiles(21, 5_001, false)
+	compiles(22, 5_000, true)
+	if patterns.program != 200_000 {
+		t.Errorf("%d instructions were compiled", patterns.program)
+	}
+	if _, err := patterns.Compile("a"); err == nil {
+		t.Error("one more is compiled")
 	}
 }
