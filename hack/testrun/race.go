@@ -15,8 +15,8 @@ const module = "github.com/mainstay-platform/mainstay"
 // pure are the packages whose tests need nothing but Go.
 var pure = []string{
 	"./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...",
-	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/golden/...", "./test/ledger/...", "./test/perf/...", "./test/simulation/...",
-	"./test/testenv/...",
+	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/fuzz/...", "./test/golden/...",
+	"./test/ledger/...", "./test/perf/...", "./test/simulation/...", "./test/testenv/...",
 }
 
 // concurrent are the pure packages whose tests run with the race detector, which makes them two to

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // FuzzCheck passes all text that tenants and namespaces control to a check: none of it may panic,
@@ -28,7 +29,9 @@ func FuzzCheck(f *testing.F) {
 			AllowPrivilegeEscalation: new(false), DropCapabilities: []string{"NET_RAW"},
 		}},
 	})}
+	fuzz.AddBombs(f, "shop", "qa", "reg.io/team/shop:1", "tier", "gold", "NET_RAW")
 	f.Fuzz(func(t *testing.T, namespace, environment, image, key, value, capability string) {
+		defer fuzz.Budget(t, namespace, environment, image, key, value, capability)()
 		rules := Set{Policies: policies}.Governing(namespace, map[string]string{"mainstay.dev/environment": environment})
 		context := &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{corev1.Capability(capability)}}}
 		rules.Tighten(&context, at("securityContext"))

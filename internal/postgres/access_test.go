@@ -3,6 +3,8 @@ package postgres
 import (
 	"strings"
 	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // TestCheckAccess has an accepted and a refused line for each check.
@@ -73,11 +75,12 @@ func TestAccessOfUsers(t *testing.T) {
 // FuzzAccess: any text of a user results in one line or none. The line requires TLS, names none of
 // our own roles, and has no method trust.
 func FuzzAccess(f *testing.F) {
-	f.Add("hostssl all all all reject")
+	fuzz.AddBombs(f, "hostssl all all all reject")
 	f.Add("hostssl orders shop,+readers fd00::/8 scram-sha-256 clientcert=verify-full")
 	f.Add("hostssl all all all reject\nlocal all all trust")
 	f.Add(`hostssl "a b" "postgres" all cert map=mainstay`)
 	f.Fuzz(func(t *testing.T, line string) {
+		defer fuzz.Budget(t, line)()
 		err := CheckAccess(line)
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("a long error: %s", err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 func TestApplicationIsChecked(t *testing.T) {
@@ -64,9 +66,10 @@ func TestVerifier(t *testing.T) {
 // FuzzApplication: any name becomes one identifier of SQL, and any verifier of a server is compared
 // in bounded time.
 func FuzzApplication(f *testing.F) {
-	f.Add("app", "secret", "app", "SCRAM-SHA-256$1:AAAA$A:A")
+	fuzz.AddBombs(f, "app", "secret", "app", "SCRAM-SHA-256$1:AAAA$A:A")
 	f.Add(`"; DROP`, `'`, `"`, "")
 	f.Fuzz(func(t *testing.T, user, password, database, kept string) {
+		defer fuzz.Budget(t, user, password, database, kept)()
 		_ = Verifies(kept, password)
 		err := Application{User: user, Password: password, Database: database}.Check()
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // TestParametersTable: every line can be parsed, and none is about a refused parameter.
@@ -142,10 +144,11 @@ func TestNeedsRestart(t *testing.T) {
 // FuzzParameter: any parameter is checked in bounded time, the error has a bounded length, and an
 // accepted parameter is one line of the configuration that changes nothing else.
 func FuzzParameter(f *testing.F) {
-	f.Add(17, "work_mem", "64MB")
+	fuzz.AddBombs(f, 17, "work_mem", "64MB")
 	f.Add(0, "shared_preload_libraries", "pg_stat_statements,,")
 	f.Add(12, "random_page_cost", "1e400")
 	f.Fuzz(func(t *testing.T, major int, name, value string) {
+		defer fuzz.Budget(t, name, value)()
 		if err := CheckParameterOf(major, name, value); err != nil {
 			if len(err.Error()) > 1000 {
 				t.Errorf("%q = %q: %d bytes are said about it", name, value, len(err.Error()))

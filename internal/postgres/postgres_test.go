@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // control returns the first bytes of pg_control after initdb of the newest release of a version.
@@ -127,7 +128,9 @@ func FuzzControlFile(f *testing.F) {
 	for major := 12; major <= 18; major++ {
 		f.Add(control(f, major))
 	}
+	fuzz.AddBombs(f, control(f, 17))
 	f.Fuzz(func(t *testing.T, content []byte) {
+		defer fuzz.Budget(t, content)()
 		if read, err := ReadControl(content); err == nil && (read.Major < 12 || read.Major > 18) {
 			t.Errorf("got %+v", read)
 		}
@@ -137,8 +140,9 @@ func FuzzControlFile(f *testing.F) {
 // FuzzHistory: any history or position from a peer is compared or refused, and the end of a
 // server's data is always part of its own history.
 func FuzzHistory(f *testing.F) {
-	f.Add(uint32(4), history, "2:0/4000000")
+	fuzz.AddBombs(f, uint32(4), history, "2:0/4000000")
 	f.Fuzz(func(t *testing.T, timeline uint32, content, position string) {
+		defer fuzz.Budget(t, content, position)()
 		_ = Positions{}.Holds(election.History(content), election.Position(position))
 		_ = Positions{}.Compare(election.Position(content), election.Position(position))
 		full, err := History(timeline, content)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 func TestConfiguration(t *testing.T) {
@@ -103,11 +104,12 @@ func TestMembers(t *testing.T) {
 // FuzzConfiguration: no name or value adds a line or ends its quotes early, and the server reads
 // exactly the value.
 func FuzzConfiguration(f *testing.F) {
-	f.Add("work_mem", "4MB")
+	fuzz.AddBombs(f, "work_mem", "4MB")
 	f.Add("search_path", `a'b\'c`)
 	f.Add("x", "1\nfsync = off")
 	line := regexp.MustCompile(`^([a-z0-9_.]+) = '((?:[^'\\]|''|\\\\)*)'\n$`)
 	f.Fuzz(func(t *testing.T, name, value string) {
+		defer fuzz.Budget(t, name, value)()
 		text, err := Configuration([]Setting{{name, value}})
 		if err != nil {
 			return
@@ -122,9 +124,10 @@ func FuzzConfiguration(f *testing.F) {
 
 // FuzzMember: the application_name of a member is unique, and can't end its quotes early.
 func FuzzMember(f *testing.F) {
-	f.Add("db-0", "1f2e", "db-0/1f2e")
+	fuzz.AddBombs(f, "db-0", "1f2e", "db-0/1f2e")
 	f.Add("a/b", "c", "a/b/c")
 	f.Fuzz(func(t *testing.T, pod, incarnation, text string) {
+		defer fuzz.Budget(t, pod, incarnation, text)()
 		member := election.Member{Name: pod, Incarnation: incarnation}
 		if name, err := ApplicationName(member); err == nil {
 			if got, isMember := ParseApplicationName(name); !isMember || got != member || strings.ToLower(name) != name || strings.ContainsAny(name, "\"\\\n") {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"text/template/parse"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 func TestInActions(t *testing.T) {
@@ -39,7 +41,9 @@ func FuzzInActions(f *testing.F) {
 	for _, text := range []string{"a{{ .A }}b", `{{ print "}}" 'a' }}c`, "{{/* }} */}}b{{ `\\` }}", `{{ "\"" }}{{ if true }}x{{ end }}`} {
 		f.Add(text)
 	}
+	fuzz.AddBombs(f, "a{{ .A }}b")
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		if strings.Contains(text, "{{-") || strings.Contains(text, "-}}") {
 			return // trimmed text is neither
 		}

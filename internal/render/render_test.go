@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/internal/render"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // templates returns the templates of a field of the spec.
@@ -189,6 +190,9 @@ var worst = map[string]string{
 // taken half a minute.
 const renderTime = 5 * time.Minute
 
+// renderMemory limits what rendering may allocate, in total and not at one time.
+const renderMemory = 256 << 20
+
 func TestRenderIsBounded(t *testing.T) {
 	for name, text := range worst {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +279,9 @@ func FuzzRender(f *testing.F) {
 	f.Add(worst["uses after lines"], worst["patterns"], worst["classes of letters"])
 	f.Add(`{{ define "value" }}{{ end }}`, `{{ range $i, $e := .Values }}{{ . }}{{ end }}`, `{{ with $x := . }}{{ $x.Values.A }}{{ end }}`)
 	f.Add(`{{ index .Values "B" | quote | indent 3 }}`, `{{ printf "%5.2f|%-3s" 1.5 "a" }}`, `{{ (fromJson "[1,{\"a\":2}]") | toJson }}`)
+	fuzz.AddBombs(f, "{{ .Values.B }}", "1", "{{ toJson .Values }}")
 	f.Fuzz(func(t *testing.T, a, b, file string) {
+		defer fuzz.BudgetOf(t, renderMemory, a, b, file)()
 		start := time.Now()
 		content, problems := render.Render(input(map[string]string{"A": a, "B": b}, map[string]string{"f": file}))
 		if took := time.Since(start); took > renderTime {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/internal/render"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // checked returns what a schema reports about a config.
@@ -234,7 +235,9 @@ func FuzzSchema(f *testing.F) {
 	f.Add(manyPatterns(600, `^\\pL{990}%d$`), "a")
 	f.Add(`{"additionalProperties":{"allOf":[`+manyTimes(`{"not":true}`, 45)+`]}}`, "a")
 	f.Add(`{"unevaluatedProperties":{"type":"integer"},"dependentRequired":{"A":["B"]},"$schema":"https://json-schema.org/draft/2020-12/schema"}`, "x")
+	fuzz.AddBombs(f, `{"properties":{"A":{"pattern":"^a","maxLength":3}}}`, "1")
 	f.Fuzz(func(t *testing.T, schema, value string) {
+		defer fuzz.BudgetOf(t, schemaMemory, schema, value)()
 		start := time.Now()
 		checked(schema, map[string]string{"A": value, "B": "b"})
 		if took := time.Since(start); took > renderTime {

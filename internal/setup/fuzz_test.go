@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // strictRules has every rule, so that every check runs.
@@ -92,6 +93,7 @@ func FuzzAdmission(f *testing.F) {
 	) {
 		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)
 	}
+	fuzz.AddBombs(f, `{"spec":{"image":"reg.io/shop:1"}}`, `{}`)
 	f.Fuzz(func(t *testing.T, object, former string) {
 		for _, operation := range []string{"CREATE", "UPDATE"} {
 			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},"operation":"` +
@@ -125,7 +127,9 @@ func FuzzConversion(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+	fuzz.AddBombs(f, `{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","metadata":{"annotations":{"mainstay.dev/v1-spec":"{}"}}}`)
 	f.Fuzz(func(t *testing.T, object string) {
+		defer fuzz.BudgetOf(t, constantCost, object, object, object)() // once for each version
 		for _, version := range []string{"v1", "v1beta1", "v0"} {
 			body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"apps.mainstay.dev/` +
 				version + `","objects":[` + object + `]}}`

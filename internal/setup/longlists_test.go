@@ -19,6 +19,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/registration"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // longText is the length of a list or map that is far longer than a schema allows, in bytes.
@@ -269,10 +270,11 @@ func tryMixed(t *testing.T, sample map[string]any, try func(path, text string)) 
 	}
 }
 
-// isTooMuch reports whether a webhook's answer took more memory than what it was sent is worth.
+// isTooMuch reports whether a webhook's answer took more memory than what it was sent is worth, or
+// minutes.
 func isTooMuch(spent cost, body string) bool {
 	const most = 400
-	return spent.bytes > uint64(raceCost*(most*len(body)+constantCost))
+	return spent.bytes > uint64(raceCost*(most*len(body)+constantCost)) || spent.time > fuzz.Longest
 }
 
 // with returns an object with a text at a path of it.

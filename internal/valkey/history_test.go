@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // id returns a replication ID of one repeated digit.
@@ -154,7 +155,9 @@ func FuzzHistory(f *testing.F) {
 	f.Add(`[{"timeline":1,"id":"`+id("a")+`","base":0,"start":0,"end":4},{"timeline":2,"id":"`+id("b")+`","base":0,"start":4}]`, "1:3")
 	f.Add(`[{"timeline":1,"id":"`+id("a")+`","base":-9223372036854775808,"start":0}]`, "1:9223372036854775807")
 	f.Add(`[]`, "")
+	fuzz.AddBombs(f, `[{"timeline":1,"id":"`+id("a")+`","base":0,"start":0}]`, "1:3")
 	f.Fuzz(func(t *testing.T, history, position string) {
+		defer fuzz.Budget(t, history, position)()
 		_ = (Positions{}).Holds(election.History(history), election.Position(position))
 		_ = (Positions{}).Compare(election.Position(position), election.Position(history))
 		lines, err := ParseHistory(election.History(history))
@@ -172,9 +175,10 @@ func FuzzHistory(f *testing.F) {
 
 // FuzzState: any content of the state file is decoded in bounded time.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"system":"abcdefghijklm","version":"8","fresh":true}`))
+	fuzz.AddBombs(f, []byte(`{"system":"abcdefghijklm","version":"8","fresh":true}`))
 	f.Add([]byte(`{"system":"abcdefghijklm","version":"8","lines":[{"timeline":1,"id":"` + id("a") + `","base":0,"start":0}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzz.Budget(t, text)()
 		state, err := ParseState(text)
 		if err == nil && (state.System == "" || state.Version == "") {
 			t.Errorf("%s became %+v", text, state)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // leaders and replicas are answers of Valkey 8.1.1 to INFO replication.
@@ -251,10 +252,11 @@ func TestProtocol(t *testing.T) {
 // FuzzProtocol: any input is read in bounded memory, and an accepted command is the one that was
 // sent.
 func FuzzProtocol(f *testing.F) {
-	f.Add("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
+	fuzz.AddBombs(f, "*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
 	f.Add("+FULLRESYNC aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1\r\n")
 	f.Add("$EOF:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		_, _ = ParseSync(text)
 		_, _, _ = ParseSnapshot(text)
 		_, _ = ReadReply(bufio.NewReader(strings.NewReader(text)))
@@ -271,9 +273,10 @@ func FuzzProtocol(f *testing.F) {
 
 // FuzzInfo: any answer is parsed in bounded time, and all replicas in the result are members.
 func FuzzInfo(f *testing.F) {
-	f.Add(leaders)
+	fuzz.AddBombs(f, leaders)
 	f.Add(replicas)
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		_ = ParseStatistics(text)
 		r, _ := ParseReplication(text)
 		for _, replica := range r.Replicas {
@@ -288,7 +291,9 @@ func FuzzInfo(f *testing.F) {
 func FuzzParameter(f *testing.F) {
 	f.Add("hz", `1" "x`)
 	f.Add("a\nuser", "1\nuser x on nopass ~* +@all")
+	fuzz.AddBombs(f, "hz", "10")
 	f.Fuzz(func(t *testing.T, name, value string) {
+		defer fuzz.Budget(t, name, value)()
 		accepted, _ := Accepted(map[string]string{name: value})
 		text, _ := Configuration{Parameters: accepted}.Text()
 		empty, _ := Configuration{}.Text()

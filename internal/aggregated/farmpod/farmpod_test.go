@@ -24,6 +24,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 	"github.com/mainstay-platform/mainstay/test/cases"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
 
@@ -262,6 +263,7 @@ func FuzzTerminationMessages(f *testing.F) {
 	for seed := range cases.Seeds(f, 100, 1000) {
 		f.Add(fmt.Appendf(nil, "%d %s", seed, strings.Repeat(fmt.Sprint(seed*7919), 400)))
 	}
+	fuzz.AddBombs(f, []byte("1"))
 	f.Fuzz(func(t *testing.T, seed []byte) {
 		const secret = "hunter2 \"quoted\"\tand more"
 		filler := randfill.NewFromGoFuzz(seed).NilChance(0.3).NumElements(1, 3).MaxDepth(20)
@@ -279,6 +281,11 @@ func FuzzTerminationMessages(f *testing.F) {
 		said := "first line\n" + secret + "\n"
 		repeated := []string{"it said: " + secret, fmt.Sprintf("it said: %q", secret), "first line"}
 		spread(&made, said, repeated, len(seed))
+		written, err := made.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fuzz.Budget(t, seed, written)()
 		got, err := yaml.Marshal(Of(&made, "WebApp/shop"))
 		if err != nil {
 			t.Fatal(err)

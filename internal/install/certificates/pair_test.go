@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/pki"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -141,11 +142,12 @@ func FuzzParsePair(f *testing.F) {
 		f.Fatal(err)
 	}
 	ca := pki.Encode([]*x509.Certificate{pair.ca})
-	f.Add(pair.Certificate, pair.Key, ca)
+	fuzz.AddBombs(f, pair.Certificate, pair.Key, ca)
 	f.Add(ca, pair.Key, pair.Certificate)
 	f.Add(append(pair.Certificate, ca...), pair.Key, append(ca, ca...))
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, certificate, key, bundle []byte) {
+		defer fuzz.Budget(t, certificate, key, bundle)()
 		p, err := parsePair(map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": bundle}, []string{host}, start)
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 func TestParseSettings(t *testing.T) {
@@ -60,8 +61,9 @@ func TestParseReport(t *testing.T) {
 }
 
 func FuzzSettings(f *testing.F) {
-	f.Add(`{"pods":["db-0"],"failoverAfter":"11s"}`)
+	fuzz.AddBombs(f, `{"pods":["db-0"],"failoverAfter":"11s","parameters":{"a":"1"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		settings, err := ParseSettings(text)
 		if err != nil {
 			return

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 var a, b, c = Member{"db-0", "1"}, Member{"db-1", "1"}, Member{"db-2", "1"}
@@ -86,8 +88,9 @@ func FuzzRecord(f *testing.F) {
 	}
 	_, body, _ := strings.Cut(good, " ")
 	f.Add(body)
-	f.Add(`{"rules":[{"leader":{},"set":[{"name":"x","incarnation":"y"}],"acks":1}],"handover":{}}`)
+	fuzz.AddBombs(f, `{"rules":[{"leader":{},"set":[{"name":"x","incarnation":"y"}],"acks":1}],"handover":{}}`)
 	f.Fuzz(func(t *testing.T, body string) {
+		defer fuzz.Budget(t, body)()
 		record, err := Decode(checksum([]byte(body)) + " " + body)
 		if err != nil {
 			return

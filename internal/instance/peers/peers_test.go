@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // authority signs certificates for a test.
@@ -397,7 +398,9 @@ func TestRefused(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"System":"7","Leader":{"name":"db-0","incarnation":"a"},"Term":3,"Free":[{"name":"x","incarnation":"y"}]}`))
+	fuzz.AddBombs(f, []byte(`{"System":"7","Leader":{"name":"db-0","incarnation":"a"},"Term":3}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzz.Budget(t, text)()
 		var ping election.Ping
 		if decode(text, &ping) == nil && ping.Check() == nil && (ping.Leader.Name == "" || len(ping.Free) > 32 || len(ping.History) > 256<<10) {
 			t.Errorf("%+v was accepted", ping)

@@ -12,6 +12,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	platformv1 "github.com/mainstay-platform/mainstay/api/platform/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/component"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // TestValidate: each rule is refused once, with field and remedy, and accepted once.
@@ -162,10 +163,11 @@ func TestLongNames(t *testing.T) {
 
 // FuzzValidate: no spec makes it panic, and what it accepts can be made.
 func FuzzValidate(f *testing.F) {
-	f.Add(`{"image":"a"}`)
+	fuzz.AddBombs(f, `{"image":"a"}`)
 	f.Add(`{"image":{"a":[1,2,{"b":null}]}}`)
 	f.Add(`null`)
 	f.Fuzz(func(t *testing.T, spec string) {
+		defer fuzz.Budget(t, spec)()
 		stack := newStack(one("a", "webApp", spec))
 		if len(Validate(stack, kinds)) > 0 {
 			return

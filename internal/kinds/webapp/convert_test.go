@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // small returns a v1beta1 app with a stash; empty means none.
@@ -209,7 +210,9 @@ func FuzzStash(f *testing.F) {
 	for _, bad := range badStashes {
 		f.Add(bad.stash, "")
 	}
+	fuzz.AddBombs(f, `{"env":[{"name":"A"}],"resources":{"limits":{"cpu":"1"}}}`, "a.b")
 	f.Fuzz(func(t *testing.T, text, host string) {
+		defer fuzz.Budget(t, text, host)()
 		var app, again msappsv1.WebApp
 		var old msappsv1beta1.WebApp
 		if err := ToV1(t.Context(), small(msappsv1beta1.WebAppSpec{Image: "shop:1", Host: host}, text), &app); err != nil {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 type embedded struct {
@@ -80,9 +82,10 @@ func TestQuantity(t *testing.T) {
 // FuzzCheck: what is accepted can be parsed at a price that is proportional to its length.
 func FuzzCheck(f *testing.F) {
 	f.Add(`{"resources":{"limits":{"cpu":"1e-999999999"}}}`)
-	f.Add(`{"env":[{},{},{}],"size":1e5}`)
+	fuzz.AddBombs(f, `{"env":[{},{},{}],"size":1e5,"resources":{"limits":{"cpu":"1"}}}`)
 	f.Add(strings.Repeat("[", 200))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		if Check([]byte(text), 1<<16, reflect.TypeFor[*spec]()) != nil {
 			return
 		}

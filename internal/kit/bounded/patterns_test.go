@@ -6,6 +6,8 @@ import (
 	"regexp/syntax"
 	"strings"
 	"testing"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // FuzzPattern: the size computed before compiling is no less than the compiled size.
@@ -15,7 +17,15 @@ func FuzzPattern(f *testing.F) {
 	} {
 		f.Add(expression)
 	}
+	fuzz.AddBombs(f, "a")
 	f.Fuzz(func(t *testing.T, expression string) {
+		defer fuzz.Budget(t, expression)()
+		_, _ = NewPatterns(func(cost int) error {
+			if cost > 64<<20 {
+				return errors.New("too much")
+			}
+			return nil
+		}).Compile(expression)
 		if len(expression) > maxPattern || readingWork(expression) > 64<<20 {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 const (
@@ -441,7 +442,9 @@ func FuzzParse(f *testing.F) {
 	for text := range table() {
 		f.Add(text)
 	}
+	fuzz.AddBombs(f, "reg.io:5000/team/shop:1@sha256:"+strings.Repeat("a", 64))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzz.Budget(t, text)()
 		first, err := Parse(text)
 		if err != nil {
 			return

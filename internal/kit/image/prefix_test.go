@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // entries has entries of a list of allowed registries with the expected Prefix; nil means that the
@@ -204,8 +206,9 @@ func FuzzContains(f *testing.F) {
 		f.Add(entry, entry+"/shop")
 		f.Add(entry, strings.ToUpper(entry)+"/shop")
 	}
-	f.Add("reg.io/team", "reg.io/teams/x")
+	fuzz.AddBombs(f, "reg.io/team", "reg.io/teams/x")
 	f.Fuzz(func(t *testing.T, entry, text string) {
+		defer fuzz.Budget(t, entry, text)()
 		prefix, err := ParsePrefix(entry)
 		if err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 func TestOpen(t *testing.T) {
@@ -71,10 +72,11 @@ func TestOpen(t *testing.T) {
 // FuzzOpen checks, for any window at any time, that the result changes exactly after the duration
 // that Open returns.
 func FuzzOpen(f *testing.F) {
-	f.Add("22:00", "04:00", "Europe/Berlin", "Sun", int64(1_774_746_000))
+	fuzz.AddBombs(f, "22:00", "04:00", "Europe/Berlin", "Sun", int64(1_774_746_000))
 	f.Add("02:15", "02:45", "Europe/Berlin", "", int64(1_792_890_000))
 	f.Add("00:00", "23:59", "America/St_Johns", "Mon", int64(1_700_000_000))
 	f.Fuzz(func(t *testing.T, start, end, zone, day string, seconds int64) {
+		defer fuzz.Budget(t, start, end, zone, day)()
 		window := &rolloutv1.Window{Start: start, End: end, TimeZone: zone}
 		if day != "" {
 			window.Days = []rolloutv1.Day{rolloutv1.Day(day)}

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationtest"
 	"github.com/mainstay-platform/mainstay/test/cases"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // FuzzCompose composes templates whose records, their own and the earlier one, were edited by hand.
@@ -24,7 +25,9 @@ func FuzzCompose(f *testing.F) {
 		composed := composedBySeed(f, seed)
 		f.Add(seed, composed.Annotations[instrv1.AnnotationInjected], composed.Annotations[instrv1.AnnotationInjected])
 	}
+	fuzz.AddBombs(f, uint64(1), someRecord, "")
 	f.Fuzz(func(t *testing.T, seed uint64, record, earlier string) {
+		defer fuzz.Budget(t, record, earlier)()
 		g := instrumentationtest.New(seed)
 		setting := settingOf(t, g.Objects("agent")...)
 		template := g.Template()
@@ -39,6 +42,9 @@ func FuzzCompose(f *testing.F) {
 		}
 	})
 }
+
+// someRecord is a record as Compose writes it.
+const someRecord = `[{"id":"a","image":"x","mode":"InitContainer","mountPath":"/x","sizeLimit":"1Mi","containers":[{"name":"app"}]}]`
 
 // hostile are records that only a user writes. ID stands for the id of an Instrumentation that
 // matches.
