@@ -31,7 +31,7 @@ func FuzzCheck(f *testing.F) {
 	})}
 	fuzz.AddBombs(f, "shop", "qa", "reg.io/team/shop:1", "tier", "gold", "NET_RAW")
 	f.Fuzz(func(t *testing.T, namespace, environment, image, key, value, capability string) {
-		defer fuzz.Budget(t, namespace, environment, image, key, value, capability)()
+		defer fuzz.Budget(t, namespace, environment, image, key, value, capability, image, image)() // it is checked several times
 		rules := Set{Policies: policies}.Governing(namespace, map[string]string{"mainstay.dev/environment": environment})
 		context := &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{corev1.Capability(capability)}}}
 		rules.Tighten(&context, at("securityContext"))

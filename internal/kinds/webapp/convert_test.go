@@ -212,7 +212,7 @@ func FuzzStash(f *testing.F) {
 	}
 	fuzz.AddBombs(f, `{"env":[{"name":"A"}],"resources":{"limits":{"cpu":"1"}}}`, "a.b")
 	f.Fuzz(func(t *testing.T, text, host string) {
-		defer fuzz.Budget(t, text, host)()
+		defer fuzz.Budget(t, text, host, text, host)() // there and back
 		var app, again msappsv1.WebApp
 		var old msappsv1beta1.WebApp
 		if err := ToV1(t.Context(), small(msappsv1beta1.WebAppSpec{Image: "shop:1", Host: host}, text), &app); err != nil {

@@ -91,9 +91,14 @@ func (c clock) before(other clock) bool {
 const wantClock = "must be a time of day from 00:00 to 23:59"
 
 func parseClock(text string) (clock, error) {
-	parsed, err := time.Parse("15:04", text)
-	if err != nil || len(text) != len("15:04") {
-		return clock{}, fmt.Errorf("%q %s", text, wantClock)
+	const layout = "15:04"
+	var parsed time.Time
+	err := errors.New("too long")
+	if len(text) == len(layout) { // first, because an error of time.Parse quotes the text several times
+		parsed, err = time.Parse(layout, text)
+	}
+	if err != nil {
+		return clock{}, fmt.Errorf("%.100q %s", text, wantClock)
 	}
 	return clock{parsed.Hour(), parsed.Minute()}, nil
 }
