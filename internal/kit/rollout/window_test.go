@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,15 @@ func TestOpen(t *testing.T) {
 				t.Errorf("Open = %t, changes after %s; want %t, %s", open, next, test.open, test.next)
 			}
 		})
+	}
+}
+
+// TestLongTimes: a time of day of any length is refused at a price that grows only with its length.
+func TestLongTimes(t *testing.T) {
+	text := "22:00" + strings.Repeat("\xed\xa0\x80", 1<<19)
+	defer fuzz.Budget(t, text)()
+	if problems := rollout.ValidateWindow(&rolloutv1.Window{Start: text, End: "04:00"}, nil); len(problems) != 1 {
+		t.Errorf("%d problems", len(problems))
 	}
 }
 
