@@ -103,7 +103,7 @@ func seeds(example []any) [][]any {
 	return all
 }
 
-// scalar matches a value of JSON that is no list and no object, and a name with the colon behind it.
+// scalar matches a value of JSON, no list and no object, and a name with the colon behind it.
 var scalar = regexp.MustCompile(`("(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|true|false|null)(\s*:)?`)
 
 // within returns a text with each bomb in place of it, and behind it; or, if the text is JSON, in

@@ -145,8 +145,9 @@ func whyNotReady(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	}
 }
 
-// removePooler takes the pooler out of the spec of a PostgreSQL: the application that is bound to it
-// leaves it, and once it has no pods of before, the pooler goes. ready returns the condition Ready.
+// removePooler takes the pooler out of the spec of a PostgreSQL: the application that is bound to
+// it leaves it, and once it has no pods of before, the pooler goes. ready returns the condition
+// Ready.
 func removePooler(t *testing.T, live *databasev1.PostgreSQL, app *msappsv1.WebApp, ready func(context.Context) (string, error),
 	objects []client.Object) {
 	t.Helper()
