@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 // pair is a text exactly at a limit, and one that is a single step beyond it.
@@ -193,7 +194,7 @@ func TestLimits(t *testing.T) {
 				if got != want {
 					t.Errorf("%s, %s: %d bytes: read %t, want %t: %.80s...", row, what, len(text), got, want, text)
 				}
-				if spent.exceeds(len(text), raceCost*constantCost, constantTime) {
+				if spent.exceeds(len(text), fuzz.RaceCost*constantCost, constantTime) {
 					t.Errorf("%s, %s: %d bytes took %d bytes and %s", row, what, len(text), spent.bytes, spent.time)
 				}
 			}

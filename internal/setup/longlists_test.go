@@ -176,7 +176,7 @@ func samples(t *testing.T) map[string]map[string]any {
 // proportion to what it takes to parse it: the object is copied, compared and refused, so that it
 // costs more than what is only read.
 func TestLongLists(t *testing.T) {
-	if raceCost > 1 {
+	if fuzz.RaceCost > 1 {
 		t.Skip("with the race detector it takes minutes: the layer pure runs it without")
 	}
 	// What is quadratic took 4 s and more.
@@ -274,7 +274,7 @@ func tryMixed(t *testing.T, sample map[string]any, try func(path, text string)) 
 // minutes.
 func isTooMuch(spent cost, body string) bool {
 	const most = 400
-	return spent.bytes > uint64(raceCost*(most*len(body)+constantCost)) || spent.time > fuzz.Longest
+	return spent.bytes > uint64(fuzz.RaceCost*(most*len(body)+constantCost)) || spent.time > fuzz.Longest
 }
 
 // with returns an object with a text at a path of it.

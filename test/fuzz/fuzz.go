@@ -14,8 +14,11 @@ import (
 )
 
 // PerByte is how many bytes a target may allocate for each byte of its input: docs/threat-model.md,
-// "Limits". Constant is what it may allocate besides, if it names nothing else.
-const PerByte, Constant = 50, 1 << 20
+// "Limits".
+const PerByte = 50
+
+// Constant is how many bytes a target may allocate besides, if it names nothing else.
+const Constant = 1 << 20
 
 // Longest is how long one input may take. Only something without a limit exceeds it, which would
 // take hours: it is no measurement, because other programs run on the same processors.
@@ -148,7 +151,7 @@ func BudgetOf[T string | []byte](t testing.TB, constant int, texts ...T) (check 
 	for _, text := range texts {
 		length += len(text)
 	}
-	most := uint64(raceCost * (PerByte*length + constant))
+	most := uint64(RaceCost * (PerByte*length + constant))
 	began, before := time.Now(), allocated()
 	return func() {
 		t.Helper()

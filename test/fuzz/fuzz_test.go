@@ -77,10 +77,10 @@ func TestBudget(t *testing.T) {
 		want          bool
 	}{
 		"nothing":         {0, 0, true},
-		"the constant":    {0, raceCost*Constant - some, true},
-		"more":            {0, raceCost*Constant + some, false},
-		"for the length":  {some, raceCost*(Constant+PerByte*some) - some, true},
-		"more than it is": {some, raceCost*(Constant+PerByte*some) + some, false},
+		"the constant":    {0, RaceCost*Constant - some, true},
+		"more":            {0, RaceCost*Constant + some, false},
+		"for the length":  {some, RaceCost*(Constant+PerByte*some) - some, true},
+		"more than it is": {some, RaceCost*(Constant+PerByte*some) + some, false},
 	} {
 		r := &recorder{TB: t}
 		text := strings.Repeat("x", c.length/2)
@@ -93,7 +93,7 @@ func TestBudget(t *testing.T) {
 	}
 	r := &recorder{TB: t}
 	check := BudgetOf(r, 2*Constant, []byte("x"))
-	kept = make([]byte, raceCost*Constant+some)
+	kept = make([]byte, RaceCost*Constant+some)
 	if check(); len(r.failures) > 0 {
 		t.Errorf("within another constant: %q", r.failures)
 	}

@@ -2,5 +2,5 @@
 
 package fuzz
 
-// raceCost is how many times more memory an input may take with the race detector.
-const raceCost = 1
+// RaceCost is how many times more memory an input may take with the race detector.
+const RaceCost = 1

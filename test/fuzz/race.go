@@ -2,6 +2,6 @@
 
 package fuzz
 
-// raceCost is how many times more memory an input may take: with the race detector, pools of memory
+// RaceCost is how many times more memory an input may take: with the race detector, pools of memory
 // forget what they have at random.
-const raceCost = 8
+const RaceCost = 8
