@@ -2,5 +2,5 @@
 
 package fuzz
 
-// RaceCost is how many times more memory an input may take with the race detector.
+// RaceCost is how many times more an input may take with the race detector.
 const RaceCost = 1

@@ -25,9 +25,9 @@ import (
 
 // TestPolicySurvivesKills kills the manager after each of its writes for a policy, from its
 // creation until it governs no workloads any more, and starts another one. Whatever the write, the
-// policy and its children end as without a kill, and none of them is written twice. The campaign
-// of test/faults does the same for kinds in namespaces; a policy belongs to the cluster, so that
-// this test has an API server of its own.
+// policy and its children end as without a kill, and no child's spec changes again. The campaign of
+// test/faults does the same for kinds in namespaces; a policy belongs to the cluster, so that this
+// test has an API server of its own.
 func TestPolicySurvivesKills(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

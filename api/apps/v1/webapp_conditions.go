@@ -71,8 +71,8 @@ const (
 	// ReasonWaitingForBinding: an object of spec.bindings can't be used yet. No pod is started, and
 	// those that run stay as they are, until it can.
 	ReasonWaitingForBinding = "WaitingForBinding"
-	// ReasonBindingLost (Degraded): an object of spec.bindings is gone, or its user is. The pods that
-	// run go on, but a pod that starts now may not be able to.
+	// ReasonBindingLost (Degraded): an object of spec.bindings, or its user, is gone, or is not made
+	// again yet. The pods that run go on, but a pod that starts now may not be able to.
 	ReasonBindingLost = "BindingLost"
 	// ReasonIngressClassNotFound (Degraded): the class in spec.ingress.className does not exist, so
 	// that no controller serves the Ingress. The pods work.

@@ -233,7 +233,6 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestStrangers: a client without a certificate of an instance of this database gets no answer.
 // TestLongestMessage: a message is read up to 512 KiB, and so is an answer.
 func TestLongestMessage(t *testing.T) {
 	const most = 512 << 10
@@ -263,6 +262,7 @@ func TestLongestMessage(t *testing.T) {
 	}
 }
 
+// TestStrangers: a client without a certificate of an instance of this database gets no answer.
 func TestStrangers(t *testing.T) {
 	a := newAuthority(t)
 	address := serve(t, a.issue(t, CertificatePrefix+"db-1", "db-1", inAnHour()))

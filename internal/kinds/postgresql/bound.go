@@ -3,6 +3,7 @@ package postgresql
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +58,11 @@ func BoundTo(db *databasev1.PostgreSQL, all []appsv1.Deployment, now time.Time) 
 }
 
 // hasOnlyNewPods reports whether the pods of an earlier template have ended. They are not in the
-// number of replicas any more while they end: until then they serve, and have connections. A
-// Kubernetes that does not count them has told when the last one was to end.
+// number of replicas any more while they end: until then they serve, and have connections. They
+// have their grace period for it since the Deployment has told of progress, which it does when the
+// last of them goes. More is not waited for: a pod of a lost node never ends, and with an
+// autoscaler some pod always does. The grace period is that of the present template. While not all
+// pods of it are available, each that becomes ready begins the time anew.
 //
 // Source: KEP-3973, status.terminatingReplicas: on by default since Kubernetes 1.35.
 func hasOnlyNewPods(one *appsv1.Deployment, now time.Time) bool {
@@ -66,16 +70,16 @@ func hasOnlyNewPods(one *appsv1.Deployment, now time.Time) bool {
 	if status.ObservedGeneration < one.Generation || status.UpdatedReplicas != status.Replicas {
 		return false
 	}
-	if status.TerminatingReplicas != nil {
-		return *status.TerminatingReplicas == 0
+	if status.TerminatingReplicas != nil && *status.TerminatingReplicas == 0 {
+		return true
 	}
 	grace := time.Duration(ptr.Deref(one.Spec.Template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 	for _, condition := range status.Conditions {
-		if condition.Type == appsv1.DeploymentProgressing && now.Sub(condition.LastUpdateTime.Time) < grace {
-			return false
+		if condition.Type == appsv1.DeploymentProgressing {
+			return now.Sub(condition.LastUpdateTime.Time) >= grace
 		}
 	}
-	return true
+	return status.TerminatingReplicas == nil // it has no deadline, and tells of no progress
 }
 
 // Laggard returns the name of the first application that is bound to a user and has another
@@ -90,12 +94,14 @@ func (b BoundApps) Laggard(user, revision string) string {
 }
 
 // Behind returns the name of the first application that connects in another way than the database
-// says now, or still has pods of before; "" if there is none. One that is bound to a user that the
-// database does not have can't connect anyway.
+// says now, or still has pods of before, or is bound to a user whose Secret has the address of the
+// pooler as far as is known; "" if there is none. One that is bound to a user that the database
+// does not have can't connect anyway.
 func (b BoundApps) Behind(db *databasev1.PostgreSQL) string {
 	for _, one := range b {
 		wanted := account(db, one.user)
-		isBehind := one.revision != wanted.Revision || one.secret != wanted.Secret || !one.isUpdated
+		isPooled := slices.ContainsFunc(db.Status.Users, func(user databasev1.UserStatus) bool { return user.Name == one.user && user.Pooled })
+		isBehind := isPooled || one.revision != wanted.Revision || one.secret != wanted.Secret || !one.isUpdated
 		if wanted.Problem == "" && isBehind {
 			return one.name
 		}

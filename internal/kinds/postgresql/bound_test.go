@@ -49,7 +49,9 @@ func TestLaggard(t *testing.T) {
 		"the former one":          {boundDeployments("Cache/db=x,PostgreSQL/db/shop=r1:db-shop"), "web"},
 		"under way":               {boundDeployments(current, func(one *appsv1.Deployment) { one.Status.UpdatedReplicas = 2 }), "web"},
 		"not seen yet":            {boundDeployments(current, func(one *appsv1.Deployment) { one.Generation = 3 }), "web"},
-		"a pod is ending":         {boundDeployments(current, ending(1)), "web"},
+		"a pod is ending":         {boundDeployments(current, ending(1), progressed(now.Add(-time.Minute), 120)), "web"},
+		"no progress is told":     {boundDeployments(current, ending(1)), "web"},
+		"a pod of a lost node":    {boundDeployments(current, ending(1), progressed(now.Add(-time.Minute), 30)), ""},
 		"no pod is ending":        {boundDeployments(current, ending(0), progressed(now, 30)), ""},
 		"one may be ending":       {boundDeployments(current, progressed(now.Add(-time.Minute), 120)), "web"},
 		"all must have ended":     {boundDeployments(current, progressed(now.Add(-time.Minute), 30)), ""},
@@ -67,15 +69,18 @@ func TestLaggard(t *testing.T) {
 func TestBehind(t *testing.T) {
 	db, now := newDatabase(withUsers), time.Now()
 	db.Status.CredentialsRevision = "r2"
-	db.Status.Users = []databasev1.UserStatus{{Name: "shop", SecretName: "db-shop", Revision: "s2"}}
+	db.Spec.Users = append(db.Spec.Users, databasev1.User{Name: "blocked"})
+	db.Status.Users = []databasev1.UserStatus{{Name: "shop", SecretName: "db-shop", Revision: "s2"},
+		{Name: "blocked", SecretName: "db-blocked", Revision: "b1", Pooled: true, Blocked: true}}
 	for bound, want := range map[string]string{
-		"PostgreSQL/db=r2":                 "",
-		"PostgreSQL/db=r2:db-pooler":       "web",
-		"PostgreSQL/db=r1":                 "web",
-		"PostgreSQL/db/shop=s2:db-shop":    "",
-		"PostgreSQL/db/shop=s1:db-shop":    "web",
-		"PostgreSQL/db/former=s1:db-shop":  "",
-		"PostgreSQL/other=r1:other-pooler": "",
+		"PostgreSQL/db=r2":                    "",
+		"PostgreSQL/db=r2:db-pooler":          "web",
+		"PostgreSQL/db=r1":                    "web",
+		"PostgreSQL/db/shop=s2:db-shop":       "",
+		"PostgreSQL/db/shop=s1:db-shop":       "web",
+		"PostgreSQL/db/former=s1:db-shop":     "",
+		"PostgreSQL/db/blocked=b1:db-blocked": "web",
+		"PostgreSQL/other=r1:other-pooler":    "",
 	} {
 		if got := BoundTo(db, boundDeployments(bound), now).Behind(db); got != want {
 			t.Errorf("%s: got %q, want %q", bound, got, want)

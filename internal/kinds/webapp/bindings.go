@@ -124,9 +124,9 @@ func boundAnnotation(now []effective) string {
 	return component.FormatBound(all)
 }
 
-// lostBinding returns what is wrong with a binding of the pods whose object, or user of it, is gone
-// for good; nil if nothing is. One that only can't be used now, such as a database that fails over,
-// is not lost.
+// lostBinding returns what is wrong with a binding of the pods whose object, or user of it, is
+// gone, or not made again yet; nil if nothing is. One that only can't be used now, such as a
+// database that fails over, is not lost.
 func lostBinding(app *msappsv1.WebApp, observed Observed) *summary.Summary {
 	now, _ := effectiveBindings(app, observed)
 	var all []string

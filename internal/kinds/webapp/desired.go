@@ -29,9 +29,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	}
 	switch {
 	case app.Spec.NetworkPolicy == nil:
-	case isHeldWithPods(app, observed, "NetworkPolicy") && !areOfOurTemplate(app, observed):
-		// It names the port of the pods by its number. With one of ours, the pods translate the name, and
-		// whom the spec does not admit any more is not admitted.
+	case isPolicyHeld(app, observed):
 		wanted.Keep = append(wanted.Keep, Ref(app, "NetworkPolicy"))
 	default:
 		add(desiredNetworkPolicy(app, observed))
@@ -110,6 +108,13 @@ func hasDeployment(app *msappsv1.WebApp, observed Observed) bool {
 func isHeldWithPods(app *msappsv1.WebApp, observed Observed, kind string) bool {
 	_, there := observed.Children.Get(Ref(app, kind))
 	return there && observed.deployment(app) != nil && waitsForBindings(app, observed)
+}
+
+// isPolicyHeld reports whether the NetworkPolicy stays as it is, because it names the port of pods
+// that are not of our template by its number. Ours translate the name, so that whom the spec does
+// not admit any more is not admitted.
+func isPolicyHeld(app *msappsv1.WebApp, observed Observed) bool {
+	return isHeldWithPods(app, observed, "NetworkPolicy") && !areOfOurTemplate(app, observed)
 }
 
 // usesOwnAccount reports whether the ServiceAccount that was created for the app is still needed

@@ -156,7 +156,11 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 // waiting is the summary of an app that waits for what it is bound to.
 func waiting(app *msappsv1.WebApp, observed Observed) objectSummary {
 	message := "spec.bindings: waiting for " + pendingBindings(app, observed)
-	if !hasNoPods(app, observed) {
+	switch {
+	case hasNoPods(app, observed):
+	case app.Spec.NetworkPolicy != nil && isPolicyHeld(app, observed):
+		message += "; until then the pods, their Service and their NetworkPolicy stay as they are"
+	default:
 		message += "; until then the pods and their Service stay as they are"
 	}
 	return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonWaitingForBinding, "%s", message)}

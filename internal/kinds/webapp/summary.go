@@ -22,6 +22,7 @@ import (
 //	spec.paused is true                  Paused
 //	suspended                            Suspended
 //	Working, and an edge has a problem   Degraded
+//	Working, and a binding is lost       Degraded
 //	Working, after a crash loop          Degraded
 //	Working                              Running
 //	a problem, and a pod is ready        Degraded
@@ -127,11 +128,11 @@ func notAccepted(route *gatewayv1.HTTPRoute, parent msappsv1.ParentReference) st
 				if condition.Type != string(kind) {
 					continue
 				}
-				if condition.ObservedGeneration < route.Generation {
-					return fmt.Sprintf("Gateway %s has not answered to the last change of the HTTPRoute yet", parent.Name)
-				}
 				if condition.Status != metav1.ConditionTrue {
 					return fmt.Sprintf("Gateway %s: %s is %s (%s): %s", parent.Name, kind, condition.Status, condition.Reason, condition.Message)
+				}
+				if condition.ObservedGeneration < route.Generation {
+					return fmt.Sprintf("Gateway %s has not answered to the last change of the HTTPRoute yet", parent.Name)
 				}
 				accepted = accepted || kind == gatewayv1.RouteConditionAccepted
 			}
