@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 // bomb is a quantity of a few bytes that takes hours to read, as YAML and JSON have it.
@@ -212,7 +214,7 @@ func annotationOf(t *testing.T, ns, object, key string) func() (string, error) {
 // agentsOf returns a function for Eventually: the agents of a pod, by its FarmPod. Our API server
 // reads the pod's annotation for it.
 func agentsOf(t *testing.T, ns, pod string) func() (string, error) {
-	return reading(t, ns, "farm"+pod, "{.spec.agents}")
+	return reading(t, ns, strings.Replace(pod, "pod/", "farmpod/"+farmv1alpha1.FarmPodPrefix, 1), "{.spec.agents}")
 }
 
 // timesToHeal deletes a child some times, and returns how long it took each time until it was there
