@@ -188,7 +188,8 @@ func (e *Engine) text(major int, c configuration) (string, error) {
 }
 
 // settable returns the settings that a user may change: our defaults, then the user's, then those
-// that a standby needs.
+// that a standby needs. With a logical slot, the server does not start with another wal_level,
+// whatever the user has set since.
 func (e *Engine) settable(major int, c configuration) []postgres.Setting {
 	settings := append([]postgres.Setting{
 		{Name: "max_connections", Value: "100"}, {Name: "shared_buffers", Value: "128MB"}, {Name: "timezone", Value: "UTC"},
@@ -196,6 +197,9 @@ func (e *Engine) settable(major int, c configuration) []postgres.Setting {
 		{Name: "tcp_keepalives_idle", Value: "10"},
 		{Name: "max_wal_size", Value: strconv.Itoa(e.walKeepMB()) + "MB"}, {Name: "min_wal_size", Value: strconv.Itoa(leastWAL) + "MB"},
 	}, e.parameters(major)...)
+	if hasLogicalSlot(e.Data) {
+		settings = append(settings, postgres.Setting{Name: "wal_level", Value: "logical"})
+	}
 	return append(settings, postgres.Raise(settings, c.needs)...)
 }
 

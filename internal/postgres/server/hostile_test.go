@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/onsi/gomega"
 
+	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 	"github.com/mainstay-platform/mainstay/internal/instance/supervise"
@@ -303,6 +304,49 @@ func TestForeignSlots(t *testing.T) {
 	a.counts("1", ofUser)
 	a.follow(b, 2)
 	a.counts("0", ofUser)
+}
+
+// TestLogicalSlotOutlivesItsParameter: a server with a logical slot starts, also when the user has
+// removed wal_level since.
+func TestLogicalSlotOutlivesItsParameter(t *testing.T) {
+	a, b, d := newCluster(t).begin(2)
+	again := func() {
+		t.Helper()
+		a.do(Call{Do: "kill"})
+		a.do(Call{Do: "resume", Rule: rule(a, b, d)})
+		a.wait("leading", isLeading)
+	}
+	a.sets(map[string]string{"wal_level": "logical"})
+	again()
+	_, err := a.session().Exec(t.Context(), "SELECT pg_create_logical_replication_slot('user_1', 'pgoutput')")
+	check(t, err)
+	a.sets(nil)
+	again()
+	if got := a.shows("wal_level"); got != "logical" {
+		t.Errorf("wal_level is %s", got)
+	}
+	_, err = a.session().Exec(t.Context(), "SELECT pg_drop_replication_slot('user_1')")
+	check(t, err)
+	a.sets(nil)
+	again()
+	if got := a.shows("wal_level"); got != "replica" {
+		t.Errorf("without a slot, wal_level is %s", got)
+	}
+}
+
+// TestPoolerGainsNothing: the function that poolers call runs nothing of theirs with the rights of
+// the superuser.
+func TestPoolerGainsNothing(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app"}
+	a.do(Call{Do: "provide", Application: app})
+	a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{Pooler: true}})
+	_, err := a.session().Exec(t.Context(), `SET SESSION AUTHORIZATION `+postgres.PoolerRole+`;
+		CREATE FUNCTION pg_temp.evil() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'runs as %', current_user; END $$;
+		CREATE TEMPORARY VIEW pg_authid AS SELECT 'x'::name AS rolname, 'y'::text AS rolpassword, pg_temp.evil() AS rolcanlogin,
+			false AS rolsuper, false AS rolreplication, NULL::timestamptz AS rolvaliduntil;
+		SELECT * FROM `+postgres.PoolerLookup+`('x')`)
+	check(t, err)
 }
 
 // TestSlotsThatHang: while the query for slots hangs, the leader still measures which members

@@ -11,11 +11,12 @@ import (
 )
 
 // poolerLookup creates the function postgres.PoolerLookup. It runs with the rights of the
-// superuser, so its search_path is only pg_catalog. It returns no row for a user whose password has
-// expired.
+// superuser, so it must find nothing that its caller has made: pg_temp comes last in its
+// search_path, and would be searched first if it were not named (CREATE FUNCTION, "Writing SECURITY
+// DEFINER Functions Safely"). It returns no row for a user whose password has expired.
 const poolerLookup = `CREATE OR REPLACE FUNCTION ` + postgres.PoolerLookup + `(INOUT name text, OUT verifier text) RETURNS SETOF record
-	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
-	SELECT rolname::text, rolpassword FROM pg_authid WHERE rolname = $1 AND rolcanlogin AND NOT rolsuper AND NOT rolreplication
+	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+	SELECT rolname::text, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin AND NOT rolsuper AND NOT rolreplication
 		AND left(rolname, 9) <> 'mainstay_' AND rolname <> 'pgbouncer' AND (rolvaliduntil IS NULL OR rolvaliduntil > now()) $$`
 
 // pooler creates the role of poolers, and the function that they call, in the database postgres. It

@@ -241,7 +241,8 @@ func (e *Engine) hurry(l *life) func() {
 }
 
 // beat writes heartbeats that wait for the local disk only, until the server ends, and notes since
-// when one has been waiting. It keeps a session of its own.
+// when one has been waiting. It keeps a session of its own. A server that has no transaction IDs
+// left refuses them, which says nothing of its disk: it reads, and can be vacuumed.
 func (e *Engine) beat(l *life) {
 	var session *pgx.Conn
 	defer func() {
@@ -253,7 +254,7 @@ func (e *Engine) beat(l *life) {
 		e.setUnflushed(l, e.Clock.Now())
 		for {
 			var err error
-			if session, err = e.beatOnce(l.ctx, session); err == nil || l.ctx.Err() != nil {
+			if session, err = e.beatOnce(l.ctx, session); err == nil || hasNoTransactionIDs(err) || l.ctx.Err() != nil {
 				break
 			}
 			if e.pause(l.ctx, fastBeat) != nil {
@@ -271,6 +272,16 @@ func (e *Engine) beat(l *life) {
 			}
 		}
 	}
+}
+
+// programLimitExceeded is the code of the error with which a server refuses to assign transaction
+// IDs, so that those that it has do not wrap around (errcodes-appendix).
+const programLimitExceeded = "54000"
+
+// hasNoTransactionIDs reports whether a server has refused to assign a transaction ID.
+func hasNoTransactionIDs(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == programLimitExceeded
 }
 
 // hurries reports whether something waits for heartbeats.

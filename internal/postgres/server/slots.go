@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,6 +68,27 @@ func (e *Engine) keepSlots(ctx context.Context, session *pgx.Conn, end postgres.
 		}
 	}
 	return nil
+}
+
+// hasLogicalSlot reports whether the data have a logical replication slot, or what a crash has left
+// of one. What can't be read is none: the server will say so.
+//
+// Source: ReplicationSlotOnDisk in replication/slot.c of PostgreSQL 12 to 18: 16 bytes of magic
+// number, checksum, version and length, a name of 64 bytes, and the OID of the database, which is 0
+// for a physical slot.
+func hasLogicalSlot(data string) bool {
+	const folder, length = "pg_replslot", 16 + 64 + 4
+	entries, _ := os.ReadDir(filepath.Join(data, folder))
+	return slices.ContainsFunc(entries, func(entry os.DirEntry) bool {
+		file, err := os.Open(filepath.Join(data, folder, entry.Name(), "state"))
+		if err != nil {
+			return false
+		}
+		defer file.Close()
+		content := make([]byte, length)
+		_, err = io.ReadFull(file, content)
+		return err == nil && binary.NativeEndian.Uint32(content[length-4:]) != 0
+	})
 }
 
 // dropUsed ends the process that uses a slot, and drops the slot before the member, which
