@@ -83,3 +83,33 @@ func TestRemoveTemporary(t *testing.T) {
 	}
 	removeTemporary(filepath.Join(directory, "missing"))
 }
+
+// TestEndIsNotNotedBackwards: once a leader is parked, its final end stays in the file, whoever
+// notes the end then, and it is noted even if the server has ended since.
+func TestEndIsNotNotedBackwards(t *testing.T) {
+	e, directory := made(t)
+	is := func(want string) {
+		t.Helper()
+		if content, err := os.ReadFile(filepath.Join(directory, endFile)); err != nil || strings.TrimSpace(string(content)) != want {
+			t.Errorf("noted is %q, not %s: %v", content, want, err)
+		}
+	}
+	observes := func(l *life, position election.Position) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.life, e.observed.Server.Position = l, position
+	}
+	l := &life{persists: true, stored: true}
+	observes(l, "7:300")
+	e.noteEnd(l)
+	is("7:300")
+	observes(l, "7:570")
+	e.noteFinalEnd(l, "7:570")
+	e.noteEnd(l)
+	is("7:570")
+	observes(nil, "7:530")
+	e.noteEnd(l)
+	is("7:570")
+	e.noteFinalEnd(l, "7:600")
+	is("7:600")
+}

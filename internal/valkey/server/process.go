@@ -348,6 +348,7 @@ var wrongLine = regexp.MustCompile(`Reading the configuration file, at line ([0-
 var damageSigns = []string{
 	"Bad file format reading the append only file", "Wrong signature trying to load DB", "RDB CRC error", "Internal error in RDB reading",
 	"Short read or OOM loading DB", "Unexpected EOF reading RDB file", "Can't handle RDB format version",
+	"Fatal error: the truncated file is not the last file", "FATAL AOF MANIFEST FILE ERROR",
 }
 
 // noise are parts of log lines that the relay causes and that are not passed on.

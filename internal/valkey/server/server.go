@@ -59,6 +59,8 @@ type Engine struct {
 	// providing is held while the application's user is read and sent to the server, so that an older
 	// one is never sent last.
 	providing sync.Mutex
+	// ends is held while the end of the data is noted, so that no older one follows.
+	ends sync.Mutex
 
 	mu   sync.Mutex
 	life *life

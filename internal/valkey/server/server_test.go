@@ -319,8 +319,14 @@ func TestLines(t *testing.T) {
 	if strings.Contains(log.String(), "Connecting") || l.isDamaged() {
 		t.Errorf("got %s", log.String())
 	}
-	if l.pass("Bad file format reading the append only file: make a backup"); !l.isDamaged() {
-		t.Error("damaged data were not noticed")
+	for _, line := range []string{
+		"Bad file format reading the append only file: make a backup", "# Fatal error: the truncated file is not the last file",
+		"*** FATAL AOF MANIFEST FILE ERROR ***",
+	} {
+		l := &lines{to: io.Discard}
+		if l.pass(line); !l.isDamaged() {
+			t.Errorf("damaged data were not noticed: %s", line)
+		}
 	}
 }
 

@@ -289,7 +289,7 @@ func (e *Engine) park(ctx context.Context, l *life) error {
 	if !isCurrent {
 		return errNotRunning
 	}
-	e.noteEnd(l, position)
+	e.noteFinalEnd(l, position)
 	e.disconnectClients(ctx, l)
 	_, err = e.insist(ctx, l, "CLIENT", "UNPAUSE")
 	return err

@@ -213,7 +213,7 @@ func receivers(replication model.Replication, end int64, at time.Time) []engine.
 // persist.
 func (e *Engine) store(l *life) {
 	e.mu.Lock()
-	isCurrent, stored, position := e.life == l, l.stored, e.observed.Server.Position
+	isCurrent, stored := e.life == l, l.stored
 	e.mu.Unlock()
 	if !isCurrent || !l.persists || !stored && !isStored(e.Data) {
 		return
@@ -230,17 +230,41 @@ func (e *Engine) store(l *life) {
 		l.stored = true
 		e.mu.Unlock()
 	}
-	e.noteEnd(l, position)
+	e.noteEnd(l)
 }
 
-// noteEnd writes the end of the data to a file, for the next server that loads them, if it has
-// changed.
-func (e *Engine) noteEnd(l *life, position election.Position) {
+// noteEnd writes the end of the data of a server that runs to a file, for the next server that
+// loads them, if it has changed. What was observed last counts: of a parked leader that is its
+// final end.
+func (e *Engine) noteEnd(l *life) {
+	e.ends.Lock()
+	defer e.ends.Unlock()
+	e.mu.Lock()
+	isCurrent, position := e.life == l, e.observed.Server.Position
+	e.mu.Unlock()
+	if isCurrent {
+		e.writeEnd(l, position)
+	}
+}
+
+// noteFinalEnd writes the end of the data of a leader that is parked, even if its server has ended
+// since.
+func (e *Engine) noteFinalEnd(l *life, position election.Position) {
+	e.ends.Lock()
+	defer e.ends.Unlock()
+	e.writeEnd(l, position)
+}
+
+// writeEnd writes an end to the file, unless it is there. The caller holds e.ends, so that no older
+// one follows.
+func (e *Engine) writeEnd(l *life, position election.Position) {
 	e.mu.Lock()
 	isDue := l.stored && position != l.noted && position != ""
+	e.mu.Unlock()
+	if !isDue || writeEnd(e.Data, position) != nil { // Without it, less is known after a restart.
+		return
+	}
+	e.mu.Lock()
 	l.noted = position
 	e.mu.Unlock()
-	if isDue {
-		_ = writeEnd(e.Data, position) // Without it, less is known after a restart.
-	}
 }
