@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -50,20 +51,24 @@ func TestSamples(t *testing.T) {
 	if listed := slices.Sorted(maps.Keys(samples)); !slices.Equal(listed, found) {
 		t.Errorf("the samples are %v, not %v", found, listed)
 	}
+	var running sync.WaitGroup // They wait, so that -parallel, which is for all tests here, is too low.
 	for file, one := range samples {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			if one.skip != "" {
-				t.Logf("not tried on these nodes: it needs %s", one.skip)
-				return
-			}
-			t.Parallel()
-			content, err := os.ReadFile(filepath.Join(folder, file)) //nolint:gosec // a file of this repository
-			if err != nil {
-				t.Fatal(err)
-			}
-			becomesReady(t, "sample-"+strings.TrimSuffix(filepath.Base(file), ".yaml"), strings.Replace(string(content), one.replace, one.by, 1))
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		running.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				if one.skip != "" {
+					t.Logf("not tried on these nodes: it needs %s", one.skip)
+					return
+				}
+				content, err := os.ReadFile(filepath.Join(folder, file)) //nolint:gosec // a file of this repository
+				if err != nil {
+					t.Fatal(err)
+				}
+				becomesReady(t, "sample-"+name, strings.Replace(string(content), one.replace, one.by, 1))
+			})
 		})
 	}
+	running.Wait()
 }
 
 // becomesReady applies a manifest in a namespace, and waits for each of its objects.
