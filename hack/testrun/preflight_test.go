@@ -128,7 +128,7 @@ func TestAnnounce(t *testing.T) {
 			{Name: "e2e", Wall: 10 * time.Minute}}}, []string{"verify", "last time: 1m0s", "last time: 10m0s", "expected: some 10m0s"}},
 		"in part, on a machine that is twice as slow": {
 			figures{Layers: []layerFigures{{Name: "verify", Wall: 2 * named("verify").limit()}}},
-			[]string{"last time: " + (2 * named("verify").limit()).String(), "by its budget: " + (2 * named("pure").limit()).String(),
+			[]string{"last time: 8m0s", "by its budget: " + (2 * named("pure").limit()).String(),
 				fmt.Sprint("expected: some ", 2*named("e2e").limit())},
 		},
 		"a part of it only": {figures{Layers: []layerFigures{{Name: "verify", Wall: named("verify").limit()},

@@ -31,6 +31,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/registration"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/fuzz"
 )
 
 const quantityBomb = `"1e-999999999"`
@@ -286,7 +287,7 @@ func TestHostileInput(t *testing.T) {
 					t.Errorf("%s: it is read: %.100s", what, text)
 				}
 				t.Logf("%s: %d bytes took %s and %d bytes", what, len(text), spent.time, spent.bytes)
-				if spent.exceeds(len(text)) {
+				if spent.exceeds(len(text), constantCost, fuzz.RaceCost*constantTime) {
 					t.Errorf("%s: %d bytes took %d bytes of memory and %s", what, len(text), spent.bytes, spent.time)
 				}
 			}

@@ -170,10 +170,9 @@ func measured(read func()) cost {
 }
 
 // exceeds reports whether reading a text of a length has cost more than that justifies, beside
-// constants, which are larger with the race detector.
-func (c cost) exceeds(length int) bool {
-	return c.bytes > uint64(maxCost*length+fuzz.RaceCost*constantCost) ||
-		c.time > fuzz.RaceCost*constantTime+time.Duration(length)*time.Millisecond/1024
+// constants.
+func (c cost) exceeds(length, constantBytes int, constantTime time.Duration) bool {
+	return c.bytes > uint64(maxCost*length+constantBytes) || c.time > constantTime+time.Duration(length)*time.Millisecond/1024
 }
 
 // TestLimits tries each limit exactly at it, where the text is read, and one step beyond, where it
@@ -195,7 +194,7 @@ func TestLimits(t *testing.T) {
 				if got != want {
 					t.Errorf("%s, %s: %d bytes: read %t, want %t: %.80s...", row, what, len(text), got, want, text)
 				}
-				if spent.exceeds(len(text)) {
+				if spent.exceeds(len(text), fuzz.RaceCost*constantCost, constantTime) {
 					t.Errorf("%s, %s: %d bytes took %d bytes and %s", row, what, len(text), spent.bytes, spent.time)
 				}
 			}

@@ -59,7 +59,7 @@ func BoundTo(db *databasev1.PostgreSQL, all []appsv1.Deployment, now time.Time) 
 
 // hasOnlyNewPods reports whether the pods of an earlier template have ended. They are not in the
 // number of replicas any more while they end: until then they serve, and have connections. They
-// have their grace period for it since the Deployment has told of progress, which it does when the
+// have their grace period for it since the Deployment has reported progress, which it does when the
 // last of them goes. More is not waited for: a pod of a lost node never ends, and with an
 // autoscaler some pod always does. The grace period is that of the present template. While not all
 // pods of it are available, each that becomes ready begins the time anew.
@@ -79,7 +79,7 @@ func hasOnlyNewPods(one *appsv1.Deployment, now time.Time) bool {
 			return now.Sub(condition.LastUpdateTime.Time) >= grace
 		}
 	}
-	return status.TerminatingReplicas == nil // it has no deadline, and tells of no progress
+	return status.TerminatingReplicas == nil // it has no deadline, and reports no progress
 }
 
 // Laggard returns the name of the first application that is bound to a user and has another

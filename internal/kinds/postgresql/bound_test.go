@@ -50,7 +50,7 @@ func TestLaggard(t *testing.T) {
 		"under way":               {boundDeployments(current, func(one *appsv1.Deployment) { one.Status.UpdatedReplicas = 2 }), "web"},
 		"not seen yet":            {boundDeployments(current, func(one *appsv1.Deployment) { one.Generation = 3 }), "web"},
 		"a pod is ending":         {boundDeployments(current, ending(1), progressed(now.Add(-time.Minute), 120)), "web"},
-		"no progress is told":     {boundDeployments(current, ending(1)), "web"},
+		"no progress is reported": {boundDeployments(current, ending(1)), "web"},
 		"a pod of a lost node":    {boundDeployments(current, ending(1), progressed(now.Add(-time.Minute), 30)), ""},
 		"no pod is ending":        {boundDeployments(current, ending(0), progressed(now, 30)), ""},
 		"one may be ending":       {boundDeployments(current, progressed(now.Add(-time.Minute), 120)), "web"},

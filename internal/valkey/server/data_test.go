@@ -84,9 +84,9 @@ func TestRemoveTemporary(t *testing.T) {
 	removeTemporary(filepath.Join(directory, "missing"))
 }
 
-// TestEndIsNotNotedBackwards: once a leader is parked, its final end stays in the file, whoever
-// notes the end then, and it is noted even if the server has ended since.
-func TestEndIsNotNotedBackwards(t *testing.T) {
+// TestEndNeverMovesBack: once a leader is parked, its final end stays in the file, also when the
+// end is noted again, and it is noted even if the server has ended since.
+func TestEndNeverMovesBack(t *testing.T) {
 	e, directory := made(t)
 	is := func(want string) {
 		t.Helper()
