@@ -77,6 +77,8 @@ func startProcess(directory, command string, options any) (*child, error) {
 	}
 	process := exec.Command("/proc/self/exe", command, string(encoded))
 	process.Stderr = log
+	// As the chart does.
+	process.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit))
 	asks, err := process.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -20,7 +20,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -32,49 +35,61 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
-// listCommand is the argument that makes this program list what a manager must read, and nothing
-// else.
-const listCommand = "list"
+// Arguments that make this program read what a manager must read, and nothing else.
+const (
+	listCommand   = "list"
+	cachesCommand = "caches"
+)
 
-// listed are the resources in a manager's cache.
-var listed = map[string]struct {
+// listedKind is a kind of which a manager's cache has all objects, or those that it selects.
+type listedKind struct {
+	object   client.Object
 	list     client.ObjectList
 	selector string
-}{
-	"webapps":                  {&msappsv1.WebAppList{}, ""},
-	"platformpolicies":         {platformPolicies(), ""},
-	"deployments":              {&appsv1.DeploymentList{}, ""},
-	"statefulsets":             {&appsv1.StatefulSetList{}, ""},
-	"daemonsets":               {&appsv1.DaemonSetList{}, ""},
-	"configmaps":               {&corev1.ConfigMapList{}, ""},
-	"appconfigs":               {&configv1.AppConfigList{}, ""},
-	"appstacks":                {&platformv1.AppStackList{}, ""},
-	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},
-	"instrumentations":         {&instrv1.InstrumentationList{}, ""},
-	"clusterinstrumentations":  {&instrv1.ClusterInstrumentationList{}, ""},
-	"services":                 {&corev1.ServiceList{}, ours},
-	"serviceaccounts":          {&corev1.ServiceAccountList{}, ""},
-	"pods":                     {&corev1.PodList{}, api.LabelOwner},
-	"ingresses":                {&networkingv1.IngressList{}, ours},
-	"networkpolicies":          {&networkingv1.NetworkPolicyList{}, ours},
-	"poddisruptionbudgets":     {&policyv1.PodDisruptionBudgetList{}, ours},
-	"horizontalpodautoscalers": {&autoscalingv2.HorizontalPodAutoscalerList{}, ours},
-	"namespaces":               {namespaceMetadata(), ""},
-	"postgresqls":              {&databasev1.PostgreSQLList{}, ""},
-	"persistentvolumeclaims":   {&corev1.PersistentVolumeClaimList{}, ours},
-	"caches":                   {&databasev1.CacheList{}, ""},
-	"ecommerceplatforms":       {&platformv1.EcommercePlatformList{}, ""},
-	"roles":                    {&rbacv1.RoleList{}, ours},
-	"rolebindings":             {&rbacv1.RoleBindingList{}, ours},
+}
 
-	"validatingadmissionpolicies":       {&admissionregistrationv1.ValidatingAdmissionPolicyList{}, ours},
-	"validatingadmissionpolicybindings": {&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ours},
+// listed are the kinds in a manager's cache, by their resources.
+var listed = map[string]listedKind{
+	"webapps":                  {&msappsv1.WebApp{}, &msappsv1.WebAppList{}, ""},
+	"platformpolicies":         {platformPolicy(), platformPolicies(), ""},
+	"deployments":              {&appsv1.Deployment{}, &appsv1.DeploymentList{}, ""},
+	"statefulsets":             {&appsv1.StatefulSet{}, &appsv1.StatefulSetList{}, ""},
+	"daemonsets":               {&appsv1.DaemonSet{}, &appsv1.DaemonSetList{}, ""},
+	"configmaps":               {&corev1.ConfigMap{}, &corev1.ConfigMapList{}, ""},
+	"appconfigs":               {&configv1.AppConfig{}, &configv1.AppConfigList{}, ""},
+	"appstacks":                {&platformv1.AppStack{}, &platformv1.AppStackList{}, ""},
+	"configmonitors":           {&configv1.ConfigMonitor{}, &configv1.ConfigMonitorList{}, ""},
+	"instrumentations":         {&instrv1.Instrumentation{}, &instrv1.InstrumentationList{}, ""},
+	"clusterinstrumentations":  {&instrv1.ClusterInstrumentation{}, &instrv1.ClusterInstrumentationList{}, ""},
+	"services":                 {&corev1.Service{}, &corev1.ServiceList{}, ours},
+	"serviceaccounts":          {&corev1.ServiceAccount{}, &corev1.ServiceAccountList{}, ""},
+	"pods":                     {&corev1.Pod{}, &corev1.PodList{}, api.LabelOwner},
+	"ingresses":                {&networkingv1.Ingress{}, &networkingv1.IngressList{}, ours},
+	"networkpolicies":          {&networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}, ours},
+	"poddisruptionbudgets":     {&policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{}, ours},
+	"horizontalpodautoscalers": {&autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscalerList{}, ours},
+	"namespaces":               {namespaceMetadata(), namespaceMetadataList(), ""},
+	"postgresqls":              {&databasev1.PostgreSQL{}, &databasev1.PostgreSQLList{}, ""},
+	"persistentvolumeclaims":   {&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, ours},
+	"caches":                   {&databasev1.Cache{}, &databasev1.CacheList{}, ""},
+	"ecommerceplatforms":       {&platformv1.EcommercePlatform{}, &platformv1.EcommercePlatformList{}, ""},
+	"roles":                    {&rbacv1.Role{}, &rbacv1.RoleList{}, ours},
+	"rolebindings":             {&rbacv1.RoleBinding{}, &rbacv1.RoleBindingList{}, ours},
+
+	"validatingadmissionpolicies":       {&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ours},
+	"validatingadmissionpolicybindings": {&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ours},
 }
 
 // ours selects the objects that Mainstay creates.
 const ours = api.LabelManagedBy + "=" + api.ManagedBy
 
-func namespaceMetadata() client.ObjectList {
+func namespaceMetadata() client.Object {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return object
+}
+
+func namespaceMetadataList() client.ObjectList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	return list
@@ -102,6 +117,56 @@ func checkListed(made calls) error {
 
 // runList lists everything in parallel, and prints the time since its start.
 func runList(encoded string) error {
+	return runBare(encoded, func(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
+		reader, err := client.New(config, client.Options{Scheme: scheme})
+		if err != nil {
+			return err
+		}
+		group, ctx := errgroup.WithContext(ctx)
+		for _, each := range listed {
+			group.Go(func() error {
+				selector, err := labels.Parse(each.selector)
+				return errors.Join(err, reader.List(ctx, each.list, client.MatchingLabelsSelector{Selector: selector}))
+			})
+		}
+		return group.Wait()
+	})
+}
+
+// runCaches fills the library's caches with everything, with nothing of ours in them, and prints the
+// time since its start.
+func runCaches(encoded string) error {
+	return runBare(encoded, func(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
+		selected := map[client.Object]cache.ByObject{}
+		for _, each := range listed {
+			selector, err := labels.Parse(each.selector)
+			if err != nil {
+				return err
+			}
+			selected[each.object] = cache.ByObject{Label: selector}
+		}
+		caches, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: selected})
+		if err != nil {
+			return err
+		}
+		for _, each := range listed {
+			if _, err := caches.GetInformer(ctx, each.object, cache.BlockUntilSynced(false)); err != nil {
+				return err
+			}
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- caches.Start(ctx) }()
+		if caches.WaitForCacheSync(ctx) {
+			return nil
+		}
+		return fmt.Errorf("the caches were not filled: %w", <-ended)
+	})
+}
+
+// runBare reads everything, and prints the time since its start.
+func runBare(encoded string, read func(context.Context, *rest.Config, *runtime.Scheme) error) error {
 	var options childOptions
 	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
 		return err
@@ -115,18 +180,7 @@ func runList(encoded string) error {
 	if err != nil {
 		return err
 	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(context.Background())
-	for _, each := range listed {
-		group.Go(func() error {
-			selector, err := labels.Parse(each.selector)
-			return errors.Join(err, reader.List(ctx, each.list, client.MatchingLabelsSelector{Selector: selector}))
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if err := read(context.Background(), config, scheme); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(state{FirstReconcile: time.Since(options.Started)})

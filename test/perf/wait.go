@@ -11,8 +11,10 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// platformPolicies returns a list of PlatformPolicies. A file that imports Kubernetes' group of
-// that name cannot import ours.
+// platformPolicy and platformPolicies return a PlatformPolicy and a list of them. A file that imports
+// Kubernetes' group of that name cannot import ours.
+func platformPolicy() client.Object { return &mspolicyv1.PlatformPolicy{} }
+
 func platformPolicies() client.ObjectList { return &mspolicyv1.PlatformPolicyList{} }
 
 // until watches objects of a kind, and sends when n of them meet the condition. The watch begins at
