@@ -114,6 +114,26 @@ var bugs = []bug{
 	{23, "new data are made although an instance has not answered", "I1", []change{
 		{electionDir + "anew.go", "(all || isForced) &&", "(all || isForced || true) &&"},
 	}},
+	{24, "a server that is being promoted reports its former history", "I8", []change{
+		{simulatedDir + "server.go", "s.state, s.history = election.Promoting, \"\"", "s.state = election.Promoting"},
+	}},
+}
+
+// bugsInMemory are those of databases whose data end with their servers, which TestDeletedByForce
+// must find.
+var bugsInMemory = []bug{
+	{25, "a leader hears nobody, and leads on", "I6", []change{
+		{electionDir + "ephemeral.go", "return o.Config.Ephemeral && o.Config.Instances > 1 }", "return o.Config.Ephemeral && o.Config.Instances > 10 }"},
+	}},
+	{26, "new data are begun while the holder may still accept writes", "I6", []change{
+		{electionDir + "ephemeral.go", "o.Now < o.Record.Since+o.Config.After", "o.Now < o.Record.Since"},
+	}},
+	{27, "a leader that reads the record of newer data leads on", "I6", []change{
+		{electionDir + "ephemeral.go", "view.Record.System != o.System && view.Record.Term > 0", "view.Record.System != o.System && view.Record.Term == 0"},
+	}},
+	{28, "a pod that was deleted by force begins anew as well", "I6", []change{
+		{electionDir + "ephemeral.go", "o.Succeeded = o.Succeeded || len(named) > 0 || isLed || isBegun", "_, _ = isLed, isBegun"},
+	}},
 }
 
 // TestSeededBugs: every bug is found, by its invariant. A bug that is not found means that the
@@ -121,22 +141,29 @@ var bugs = []bug{
 // that without -bugs only its place in the code is looked for. The schedules are the same each
 // time: they prove that schedules of this kind find the bug.
 func TestSeededBugs(t *testing.T) {
-	for _, bug := range bugs {
-		if !*seeds {
-			changed(t, bug)
-			continue
+	for test, bugs := range map[string][]bug{"TestSchedules": bugs, "TestDeletedByForce": bugsInMemory} {
+		for _, bug := range bugs {
+			if *seeds {
+				t.Run(fmt.Sprintf("%d %s", bug.number, bug.what), func(t *testing.T) { mustFind(t, test, bug) })
+			} else {
+				changed(t, bug)
+			}
 		}
-		t.Run(fmt.Sprintf("%d %s", bug.number, bug.what), func(t *testing.T) {
-			program := buildWith(t, bug)
-			output, err := exec.CommandContext(t.Context(), program, "-test.run=^TestSchedules$",
-				fmt.Sprint("-schedules=", *schedules), fmt.Sprint("-seed=", cmp.Or(*firstSeed, 1)), "-only="+bug.invariant).CombinedOutput()
-			if err == nil {
-				t.Fatalf("%s finds nothing in %d schedules", bug.invariant, *schedules)
-			}
-			if !strings.Contains(string(output), bug.invariant+" is broken") {
-				t.Fatalf("it fails for another reason than %s:\n%s", bug.invariant, output)
-			}
-		})
+	}
+}
+
+// mustFind runs a test of this package with a bug in it. It fails unless the bug's invariant is
+// broken.
+func mustFind(t *testing.T, test string, bug bug) {
+	t.Helper()
+	program := buildWith(t, bug)
+	output, err := exec.CommandContext(t.Context(), program, "-test.run=^"+test+"$",
+		fmt.Sprint("-schedules=", *schedules), fmt.Sprint("-seed=", cmp.Or(*firstSeed, 1)), "-only="+bug.invariant).CombinedOutput()
+	if err == nil {
+		t.Fatalf("%s finds nothing in %d schedules", bug.invariant, *schedules)
+	}
+	if !strings.Contains(string(output), bug.invariant+" is broken") {
+		t.Fatalf("it fails for another reason than %s:\n%s", bug.invariant, output)
 	}
 }
 

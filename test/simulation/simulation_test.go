@@ -51,8 +51,8 @@ func TestSchedules(t *testing.T) {
 // TestDeletedByForce tries schedules of databases in memory whose pods are deleted by force.
 func TestDeletedByForce(t *testing.T) {
 	for seed := range min(*schedules, 5000) {
-		if violation := RunEphemeral(seed+1, nil); violation != nil {
-			_ = RunEphemeral(seed+1, t.Logf)
+		if violation := RunEphemeral(seed+1, *only, nil); violation != nil {
+			_ = RunEphemeral(seed+1, *only, t.Logf)
 			t.Fatal(violation)
 		}
 	}
