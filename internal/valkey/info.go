@@ -98,7 +98,7 @@ func (p Persistence) Problem() string {
 type Replica struct {
 	Member election.Member
 	// Offset is up to where it has acknowledged the stream, and Age is how many seconds ago. Online is
-	// false while the stream is not sent to it yet.
+	// false while the stream is not sent to it yet, or it has yet to load its copy of the data.
 	Offset int64
 	Age    int64
 	Online bool
@@ -150,6 +150,8 @@ func ParseReplication(text string) (Replication, bool) {
 			break
 		}
 		if replica, ok := parseReplica(text); ok {
+			// Until it has loaded its copy, it acknowledges nothing: that says nothing about what it has.
+			replica.Online = replica.Online && (replica.Offset > 0 || r.Offset == 0)
 			r.Replicas = append(r.Replicas, replica)
 		}
 	}

@@ -99,6 +99,18 @@ func TestUnreplicated(t *testing.T) {
 	if bytes, known := (Replication{Offset: 7, Replicas: []Replica{{Offset: 5}}}).Unreplicated(); known {
 		t.Errorf("got %d of a replica that is not sent the stream", bytes)
 	}
+	copying := strings.Replace(leaders, "offset=1400", "offset=0", 1)
+	if r, _ := ParseReplication(copying); len(r.Replicas) != 1 || r.Replicas[0].Online {
+		t.Errorf("a replica that has acknowledged nothing receives: %+v", r.Replicas)
+	} else if bytes, known := r.Unreplicated(); known {
+		t.Errorf("got %d of a replica that has acknowledged nothing", bytes)
+	}
+	if s := ParseStatistics(copying); len(s.Receivers) != 0 {
+		t.Errorf("got %+v of a replica that has acknowledged nothing", s.Receivers)
+	}
+	if r, _ := ParseReplication(strings.Replace(copying, "repl_offset:1500", "repl_offset:0", 1)); !r.Replicas[0].Online {
+		t.Error("a replica of a leader that has written nothing does not receive")
+	}
 	for bytes, want := range map[int64]int64{0: 1 << 16, 1 << 16: 1 << 16, 1<<16 + 1: 1 << 17, 1 << 61: 1 << 61, 1<<63 - 1: 1 << 62} {
 		if got := LagClass(bytes); got != want {
 			t.Errorf("%d: got %d, want %d", bytes, got, want)
