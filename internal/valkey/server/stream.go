@@ -32,8 +32,6 @@ type welcome struct {
 	System  string      `json:"system,omitempty"`
 	Version string      `json:"version,omitempty"`
 	Lines   model.Lines `json:"lines,omitempty"`
-	// Bytes is about how long a snapshot would be; 0 is unknown.
-	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Limits of the length of both lines, in bytes.
