@@ -107,7 +107,7 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 				report.Provisions = i.provisions
 			}
 		}
-	case server.State == election.Standby && seen.Connected:
+	case server.State == election.Standby && seen.Connected && !server.Unstored:
 		report.Role, report.Term, report.Lag = contract.Replica, server.Source.Term, lagClass(seen.Lag)
 	}
 	switch {

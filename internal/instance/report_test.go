@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
@@ -23,5 +24,17 @@ func TestEnded(t *testing.T) {
 	}
 	if got := Ended(errors.New(strings.Repeat("x", 9000))); got.Foreign != "" || len(got.Problem) > 400 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestUnstoredIsNoReplica: an instance that does not store yet what it receives is no replica, so
+// that a rollout waits for it, and says why.
+func TestUnstoredIsNoReplica(t *testing.T) {
+	for unstored, want := range map[bool]contract.Role{false: contract.Replica, true: contract.NoRole} {
+		i := &Instance{core: &election.Observed{Server: election.Server{State: election.Standby, Unstored: unstored}}}
+		got := i.describe(engine.Observation{Connected: true, Problem: "not stored yet"})
+		if got.Role != want || got.Problem != "not stored yet" || got.State != "Following" {
+			t.Errorf("unstored: %t: got %+v", unstored, got)
+		}
 	}
 }

@@ -13,7 +13,7 @@ type Role string
 const (
 	// Primary accepts writes: its term is open, and its address is published.
 	Primary Role = "primary"
-	// Replica receives from the primary and accepts reads.
+	// Replica receives from the primary, stores what it receives if it should, and accepts reads.
 	Replica Role = "replica"
 	// NoRole accepts no connections, or none that are of use.
 	NoRole Role = ""

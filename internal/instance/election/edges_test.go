@@ -240,6 +240,40 @@ func TestHandsOverToNobodyElse(t *testing.T) {
 	}
 }
 
+// TestSuccessorStores: a leader hands over only to a member that stores what it receives. If
+// it has to stop, or its server ends, another one is better than none: it has everything, too.
+func TestSuccessorStores(t *testing.T) {
+	for name, test := range map[string]struct {
+		unstored []Member
+		intent   Intent
+		want     Member
+	}{
+		"one does not store yet":                     {[]Member{c}, Intent{SwitchTo: true}, b},
+		"the preferred one does not":                 {[]Member{b}, Intent{SwitchTo: true, Preferred: b.Name}, c},
+		"the only one does not":                      {[]Member{b}, Intent{SwitchTo: true, Preferred: b.Name, Only: true}, Member{}},
+		"none does":                                  {[]Member{b, c}, Intent{SwitchTo: true}, Member{}},
+		"it has to stop":                             {[]Member{b}, Intent{Stop: true}, c},
+		"it has to stop, and the preferred does not": {[]Member{b}, Intent{Stop: true, Preferred: b.Name}, c},
+		"it has to stop, and none does":              {[]Member{b, c}, Intent{Stop: true, Preferred: b.Name}, b},
+	} {
+		o := leading()
+		for i := range o.Peers {
+			o.Peers[i].Pong.Unstored = slices.Contains(test.unstored, o.Peers[i].Member)
+		}
+		o.Intent = test.intent
+		if got := o.successor(); got != test.want {
+			t.Errorf("%s: hands over to %+v", name, got)
+		}
+		if _, stops := Decide(o).(StopCleanly); stops != test.want.HasData() {
+			t.Errorf("%s: got %+v", name, Decide(o))
+		}
+		o.Server.State, o.Intent = Stopped, Intent{}
+		if write, is := Decide(o).(WriteRecord); !is || !write.Record.Released() {
+			t.Errorf("%s: when its server has ended, it keeps the others from leading: %+v", name, Decide(o))
+		}
+	}
+}
+
 // TestLackingARecord: data that were made, and never had a primary, are of no use without the
 // record that permitted them, and the status says so.
 func TestLackingARecord(t *testing.T) {

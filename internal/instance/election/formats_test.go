@@ -38,8 +38,10 @@ func messages() map[string]golden.Format {
 			System: "7301", Leader: a, Seen: seen, Term: 3, History: "4:0/0", Version: "812", Resigned: true, Free: []Member{c},
 			Addresses: map[string]string{"db-0": "10.0.0.7"},
 		}),
-		"pong": asJSON(Pong{Member: b, Promised: promised, Position: "4:0/5000060", Seen: seen, Address: "10.0.0.8", Diverged: true}),
-		"ask":  asJSON(Ask{System: "7301", Term: 4, Member: b, Seen: seen, Vacant: true}),
+		"pong": asJSON(Pong{
+			Member: b, Promised: promised, Position: "4:0/5000060", Seen: seen, Address: "10.0.0.8", Diverged: true, Unstored: true,
+		}),
+		"ask": asJSON(Ask{System: "7301", Term: 4, Member: b, Seen: seen, Vacant: true}),
 		"ask-reply": asJSON(AskReply{
 			Term: 4, Member: c, Would: true, Promised: promised, Position: "4:0/5000060", Seen: seen,
 		}),

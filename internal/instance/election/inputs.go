@@ -170,7 +170,7 @@ func (o *Observed) HeardPing(ping Ping) (Pong, bool) {
 	}
 	return Pong{
 		Member: o.Me, Promised: o.Saved.Promised, Position: o.Server.Position, Seen: o.Saved.Seen, Diverged: o.diverged(ping),
-		Address: o.Address,
+		Unstored: o.Server.Unstored, Address: o.Address,
 	}, true
 }
 

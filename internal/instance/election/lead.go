@@ -167,25 +167,35 @@ func (o *Observed) confirmed(member Member) bool {
 }
 
 // successor returns the member to which this leader should hand over: one of the set that answers,
-// receives, and is near. It prefers Intent.Preferred, and with Intent.Only accepts no other unless
-// this instance has to stop. It returns the zero value if there is none.
+// receives, is near, and stores what it receives. It prefers Intent.Preferred, and with Intent.Only
+// accepts no other. If this instance has to stop, it accepts the best that there is: one that does
+// not store yet has everything too, as long as its server does not end. It returns the zero value
+// if there is none.
 func (o *Observed) successor() Member {
 	record := &o.Held.Record
 	if !record.Open || len(record.Rules) != 1 {
 		return Member{}
 	}
 	var found Member
+	best := 0
 	for _, member := range o.answered(pingEvery + silentAfter) {
 		peer := o.peer(member.Name)
 		if !peer.Near || o.Now-peer.StreamedAt >= silentAfter || !slices.Contains(record.newest().Set, member) {
 			continue
 		}
-		isPreferred := member.Name == o.Intent.Preferred
-		if o.Intent.Only && !o.Intent.Stop && !isPreferred {
+		isPreferred, stores := member.Name == o.Intent.Preferred, !peer.Pong.Unstored
+		if !o.Intent.Stop && (!stores || o.Intent.Only && !isPreferred) {
 			continue
 		}
-		if !found.HasData() || isPreferred {
-			found = member
+		rank := 1
+		if isPreferred {
+			rank++
+		}
+		if stores {
+			rank += 2
+		}
+		if rank > best {
+			found, best = member, rank
 		}
 	}
 	return found

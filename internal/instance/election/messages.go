@@ -69,6 +69,9 @@ type Pong struct {
 	// Diverged is true if the member's data can only be rebuilt: they are damaged, are not part of the
 	// leader's history, or the leader's WAL no longer has what follows them.
 	Diverged bool
+	// Unstored is true if the member's server does not store yet what it receives: see
+	// Server.Unstored. A member of a release that does not know the field stores all.
+	Unstored bool
 }
 
 // Ask asks whether a member would promise to follow the sender in the term. It changes nothing.

@@ -143,6 +143,9 @@ type Server struct {
 	// LacksLog is true if its source has removed the WAL that it needs next, so that the data can
 	// only be rebuilt.
 	LacksLog bool
+	// Unstored is true while it runs and does not store yet what it receives or writes: if it ended,
+	// its data would be those of an earlier copy.
+	Unstored bool
 	// Damaged is true if it does not run, and its data were repeatedly found damaged: they can only
 	// be rebuilt.
 	Damaged bool

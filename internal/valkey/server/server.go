@@ -74,6 +74,9 @@ type Engine struct {
 	abort, held context.CancelFunc
 	// asked is when the oldest unanswered query was sent to the server; the zero time if it answers.
 	asked time.Time
+	// loss says what a server that leads again has lost, and lostAt is when it led again; "" is nothing.
+	loss   string
+	lostAt time.Time
 	// storing is since when [Engine.store] has been running; nil while it does not run. It keeps the
 	// monotonic reading of the clock, without which a step of the wall clock would look like a disk
 	// that hangs.
@@ -119,6 +122,11 @@ type life struct {
 	persists bool
 	stored   bool
 	noted    election.Position
+	// unstoredAt is when a server that should persist was first found not to store its data yet; the
+	// zero time if it stores them. rewriteAt is when it was last asked to, or had not failed to.
+	// isFailing is true if it has failed to since. Guarded by Engine.mu.
+	unstoredAt, rewriteAt time.Time
+	isFailing             bool
 	// loaded is the end of the data that were loaded, if the server itself does not know it.
 	loaded election.Position
 	// inMemory is true once there are no files that a server could load: the data end with this
@@ -173,8 +181,14 @@ func (e *Engine) Observe() engine.Observation {
 	observed.PendingRestart = e.pending
 	observed.Receivers = append([]engine.Receiver(nil), e.observed.Receivers...)
 	observed.Problem = cmp.Or(observed.Problem, e.busy, e.failing, e.refused, e.complaint)
+	if observed.Problem == "" && e.loss != "" && e.Clock.Since(e.lostAt) < lossShown {
+		observed.Problem = e.loss
+	}
 	return observed
 }
+
+// lossShown is for how long a loss of data is reported that nobody can mend any more.
+const lossShown = time.Hour
 
 // note changes what Observe returns, if l is still the current life.
 func (e *Engine) note(l *life, change func(*engine.Observation)) {

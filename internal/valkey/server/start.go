@@ -72,6 +72,7 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	if len(state.Lines) == 0 {
 		return errors.New("resuming: the data never had a leader")
 	}
+	hadFile := isStored(e.Data)
 	l, err := e.launch(ctx, kills, state)
 	if err != nil {
 		return fmt.Errorf("restarting the server: %w", err)
@@ -83,7 +84,21 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 		e.Kill()
 		return err
 	}
-	return e.lead(ctx, l, state.Lines.Last().Timeline)
+	if err := e.lead(ctx, l, state.Lines.Last().Timeline); err != nil {
+		return err
+	}
+	if !hadFile {
+		e.noteLoss("its server ended before it had an append-only file: the writes since its last snapshot are lost, or, without one, all data")
+	}
+	return nil
+}
+
+// noteLoss notes what was lost, to be reported for a while.
+func (e *Engine) noteLoss(what string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loss, e.lostAt = what, e.Clock.Now()
+	e.tell()
 }
 
 // Promote implements [engine.Engine].

@@ -31,12 +31,13 @@ const (
 )
 
 // watch measures a server every watchEvery until it ends, and stores the end of its data every
-// noteEvery.
+// noteEvery. Until the server stores its data, it looks each time: a replica is not ready before.
 func (e *Engine) watch(l *life) {
 	noted := e.Clock.Now()
 	for e.pause(l.ctx, watchEvery) == nil {
 		_ = e.measure(l.ctx, l) // It notes itself since when the server has not answered.
-		if e.Clock.Since(noted) < noteEvery {
+		e.rewriteAgain(l)
+		if e.Clock.Since(noted) < noteEvery && !e.isUnstored(l) {
 			continue
 		}
 		if now := e.Clock.Now(); e.storing.CompareAndSwap(nil, &now) {
@@ -89,8 +90,9 @@ func (e *Engine) measure(ctx context.Context, l *life) error {
 	before := e.observed
 	e.found(l, measured{text, replication, position, known, at})
 	o := &e.observed
-	if before.Server.Final != o.Server.Final || before.Server.LacksLog != o.Server.LacksLog || before.Connected != o.Connected ||
-		before.Refuses != o.Refuses || before.Unreplicated != o.Unreplicated || len(before.Receivers) != len(o.Receivers) {
+	if before.Server.Final != o.Server.Final || before.Server.LacksLog != o.Server.LacksLog || before.Server.Unstored != o.Server.Unstored ||
+		before.Connected != o.Connected || before.Refuses != o.Refuses || before.Unreplicated != o.Unreplicated ||
+		len(before.Receivers) != len(o.Receivers) {
 		e.tell()
 	}
 	return nil
@@ -116,7 +118,7 @@ func (e *Engine) found(l *life, m measured) {
 	lacks, problem := l.relay.state()
 	stored := model.ParsePersistence(m.text)
 	o := &e.observed
-	o.Refuses = ""
+	o.Refuses, o.Server.Unstored = "", l.persists && !l.stored
 	switch o.Server.State {
 	case election.Standby:
 		o.Server.Position = m.position
@@ -138,9 +140,73 @@ func (e *Engine) found(l *life, m measured) {
 		o.Unreplicated = e.unreplicated(l, m)
 		o.Refuses = m.replication.Refuses(stored, e.users["min-replicas-to-write"])
 	}
-	if e.failing = ""; l.persists {
-		e.failing = stored.Problem()
+	e.failing = l.storeProblem(stored, m.at)
+}
+
+const (
+	// unstoredLate is after how long a server that does not store its data yet says so. An empty one
+	// does so after some tenths of a second.
+	unstoredLate = 10 * time.Second
+	// rewriteEvery is how often a server that has failed to write its first append-only file is asked
+	// to try again. By itself it tries after ever longer pauses, of up to an hour.
+	rewriteEvery = time.Minute
+)
+
+// storeProblem returns what keeps a server that should persist from storing its data; "" if nothing
+// does. The caller holds Engine.mu.
+func (l *life) storeProblem(stored model.Persistence, at time.Time) string {
+	if !l.persists {
+		return ""
 	}
+	problem := stored.Problem()
+	if l.stored {
+		l.unstoredAt, l.isFailing = time.Time{}, false
+		return problem
+	}
+	if l.unstoredAt.IsZero() {
+		l.unstoredAt = at
+	}
+	if l.isFailing = stored.RewriteFailed; !l.isFailing {
+		l.rewriteAt = at
+	}
+	if problem == "" && at.Sub(l.unstoredAt) >= unstoredLate {
+		problem = "the server is still writing its first append-only file"
+	}
+	if problem != "" {
+		problem = "its data are not stored yet: " + problem
+	}
+	return problem
+}
+
+// rewriteAgain asks a server to write its first append-only file if that is due. Whether it hangs is
+// for measure to find out.
+func (e *Engine) rewriteAgain(l *life) {
+	if !e.isRewriteDue(l) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, time.Second)
+	defer cancel()
+	_, _ = l.do(ctx, "BGREWRITEAOF") // An error says that one is in progress, or that it can't begin.
+}
+
+// isRewriteDue reports whether a server should be asked to write its first append-only file, and
+// notes that it is.
+func (e *Engine) isRewriteDue(l *life) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.Clock.Now()
+	if e.life != l || !l.isFailing || now.Sub(l.rewriteAt) < rewriteEvery {
+		return false
+	}
+	l.rewriteAt = now
+	return true
+}
+
+// isUnstored reports whether a server should persist, and does not store its data yet.
+func (e *Engine) isUnstored(l *life) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.persists && !l.stored
 }
 
 // calmAfter is how long the class of unreplicated bytes must have been lower before the lower one
@@ -227,7 +293,10 @@ func (e *Engine) store(l *life) {
 			return
 		}
 		e.mu.Lock()
-		l.stored = true
+		if l.stored = true; e.life == l {
+			e.observed.Server.Unstored = false
+			e.tell()
+		}
 		e.mu.Unlock()
 	}
 	e.noteEnd(l)

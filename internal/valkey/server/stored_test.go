@@ -1,0 +1,99 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
+	"github.com/mainstay-platform/mainstay/internal/valkey"
+)
+
+// TestNotStoredIsNotReady: a server that should persist is known not to store its data until it
+// has its append-only file. It says so if that fails or lasts. The leader keeps nothing more for
+// its clone as soon as it receives.
+func TestNotStoredIsNotReady(t *testing.T) {
+	const failed = "aof_last_bgrewrite_status:err\r\n"
+	for name, test := range map[string]struct {
+		persists, stored bool
+		said             string
+		after            time.Duration
+		unstored         bool
+		problem          string
+	}{
+		"in memory":                  {false, false, "", time.Hour, false, ""},
+		"stored":                     {true, true, "", time.Hour, false, ""},
+		"not yet":                    {true, false, "", unstoredLate - time.Second, true, ""},
+		"not for long":               {true, false, "", unstoredLate, true, "not stored yet: the server is still writing"},
+		"it failed":                  {true, false, failed, 0, true, "not stored yet: the last rewrite of the append-only file failed"},
+		"stored, and a later failed": {true, true, failed, 0, false, "the last rewrite of the append-only file failed"},
+	} {
+		for _, state := range []election.ServerState{election.Standby, election.Leading} {
+			released := false
+			l := &life{persists: test.persists, stored: test.stored, relay: &relay{}}
+			e := &Engine{life: l, held: func() { released = true }}
+			e.observed.Server = election.Server{State: state, Source: election.Source{Term: 2}}
+			now := time.Now()
+			for _, at := range []time.Time{now, now.Add(test.after)} {
+				e.found(l, measured{text: test.said, replication: valkey.Replication{Connected: true}, at: at})
+			}
+			o := e.Observe()
+			if o.Server.Unstored != test.unstored || !strings.Contains(o.Problem, test.problem) || (o.Problem == "") != (test.problem == "") {
+				t.Errorf("%s: got %t, %q", name, o.Server.Unstored, o.Problem)
+			}
+			if isStandby := state == election.Standby; o.Connected != isStandby || released != isStandby {
+				t.Errorf("%s: receives: %t; what the leader keeps for the clone is released: %t", name, o.Connected, released)
+			}
+		}
+	}
+}
+
+// TestRewriteAgain: a server that could not write its first append-only file is asked to try again
+// every minute. One that stores its data tries a later rewrite again by itself.
+func TestRewriteAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		stored, failed bool
+		want           int
+	}{
+		"the first one failed": {false, true, 3}, "it is being written": {false, false, 0}, "a later one failed": {true, true, 0},
+	} {
+		clock := clocktesting.NewFakeClock(time.Now())
+		l := &life{persists: true, stored: test.stored}
+		e := &Engine{Options: Options{Clock: clock}, life: l}
+		l.storeProblem(valkey.Persistence{}, clock.Now())
+		asked := 0
+		for range 3 * int(rewriteEvery/time.Second) {
+			clock.Step(time.Second)
+			l.storeProblem(valkey.Persistence{RewriteFailed: test.failed}, clock.Now())
+			if e.isRewriteDue(l) {
+				asked++
+			}
+		}
+		if asked != test.want {
+			t.Errorf("%s: asked %d times, not %d", name, asked, test.want)
+		}
+		if e.life = nil; e.isRewriteDue(l) {
+			t.Errorf("%s: a server that has ended is asked", name)
+		}
+	}
+}
+
+// TestLossShown: what was lost is reported for a while, unless there is a problem that somebody can
+// mend.
+func TestLossShown(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	e := &Engine{Options: Options{Clock: clock}, changed: make(chan struct{}, 1)}
+	e.noteLoss("lost")
+	for _, step := range []struct {
+		after         time.Duration
+		failing, want string
+	}{{0, "", "lost"}, {0, "failed", "failed"}, {lossShown - time.Second, "", "lost"}, {time.Second, "", ""}} {
+		clock.Step(step.after)
+		e.failing = step.failing
+		if got := e.Observe().Problem; got != step.want {
+			t.Errorf("after %s more: got %q, not %q", step.after, got, step.want)
+		}
+	}
+}
