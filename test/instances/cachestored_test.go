@@ -3,12 +3,14 @@ package instances
 import (
 	"crypto/rand"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
+	"github.com/mainstay-platform/mainstay/internal/instance/election"
 )
 
 // dataFile returns the path of a file of a Cache's data, as this test sees it.
@@ -20,14 +22,15 @@ func (p *Pod) has(name string) bool {
 	return err == nil
 }
 
-// TestCacheHandoverBeforeStored: a replica whose volume has no room for its append-only file is not
-// ready, says why, and gets no handover. Once there is room, it is ready without a restart.
-func TestCacheHandoverBeforeStored(t *testing.T) {
-	t.Parallel()
-	d := cacheOf(t, stored, 2)
-	leader, term := d.Published(t.Context()), d.Record(t.Context()).Term
+// unstoredReplica starts two instances, of which the replica has no room for its append-only file.
+// remove is a command that makes room.
+func unstoredReplica(t *testing.T) (d *Database, leader, replica *Pod, remove []string) {
+	t.Helper()
+	d = cacheOf(t, stored, 2)
+	leader = d.Published(t.Context())
+	replica = d.others(leader)[0]
 	const count, size, volume = 18, 1 << 20, 32 // The snapshot has room, and no second copy of the data.
-	remove := []string{"DEL"}
+	remove = []string{"DEL"}
 	for number := range count {
 		value := make([]byte, size)
 		_, _ = rand.Read(value) // It never fails.
@@ -35,7 +38,6 @@ func TestCacheHandoverBeforeStored(t *testing.T) {
 		_, err := leader.ask("SET", remove[number+1], string(value))
 		d.must(err)
 	}
-	replica := d.others(leader)[0]
 	replica.Kill()
 	d.must(replica.Wipe())
 	d.must(replica.Limit(volume))
@@ -47,23 +49,73 @@ func TestCacheHandoverBeforeStored(t *testing.T) {
 	if report := replica.Report(t.Context()); report.Role != contract.NoRole {
 		t.Errorf("it counts as a replica: %+v", report)
 	}
+	return d, leader, replica, remove
+}
+
+// write sets a key to yes on a pod.
+func (p *Pod) write(key string) {
+	p.d.t.Helper()
+	_, err := p.ask("SET", key, "yes")
+	p.d.must(err)
+}
+
+// reads reports whether that key is set on a pod.
+func (p *Pod) reads(key string) bool {
+	value, err := p.ask("GET", key)
+	return err == nil && value == "yes"
+}
+
+// TestCacheHandoverBeforeStored: a replica whose volume has no room for its append-only file is not
+// ready, says why, and gets no handover. Once there is room, it is ready without a restart.
+func TestCacheHandoverBeforeStored(t *testing.T) {
+	t.Parallel()
+	d, leader, replica, remove := unstoredReplica(t)
+	term := d.Record(t.Context()).Term
 	d.configure(func(s *contract.Settings) { s.SwitchFrom = term })
 	begun := time.Now()
 	d.Await("a time in which the primary would hand over", func() bool { return time.Since(begun) > 5*time.Second })
 	if now := d.Record(t.Context()); now.Term != term || now.Released() {
-		t.Errorf("the primary has handed over: %+v", now)
+		t.Fatalf("the primary has handed over: %+v", now)
 	}
-	_, err := leader.ask(append(remove, "none")...)
+	_, err := leader.ask(remove...)
 	d.must(err)
-	_, err = leader.ask("SET", "kept", "yes")
-	d.must(err)
-	took := d.Await("the handover, once there is room", func() bool {
-		return d.Published(t.Context()) == replica && d.Record(t.Context()).Term > term && d.IsWhole(t.Context())
-	})
+	leader.write("kept")
+	took := d.Await("the handover, once there is room", func() bool { return d.Published(t.Context()) == replica && d.IsWhole(t.Context()) })
 	t.Logf("once there was room, it took %s", took.Round(time.Millisecond))
-	if value, err := replica.ask("GET", "kept"); value != "yes" || !replica.has("appendonlydir/appendonly.aof.manifest") {
-		t.Errorf("got %q, %v, and the append-only file is missing, or the write", value, err)
+	if !replica.reads("kept") || !replica.has("appendonlydir/appendonly.aof.manifest") {
+		t.Error("the append-only file is missing, or the write")
 	}
+}
+
+// TestCacheFailoverBeforeStored: if the primary is lost, a replica that does not store its data yet
+// takes over, with all of them. If that ends too, the former primary leads with what it has stored,
+// which is more than the copy of the other.
+func TestCacheFailoverBeforeStored(t *testing.T) {
+	t.Parallel()
+	d, leader, replica, _ := unstoredReplica(t)
+	leader.write("kept")
+	d.Await("a replica that has the write, and may take over", func() bool {
+		rules := d.Record(t.Context()).Rules
+		named := election.Member{Name: replica.Name, Incarnation: replica.Report(t.Context()).Incarnation}
+		return replica.reads("kept") && len(rules) == 1 && slices.Contains(rules[0].Set, named)
+	})
+	d.Await("data that the primary has stored", func() bool {
+		text, err := leader.ask("INFO", "persistence")
+		return err == nil && strings.Contains(text, "aof_buffer_length:0\r") && strings.Contains(text, "aof_pending_bio_fsync:0\r")
+	})
+	leader.Kill()
+	d.Await("the replica as the primary, alone", func() bool {
+		record := d.Record(t.Context())
+		return d.Published(t.Context()) == replica && record.Open && len(record.Rules) == 1 && len(record.Rules[0].Set) == 0
+	})
+	if !replica.reads("kept") {
+		t.Error("the replica took over without a write that it had")
+	}
+	replica.Kill()
+	leader.Start()
+	d.Await("the former primary as a standby", func() bool { return leader.Report(t.Context()).State == "Standby" })
+	replica.Start()
+	d.Await("the former primary again", func() bool { return d.Published(t.Context()) == leader && leader.reads("kept") })
 }
 
 // TestCacheTellsOfALoss: a primary that goes on with a snapshot, because its server has ended
@@ -73,8 +125,8 @@ func TestCacheTellsOfALoss(t *testing.T) {
 	d := cacheOf(t, with(stored, "save", "1 1"), 1)
 	pod := d.Pods[0]
 	d.Await("a snapshot beside the append-only file", func() bool {
-		_, err := pod.ask("SET", "kept", "yes")
-		return err == nil && pod.has("dump.rdb") && pod.has("appendonlydir/appendonly.aof.manifest")
+		pod.write("kept")
+		return pod.has("dump.rdb") && pod.has("appendonlydir/appendonly.aof.manifest")
 	})
 	if problem := pod.Report(t.Context()).Problem; problem != "" {
 		t.Errorf("while nothing is lost, it says %q", problem)
@@ -86,7 +138,7 @@ func TestCacheTellsOfALoss(t *testing.T) {
 		report := pod.Report(t.Context())
 		return report.Role == contract.Primary && strings.Contains(report.Problem, "its server ended before it had an append-only file")
 	})
-	if value, err := pod.ask("GET", "kept"); value != "yes" {
-		t.Errorf("of the snapshot there is %q, %v", value, err)
+	if !pod.reads("kept") {
+		t.Error("the snapshot was not loaded")
 	}
 }

@@ -274,6 +274,41 @@ func TestSuccessorStores(t *testing.T) {
 	}
 }
 
+// TestUnstoredLeaderGivesWay: a leader whose server has ended before it stored its data releases
+// the record if another member answers, whether its program was restarted, too, or not. The
+// election finds out which of them has most.
+func TestUnstoredLeaderGivesWay(t *testing.T) {
+	alone := func(leader Member) []Rule { return []Rule{{Leader: leader, Async: true}} }
+	for name, test := range map[string]struct{ unstored, answers, releases bool }{
+		"its data were not stored":       {true, true, true},
+		"they were not, but it is alone": {true, false, false},
+		"they were":                      {false, true, false},
+	} {
+		o := leading()
+		o.Config.Durability, o.Held.Record.Rules, o.Record.Record.Rules = Asynchronous, alone(a), alone(a)
+		o.Server.State, o.Server.Unstored = Stopped, test.unstored
+		again := following()
+		again.Config.Durability, again.Record.Record.Rules = Asynchronous, alone(b)
+		again.Record.Record.Holder = Holder{Member: b, PodUID: again.PodUID}
+		again.Server = Server{State: Stopped, Unstored: test.unstored}
+		again.Asked, again.AskedAt = 3, again.Now-2*silentAfter
+		for i := range o.Peers {
+			again.Peers[i] = Peer{Name: again.Peers[i].Name, Member: again.Peers[i].Member}
+			if !test.answers {
+				o.Peers[i].PongSent = 0
+				continue
+			}
+			again.Peers[i].AskReply = AskReply{Term: 3, Member: again.Peers[i].Member, Would: true}
+		}
+		if write, is := Decide(o).(WriteRecord); is != test.releases || is && !write.Record.Released() {
+			t.Errorf("%s: got %+v", name, Decide(o))
+		}
+		if write, is := Decide(again).(WriteRecord); !is || write.Record.Released() != test.releases {
+			t.Errorf("%s, and its program was restarted: got %+v", name, Decide(again))
+		}
+	}
+}
+
 // TestLackingARecord: data that were made, and never had a primary, are of no use without the
 // record that permitted them, and the status says so.
 func TestLackingARecord(t *testing.T) {

@@ -202,8 +202,8 @@ func (o *Observed) successor() Member {
 }
 
 // died decides for a leader whose server is down: it releases the record if others can go on
-// without it, and otherwise starts the server again in the same term (R15). A promotion that failed
-// is not repeated in its term.
+// without it, or might have more, and otherwise starts the server again in the same term (R15). A
+// promotion that failed is not repeated in its term.
 func died(o *Observed) Action {
 	if o.Server.writable() || o.Server.Busy {
 		return nil
@@ -216,12 +216,20 @@ func died(o *Observed) Action {
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
 		return o.release(record, "the server crashed, and another member can lead")
+	case o.lacksWrites() && len(o.answered(pingEvery+silentAfter)) > 0:
+		return o.release(record, "the server ended before it stored its data, and another member may have more")
 	case held.Releasing || !o.mayWrite(o.Config.writeTime()):
 		return o.write(record, "renewing, before the server is started again")
 	case o.Server.State == Stopped:
 		return Resume{Rule: record.newest()}
 	}
 	return Kill{Why: "it is a standby, but this instance leads"}
+}
+
+// lacksWrites reports whether our server, which does not run, has ended before it stored its data:
+// then a member that our rule does not name may have more than we do.
+func (o *Observed) lacksWrites() bool {
+	return o.Server.State == Stopped && o.Server.Unstored && !o.Config.Ephemeral
 }
 
 // rewrite writes the record again if the Lease was deleted, edited, or restored from a backup

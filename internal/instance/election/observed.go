@@ -144,7 +144,7 @@ type Server struct {
 	// only be rebuilt.
 	LacksLog bool
 	// Unstored is true while it runs and does not store yet what it receives or writes: if it ended,
-	// its data would be those of an earlier copy.
+	// its data would be those of an earlier copy. If it does not run, they are, or there was none.
 	Unstored bool
 	// Damaged is true if it does not run, and its data were repeatedly found damaged: they can only
 	// be rebuilt.

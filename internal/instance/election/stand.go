@@ -97,8 +97,8 @@ func (o *Observed) memberAhead() string {
 
 // restart decides for a program that finds its own pod as the holder of an open term, because an
 // earlier process of the pod ended without releasing it (R15). It releases the record if other
-// members can take over, because crash recovery may take any time. Otherwise it goes on as the
-// leader.
+// members can take over, because crash recovery may take any time, or might have more than we do.
+// Otherwise it goes on as the leader.
 func restart(o *Observed) Action {
 	record := o.Record.Record
 	switch {
@@ -124,6 +124,8 @@ func restart(o *Observed) Action {
 		return o.release(record, "the server is down, and another member can lead")
 	case !all && o.Now-o.AskedAt < silentAfter:
 		return o.wait("the answers of the other members", o.AskedAt+silentAfter)
+	case o.lacksWrites() && len(answers) > 0:
+		return o.release(record, "the server ended before it stored its data, and another member may have more")
 	}
 	record.Seq++
 	return o.write(record, "continuing to lead after a restart")

@@ -31,8 +31,9 @@ const (
 
 // Inspect implements [engine.Engine].
 func (e *Engine) Inspect() (engine.Data, error) {
-	isLost := e.isLost()
+	isLost, unstored := e.isLost(), !isStored(e.Data)
 	e.mu.Lock()
+	e.unstored = unstored
 	if e.life == nil { // The data may have been replaced since the last server ran.
 		e.observed.Server = e.resting(isLost)
 	}
@@ -219,7 +220,7 @@ func (e *Engine) resting(isLost bool) election.Server {
 		return election.Server{State: election.NoData}
 	}
 	const enough = 2 // times in a row that the data were found damaged
-	return election.Server{State: election.Stopped, Damaged: e.damages >= enough}
+	return election.Server{State: election.Stopped, Unstored: e.unstored, Damaged: e.damages >= enough}
 }
 
 func readFile(path string) ([]byte, error) {

@@ -113,11 +113,11 @@ func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State
 	for _, setting := range accepted {
 		l.given[setting.Name] = setting.Value
 	}
-	l.persists = l.given["appendonly"] == "yes"
+	l.persists, l.appended = l.given["appendonly"] == "yes", isStored(e.Data)
 	text, names := model.Configuration{
 		Data: e.Data, Socket: e.socket(), Listen: e.Listen, Port: e.Port, PlainPort: e.PlainPort, Certificates: e.Certificates,
 		Relay: relay.port, Token: relay.token, Administrator: model.Hash(l.administrator), Replication: model.Hash(l.replication),
-		Monitor: model.Hash(l.monitor), Appends: isStored(e.Data), Parameters: accepted,
+		Monitor: model.Hash(l.monitor), Appends: l.appended, Parameters: accepted,
 	}.Text()
 	l.output.parameters = names
 	configuration := filepath.Join(e.Run, "valkey.conf")

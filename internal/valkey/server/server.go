@@ -74,6 +74,9 @@ type Engine struct {
 	abort, held context.CancelFunc
 	// asked is when the oldest unanswered query was sent to the server; the zero time if it answers.
 	asked time.Time
+	// unstored is true if the last server has ended without an append-only file, or, before the first
+	// one, if there is none: then a leader that starts again may lack what it has acknowledged.
+	unstored bool
 	// loss says what a server that leads again has lost, and lostAt is when it led again; "" is nothing.
 	loss   string
 	lostAt time.Time
@@ -122,6 +125,8 @@ type life struct {
 	persists bool
 	stored   bool
 	noted    election.Position
+	// appended is true if the server has loaded an append-only file, which it goes on with.
+	appended bool
 	// unstoredAt is when a server that should persist was first found not to store its data yet; the
 	// zero time if it stores them. rewriteAt is when it was last asked to, or had not failed to.
 	// isFailing is true if it has failed to since. Guarded by Engine.mu.
@@ -159,6 +164,7 @@ var errNotRunning = errors.New("the server does not run: start it first")
 // New returns an engine. It starts nothing.
 func New(options Options) *Engine {
 	e := &Engine{Options: options, changed: make(chan struct{}, 1)}
+	e.unstored = !isStored(e.Data)
 	e.observed.Server = e.resting(e.isLost())
 	return e
 }
@@ -230,7 +236,7 @@ func (e *Engine) forget(l *life, problem string) {
 	}
 	isLost := e.observed.Server.State == election.NoData
 	if e.life != nil {
-		isLost = e.life.inMemory
+		isLost, e.unstored = e.life.inMemory, e.life.persists && !e.life.stored && !e.life.appended
 		e.life.cancel()
 	}
 	switch {

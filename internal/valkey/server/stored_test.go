@@ -1,6 +1,7 @@
 package server
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +96,39 @@ func TestLossShown(t *testing.T) {
 		if got := e.Observe().Problem; got != step.want {
 			t.Errorf("after %s more: got %q, not %q", step.after, got, step.want)
 		}
+	}
+}
+
+// TestUnstoredAtTheEnd: of a server that has ended, it is known whether it had stored its data, and
+// of one that this program has not started, whether there is an append-only file.
+func TestUnstoredAtTheEnd(t *testing.T) {
+	e, directory := made(t)
+	if !New(e.Options).Observe().Server.Unstored {
+		t.Error("new data are stored")
+	}
+	for name, test := range map[string]struct {
+		l    *life
+		want bool
+	}{
+		"it had none": {&life{persists: true}, true}, "it had one": {&life{persists: true, stored: true}, false},
+		"it has just loaded one": {&life{persists: true, appended: true}, false}, "in memory": {&life{}, false},
+	} {
+		l := test.l
+		l.cancel = func() {}
+		e.life = l
+		e.forget(l, "")
+		if got := e.Observe().Server.Unstored; got != test.want {
+			t.Errorf("%s: unstored: %t", name, got)
+		}
+	}
+	write(t, filepath.Join(directory, valkey.Appended, valkey.Manifest), "x")
+	if New(e.Options).Observe().Server.Unstored {
+		t.Error("data with an append-only file are not stored")
+	}
+	if e.unstored = true; e.Observe().Server.State != election.Stopped {
+		t.Errorf("got %+v", e.Observe().Server)
+	}
+	if _, err := e.Inspect(); err != nil || e.Observe().Server.Unstored {
+		t.Errorf("data that have an append-only file by now are not stored, or %v", err)
 	}
 }
