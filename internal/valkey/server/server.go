@@ -77,7 +77,7 @@ type Engine struct {
 	// unstored is true if the last server has ended without an append-only file, or, before the first
 	// one, if there is none: then a leader that starts again may lack what it has acknowledged.
 	unstored bool
-	// loss says what a server that leads again has lost, and lostAt is when it led again; "" is nothing.
+	// loss says what a server that leads again has lost; "" is nothing. lostAt is when it led again.
 	loss   string
 	lostAt time.Time
 	// storing is since when [Engine.store] has been running; nil while it does not run. It keeps the

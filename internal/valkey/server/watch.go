@@ -178,8 +178,8 @@ func (l *life) storeProblem(stored model.Persistence, at time.Time) string {
 	return problem
 }
 
-// rewriteAgain asks a server to write its first append-only file if that is due. Whether it hangs is
-// for measure to find out.
+// rewriteAgain asks a server to write its first append-only file if that is due. Whether it hangs
+// is for measure to find out.
 func (e *Engine) rewriteAgain(l *life) {
 	if !e.isRewriteDue(l) {
 		return
