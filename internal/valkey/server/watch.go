@@ -145,7 +145,7 @@ func (e *Engine) found(l *life, m measured) {
 
 const (
 	// unstoredLate is after how long a server that does not store its data yet says so. An empty one
-	// does so after some tenths of a second.
+	// stores them after some tenths of a second.
 	unstoredLate = 10 * time.Second
 	// rewriteEvery is how often a server that has failed to write its first append-only file is asked
 	// to try again. By itself it tries after ever longer pauses, of up to an hour.
