@@ -151,7 +151,7 @@ func (i *Instance) actOnServer(ctx context.Context, action election.Action) {
 		i.begin(ctx, &operation{name: "restart as the leader", mayWrite: true},
 			func(ctx context.Context) error { return server.Resume(ctx, action.Rule) }, nil)
 	case election.Follow:
-		i.begin(ctx, &operation{name: "follow " + action.Leader.Name, limit: shortLimit},
+		i.begin(ctx, &operation{name: "follow " + action.Leader.Name},
 			func(ctx context.Context) error { return server.Follow(ctx, i.upstream(action.Leader, action.Term)) }, nil)
 	case election.Unfollow:
 		i.begin(ctx, &operation{name: "stop receiving"}, server.Unfollow, nil)

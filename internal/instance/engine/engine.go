@@ -62,13 +62,16 @@ type Engine interface {
 	// Clone copies a leader's data to an empty directory, while the leader runs.
 	Clone(ctx context.Context, directory string, from Upstream, progress Progress) error
 
-	// Start starts the server as a standby without a source, and returns when it answers. It first
-	// removes what an earlier process has left of a source or of an incomplete promotion.
+	// Start starts the server as a standby without a source, and returns when it answers, or when it
+	// is known that it will not before it has received something: then its position is known, and all
+	// other methods work. It first removes what an earlier process has left of a source or of an
+	// incomplete promotion.
 	Start(ctx context.Context) error
 	// Resume starts the server as the leader that it was before, on the same timeline, under the rule.
 	Resume(ctx context.Context, rule election.Rule) error
 	// Follow makes a standby receive from a leader. It returns when the server knows its source, even
-	// if that does not answer yet.
+	// if that does not answer yet. It bounds by itself what does not depend on the size of the data: a
+	// server that has to be restarted replays its log.
 	Follow(ctx context.Context, from Upstream) error
 	// Unfollow removes every source. It returns when no process receives any more, and all that was
 	// received is replayed: from then on the position is final.

@@ -103,6 +103,7 @@ type Server struct {
 	receivers map[election.Member]*receiver
 	problem   string
 	failing   map[string]error
+	slow      map[string]time.Duration
 	// parameters are those that were set last, loaded those that the server has read, and started
 	// those with which it was started.
 	parameters, loaded, started map[string]string
@@ -124,6 +125,16 @@ func (s *Server) Fail(operation string, err error) {
 	s.failing[operation] = err
 }
 
+// Slow makes all further operations of that name take that much longer.
+func (s *Server) Slow(operation string, longer time.Duration) {
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	if s.slow == nil {
+		s.slow = map[string]time.Duration{}
+	}
+	s.slow[operation] = longer
+}
+
 // Operations returns the names of all operations so far, in order.
 func (s *Server) Operations() []string {
 	s.servers.mu.Lock()
@@ -136,6 +147,7 @@ func (s *Server) do(ctx context.Context, operation string, takes time.Duration, 
 	s.servers.mu.Lock()
 	s.operations = append(s.operations, operation)
 	life, err := s.lives, s.failing[operation]
+	takes += s.slow[operation]
 	s.servers.mu.Unlock()
 	select {
 	case <-ctx.Done():
