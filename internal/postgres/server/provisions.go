@@ -140,8 +140,10 @@ func (s provisioning) lock(ctx context.Context, name string) error {
 }
 
 // database creates a database, or changes its owner, and creates its extensions and schemas. Its
-// owner may refuse all connections to it. That is only reported: it must not prevent the rotation
-// of others' passwords.
+// owner may refuse all connections to it, or have dropped what an extension needs. That is only
+// reported: it must not prevent the rotation of others' passwords. It is an error for a database
+// that was created just now, and while the first statements, which may need the extensions, were
+// not executed.
 func (s provisioning) database(ctx context.Context, database contract.Database) error {
 	if err := postgres.CheckDatabase(database.Name); err != nil {
 		return err
@@ -151,13 +153,13 @@ func (s provisioning) database(ctx context.Context, database contract.Database) 
 		owner = s.application.User
 	}
 	var has string
-	var isOpen bool
+	var isOpen, isNew bool
 	err := s.session.QueryRow(ctx, "SELECT pg_get_userbyid(datdba), datallowconn FROM pg_database WHERE datname = $1", database.Name).
 		Scan(&has, &isOpen)
 	name := postgres.QuoteName(database.Name)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		isOpen = true
+		isOpen, isNew = true, true
 		_, err = s.session.Exec(ctx, "CREATE DATABASE "+name+" OWNER "+postgres.QuoteName(owner)+" TEMPLATE template0 ENCODING 'UTF8'")
 	case err == nil && has != owner:
 		err = s.change(ctx, "ALTER DATABASE "+name+" OWNER TO "+postgres.QuoteName(owner))
@@ -170,7 +172,18 @@ func (s provisioning) database(ctx context.Context, database contract.Database) 
 			"are created some minutes after it does"))
 		return nil
 	}
-	return s.inside(ctx, database, owner)
+	err = s.inside(ctx, database, owner)
+	if err == nil || isNew || s.awaitsInit(ctx) {
+		return err
+	}
+	s.complain("database", database.Name, err)
+	return nil
+}
+
+// awaitsInit reports whether the application's first statements are still to be executed.
+func (s provisioning) awaitsInit(ctx context.Context) bool {
+	is, err := isMarked(ctx, s.session, s.application.Database)
+	return s.application.Initialise && (is || err != nil)
 }
 
 // inside creates the extensions and schemas of a database, in a session in that database.

@@ -117,6 +117,53 @@ func TestLockIsDurable(t *testing.T) {
 	a.do(Call{Do: "declared", Application: app, Provisions: contract.Provisions{FormerUsers: []contract.FormerUser{{Name: "shop"}}}})
 }
 
+// TestExtensionThatFailsBlocksNobody: an extension that the server refuses, because the owner of
+// the database has dropped what it needs, is reported, and keeps nobody's password from being
+// changed. It is an error as long as the first statements, which may need it, were not executed.
+func TestExtensionThatFailsBlocksNobody(t *testing.T) {
+	a, _, _ := newCluster(t).begin(2)
+	app := postgres.Application{User: "app", Password: "first", Database: "app", Initialise: true}
+	a.do(Call{Do: "provide", Application: app})
+	provisions := contract.Provisions{
+		Users: []contract.User{
+			{Name: "alice", Verifier: verifierOf(t, "one"), ConnectionLimit: -1}, {Name: "bob", Verifier: verifierOf(t, "one"), ConnectionLimit: -1},
+		},
+		Databases: []contract.Database{
+			{Name: "app", Extensions: []string{"no_such"}}, {Name: "a", Owner: "alice", Extensions: []string{"citext"}},
+		},
+		InitSQL: []contract.Statement{{SQL: "SELECT 1"}},
+	}
+	for range 2 {
+		_, err := a.try(Call{Do: "declared", Application: app, Provisions: provisions})
+		if err == nil || !strings.HasPrefix(err.Error(), `database "app": extension "no_such": `) {
+			t.Errorf("before the first statements: got %v", err)
+		}
+	}
+	provisions.Databases[0].Extensions = nil
+	a.do(Call{Do: "declared", Application: app, Provisions: provisions})
+	inside, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d sslmode=disable user=postgres dbname=a", a.socket, testPort))
+	check(t, err)
+	defer disconnect(inside)
+	_, err = inside.Exec(t.Context(), "DROP SCHEMA public CASCADE")
+	check(t, err)
+	provisions.Users[1].Verifier = verifierOf(t, "two")
+	a.do(Call{Do: "declared", Application: app, Provisions: provisions})
+	if problem := a.observe().Problem; !strings.HasPrefix(problem, `database "a": extension "citext": `) {
+		t.Errorf("the problem is %q", problem)
+	}
+	_, err = a.dial(t, filepath.Join(filepath.Dir(a.run), "certificates"), "user=bob dbname=app password=two")
+	check(t, err)
+	_, err = inside.Exec(t.Context(), "CREATE SCHEMA public")
+	check(t, err)
+	a.do(Call{Do: "declared", Application: app, Provisions: provisions})
+	if problem := a.observe().Problem; problem != "" {
+		t.Errorf("once there is the schema, the problem is %q", problem)
+	}
+	if got := a.value(t, "a", "SELECT count(*)::text FROM pg_extension WHERE extname = 'citext'"); got != "1" {
+		t.Error("the extension is not there")
+	}
+}
+
 // provisionsLeave checks that a former user can't log in, and that a database with reclaim Delete
 // is dropped, with its sessions. Neither can be one of Mainstay's own.
 func (i *instance) provisionsLeave(t *testing.T, app postgres.Application, logsIn func(user, password, database string) error) {
