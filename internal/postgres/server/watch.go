@@ -149,10 +149,15 @@ func (e *Engine) watchStandby(l *life) {
 	for e.server().State != election.Leading && l.ctx.Err() == nil {
 		var err error
 		if session == nil {
-			session, err = e.connect(l.ctx)
+			if session, err = e.connect(l.ctx); err == nil {
+				e.speaks(l)
+			}
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = e.measureStandby(l, look, session)
+		case e.isMute(l):
+			e.measureMute(l, look)
 		}
 		if isRefusal(err) {
 			e.noteAnswer(l)
