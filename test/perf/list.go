@@ -76,8 +76,12 @@ var listed = map[string]listedKind{
 	"roles":                    {&rbacv1.Role{}, &rbacv1.RoleList{}, ours},
 	"rolebindings":             {&rbacv1.RoleBinding{}, &rbacv1.RoleBindingList{}, ours},
 
-	"validatingadmissionpolicies":       {&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ours},
-	"validatingadmissionpolicybindings": {&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ours},
+	"validatingadmissionpolicies": {
+		&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ours,
+	},
+	"validatingadmissionpolicybindings": {
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ours,
+	},
 }
 
 // ours selects the objects that Mainstay creates.
@@ -133,8 +137,8 @@ func runList(encoded string) error {
 	})
 }
 
-// runCaches fills the library's caches with everything, with nothing of ours in them, and prints the
-// time since its start.
+// runCaches fills the library's caches with everything, with nothing of ours in them, and prints
+// the time since its start.
 func runCaches(encoded string) error {
 	return runBare(encoded, func(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
 		selected := map[client.Object]cache.ByObject{}

@@ -43,8 +43,8 @@ func TestMemoryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := fmt.Sprintf("%dMi", memoryLimit)
-	for name, limits := range map[string]corev1.ResourceList{"resources": values.Resources.Limits, "apiserver": values.Apiserver.Resources.Limits} {
-		if got := limits.Memory().String(); got != wanted {
+	for name, resources := range map[string]corev1.ResourceRequirements{"manager": values.Resources, "apiserver": values.Apiserver.Resources} {
+		if got := resources.Limits.Memory().String(); got != wanted {
 			t.Errorf("%s: the limit is %s, and not %s", name, got, wanted)
 		}
 	}

@@ -79,7 +79,8 @@ var parts = []struct {
 
 func main() {
 	child := map[string]func(string) error{
-		childCommand: runManager, listCommand: runList, cachesCommand: runCaches, noopCommand: runNoop, servedCommand: runServed, informerCommand: runInformer,
+		childCommand: runManager, listCommand: runList, cachesCommand: runCaches, noopCommand: runNoop,
+		servedCommand: runServed, informerCommand: runInformer,
 	}
 	if len(os.Args) == 3 && child[os.Args[1]] != nil {
 		if err := child[os.Args[1]](os.Args[2]); err != nil {

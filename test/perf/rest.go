@@ -235,10 +235,10 @@ func (b *bench) restart(ctx context.Context, p *plane, options childOptions, n i
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: writes", n), Kind: Count, Limit: new(0.0), Value: float64(writes)},
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: time to the first reconcile over a bare LIST", n), Kind: Ratio, Limit: &promised,
 			Value: median(ours).Seconds() / median(listed).Seconds(),
-			Note: fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s; one that fills the library's caches "+
-				"with it: %.2f s", median(ours).Seconds(), median(listed).Seconds(), median(kept).Seconds())},
-		Figure{Name: fmt.Sprintf("restart with %d WebApps: most memory of the process", n), Kind: Info, Unit: "MiB", Limit: new(float64(memoryLimit)),
-			Value: float64(most) / mebibyte, Note: "garbage among them, the most of all starts; promised is the chart's limit"},
+			Note: fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s; "+
+				"one that fills the library's caches with it: %.2f s", median(ours).Seconds(), median(listed).Seconds(), median(kept).Seconds())},
+		Figure{Name: fmt.Sprintf("restart with %d WebApps: most memory of the process", n), Kind: Info, Unit: "MiB",
+			Limit: new(float64(memoryLimit)), Value: float64(most) / mebibyte, Note: "garbage among them, the most of all starts; promised is the chart's limit"},
 	)
 	return nil
 }

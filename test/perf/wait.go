@@ -11,8 +11,8 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// platformPolicy and platformPolicies return a PlatformPolicy and a list of them. A file that imports
-// Kubernetes' group of that name cannot import ours.
+// platformPolicy and platformPolicies return a PlatformPolicy and a list of them. A file that
+// imports Kubernetes' group of that name cannot import ours.
 func platformPolicy() client.Object { return &mspolicyv1.PlatformPolicy{} }
 
 func platformPolicies() client.ObjectList { return &mspolicyv1.PlatformPolicyList{} }
