@@ -64,7 +64,8 @@ const LookAgain = 2 * time.Second
 //	hibernated                                              no pods
 //	there is no StatefulSet, or it has no pods              as many pods as the spec says are made, or as
 //	                                                        many as have data that may be needed
-//	fewer instances are wanted, and there is no primary     all of them elect one
+//	fewer instances are wanted, and the Lease can't be read all of them stay, and elect a primary
+//	fewer are wanted, and there is no primary               all of them elect one
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
 //	fewer are wanted                                        they are removed; their volumes stay for now
@@ -152,6 +153,8 @@ func scaleIn(d *Database, observed State, instances []Instance, present int32) D
 	decided := Decision{Replicas: present, RequeueAfter: LookAgain}
 	record, known := observed.Record(d)
 	if !known {
+		// Without a record, one is elected only when all of those that there are have answered.
+		decided.Pods = PodNames(d.Name, present)
 		decided.Waits = "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"
 		return decided
 	}

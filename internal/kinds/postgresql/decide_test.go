@@ -136,7 +136,7 @@ func TestScaleIn(t *testing.T) {
 		observed Observed
 		want     Decision
 	}{
-		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: database.LookAgain,
+		"nothing is known": {running(db, 3), Decision{Replicas: 3, RequeueAfter: database.LookAgain, Pods: all,
 			Waits: "the Lease can't be read, so it is unknown whether the instances to be removed have data that the others lack"}},
 		"one to be removed leads": {led(running(db, 3), 2).with(db, record("db-2", "db-0")), Decision{Replicas: 3,
 			RequeueAfter: database.LookAgain, Pods: []string{"db-0", "db-2"}, SwitchFrom: 4, SwitchTo: "db-0", SwitchOnly: true,
