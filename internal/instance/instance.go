@@ -39,7 +39,7 @@ type Cluster interface {
 	Report(ctx context.Context, report contract.Report) error
 }
 
-// Peers sends messages to other instances, by the names of their pods.
+// Peers sends messages to other instances, by the names of their pods. Errors name the instance.
 type Peers interface {
 	Ping(ctx context.Context, to string, ping election.Ping) (election.Pong, error)
 	Ask(ctx context.Context, to string, ask election.Ask) (election.AskReply, error)
@@ -142,10 +142,13 @@ type Instance struct {
 	probing bool
 	// nextProbe is when that is checked next, at the earliest.
 	nextProbe time.Time
-	// doubt is why the record is not trusted, or which answers are missing, and doubtSince is since
-	// when.
-	doubt      string
-	doubtSince time.Time
+	// doubt is why this instance neither leads nor follows (lastingDoubt), and doubtSince is since
+	// when. doubtLogged is true once it was logged.
+	doubt       string
+	doubtSince  time.Time
+	doubtLogged bool
+	// failing has the peers to which the last message failed, by the names of their pods.
+	failing map[string]failing
 	// reported is the last report that was written to the Pod. No other is written while reporting is
 	// true, or before reportsAt.
 	reported  contract.Report
@@ -186,8 +189,8 @@ func New(options Options) (*Instance, error) {
 	i := &Instance{
 		Options: options, started: time.Now(), inbox: make(chan func()), done: make(chan struct{}),
 		requests: map[string]chan<- election.PromiseReply{}, pinging: map[string]int{}, asking: map[string]uint64{},
-		flushed: map[election.Member]time.Time{},
-		hasOld:  contents.HasOld,
+		flushed: map[election.Member]time.Time{}, failing: map[string]failing{},
+		hasOld: contents.HasOld,
 	}
 	if i.Full == nil {
 		i.Full = options.Volume.Full

@@ -13,9 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
-
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
 	"github.com/mainstay-platform/mainstay/internal/instance/engine/scripted"
@@ -42,6 +39,9 @@ type database struct {
 	unpublishable error
 	reports       map[string]contract.Report
 	writes        int
+	// unreachable is a pod whose messages fail, in both directions, and unreachableWhy is the error.
+	unreachable    string
+	unreachableWhy error
 	// frozen is a pod whose program hangs: its port accepts connections, but nothing answers.
 	frozen string
 	probes int
@@ -49,7 +49,8 @@ type database struct {
 	// changes, as on a disk that is shared with others.
 	full, size atomic.Int64
 	// set are the parameters of the server.
-	set map[string]string
+	set    map[string]string
+	logged lines
 }
 
 // program is one run of the program of a pod.
@@ -92,14 +93,9 @@ func (d *database) start(pod string) {
 	}
 	p := &program{ended: make(chan error, 1)}
 	d.engines[pod] = d.servers.Open(pod, v.Server(), func() election.Member { return p.instance.Member() })
-	begun := time.Now()
-	logger := funcr.New(func(_, text string) { d.t.Log(time.Since(begun).Round(time.Millisecond), pod, text) }, funcr.Options{})
-	if !testing.Verbose() {
-		logger = logr.Discard()
-	}
 	p.instance, err = New(Options{
 		Name: pod, PodUID: "uid-" + pod, Volume: v, Engine: d.engines[pod], Cluster: &cluster{d, pod}, Peers: &peers{d, pod},
-		Host: func(pod string) string { return pod }, Log: logger,
+		Host: func(pod string) string { return pod }, Log: d.logger(pod),
 		Full:   func() volume.Fill { return volume.Fill{Percent: int(d.full.Load()), Size: d.size.Load()} },
 		Config: d.config(pod),
 	})
@@ -136,6 +132,9 @@ func (d *database) config(pod string) Config {
 func (d *database) program(from, pod string) (*program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if from != pod && (from == d.unreachable || pod == d.unreachable) {
+		return nil, d.unreachableWhy
+	}
 	if p := d.programs[pod]; p != nil && !d.servers.IsCut(pod) && !d.servers.IsCut(from) && d.frozen != pod && d.frozen != from {
 		return p, nil
 	}

@@ -139,6 +139,7 @@ func (i *Instance) sendPings(ctx context.Context, ping election.Ping) {
 			return func() {
 				i.pinging[to]--
 				i.unansweredResignations -= asNumber(ping.Resigned)
+				i.noteAnswer(to, err)
 				if err == nil {
 					i.core.HeardPong(pong, sent)
 				}
@@ -161,6 +162,7 @@ func (i *Instance) sendAsk(ctx context.Context, ask election.Ask) {
 		i.inBackground(ctx, askTime, func(ctx context.Context) func() {
 			reply, err := i.Peers.Ask(ctx, to, ask)
 			return func() {
+				i.noteAnswer(to, err)
 				if err == nil {
 					i.core.HeardAskReply(reply)
 				}
@@ -184,6 +186,7 @@ func (i *Instance) requestPromises(ctx context.Context, request election.Promise
 				if i.asking[to] == request.Term {
 					i.asking[to] = 0
 				}
+				i.noteAnswer(to, err)
 				if err == nil {
 					i.core.HeardPromise(reply)
 				}

@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -92,6 +91,7 @@ func (i *Instance) isBetweenLeaders(report contract.Report) bool {
 // describe returns the report about the present state.
 func (i *Instance) describe(seen engine.Observation) contract.Report {
 	server := i.core.Server
+	doubt := i.lastingDoubt() // It must be called each time, because it notes since when.
 	report := contract.Report{
 		State: i.state(seen), Timeline: server.Timeline, System: i.core.System, Incarnation: i.core.Me.Incarnation,
 		Full: i.full.Percent, Size: i.full.Size, FullLog: i.fullLog.Percent, SizeLog: i.fullLog.Size,
@@ -120,7 +120,8 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 	case report.Role == contract.NoRole && i.lacksClone():
 		report.Problem = i.failedClones.last
 	case report.Role == contract.NoRole && report.Problem == "":
-		if report.Problem = i.lastingDoubt(); report.Problem != "" {
+		report.Problem = bound(joined(doubt, i.unanswered()))
+		if doubt != "" {
 			report.Foreign = bound(i.core.Foreign())
 		}
 	}
@@ -129,23 +130,6 @@ func (i *Instance) describe(seen engine.Observation) contract.Report {
 		report.Percent = steps(int(100 * i.operation.done / i.operation.total))
 	}
 	return report
-}
-
-// doubtAfter is how long a record must be distrusted, or too few members must have answered, before
-// that is reported. A record that is about to be read again is not a problem.
-const doubtAfter = 5 * time.Second
-
-// lastingDoubt returns why the election record in the Lease is not trusted, or which members'
-// answers are missing; "" until the same reason has lasted for doubtAfter.
-func (i *Instance) lastingDoubt() string {
-	doubt := cmp.Or(i.core.Doubt(), i.core.Lacking())
-	if doubt != i.doubt {
-		i.doubt, i.doubtSince = doubt, time.Now()
-	}
-	if time.Since(i.doubtSince) < doubtAfter {
-		return ""
-	}
-	return bound(doubt)
 }
 
 // state returns Report.State.

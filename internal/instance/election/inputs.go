@@ -317,10 +317,15 @@ func (o *Observed) SavedLocal(local Local) {
 // Asking notes that an Ask for the term is sent. jitter is a random duration, by which the
 // candidate waits longer for answers.
 func (o *Observed) Asking(term uint64, jitter time.Duration) {
-	o.Asked, o.AskedAt, o.Jitter = term, o.Now, jitter
 	for i := range o.Peers {
-		o.Peers[i].AskReply = AskReply{}
+		peer := &o.Peers[i]
+		peer.EarlierReply = AskReply{}
+		if o.hasAsked() && peer.AskReply.Term == o.Asked {
+			peer.EarlierReply = peer.AskReply
+		}
+		peer.AskReply = AskReply{}
 	}
+	o.Asked, o.AskedAt, o.Jitter = term, o.Now, jitter
 }
 
 // Requested notes that the promises are requested.

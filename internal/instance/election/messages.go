@@ -142,7 +142,10 @@ type Peer struct {
 	BeforeSent time.Duration
 
 	// AskReply is its answer to our last Ask; one with another term if it has not answered.
-	AskReply AskReply
+	// EarlierReply is its answer to the Ask before that, if that was sent lately; the zero value if it
+	// has not answered that.
+	AskReply     AskReply
+	EarlierReply AskReply
 	// PromiseReply is its answer to our last PromiseRequest; one with another term if it has not
 	// answered.
 	PromiseReply PromiseReply

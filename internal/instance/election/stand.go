@@ -321,34 +321,6 @@ func (o *Observed) hearsAhead() bool {
 	return false
 }
 
-// Lacking returns why this candidate does not lead, or does not initialise the database: the
-// members without whose answers acknowledged writes could be lost. It returns "" if none is
-// missing, or if it has not sent an Ask recently.
-func (o *Observed) Lacking() string {
-	if !o.Me.HasData() && !o.Config.Ephemeral {
-		return o.lackingToBegin()
-	}
-	if o.leads() || o.AskedAt == 0 || o.Now-o.AskedAt > silentAfter {
-		return ""
-	}
-	record, complete := o.base()
-	willing, _, _ := o.poll()
-	record = o.withoutLost(record)
-	for _, rule := range record.Rules {
-		if !rule.CoveredBy(willing) {
-			return "may lack acknowledged writes, and needs the answer of " + rule.others(willing) + " to lead"
-		}
-	}
-	if o.believed() && len(record.Rules) == 0 {
-		return "has data that no primary has written yet, and does not know whether others have newer ones: " +
-			"if none are needed, delete the database and its volumes, and create it again"
-	}
-	if !complete {
-		return "needs the answers of all instances to lead, because the Lease does not say where the acknowledged writes are"
-	}
-	return ""
-}
-
 // claim returns the write that claims the record: for a new term, on a new timeline, with our own
 // rule after all others (R10).
 func (o *Observed) claim(base Record, forced bool) Action {
