@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -266,9 +267,21 @@ func (c *Cluster) Report(ctx context.Context, report contract.Report) error {
 	return err
 }
 
+// A connection to the API server on which nothing has arrived for idleTime is checked by a ping of
+// HTTP/2. If that is not answered within pingTime, the connection is closed, and the next request
+// makes a new one, perhaps to another API server. client-go's own times are 30 s and 15 s.
+const (
+	idleTime = 2 * time.Second
+	pingTime = 2 * time.Second
+)
+
 // Configure returns a copy of the configuration with the User-Agent of an instance, and without
-// rate limiting in the client.
+// rate limiting in the client. It sets how soon dead connections are found, for all clients that
+// this process makes from then on: client-go takes that only from the environment.
 func Configure(config *rest.Config) *rest.Config {
+	for name, limit := range map[string]time.Duration{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": idleTime, "HTTP2_PING_TIMEOUT_SECONDS": pingTime} {
+		_ = os.Setenv(name, strconv.Itoa(int(limit.Seconds()))) // It refuses only impossible names.
+	}
 	config = rest.CopyConfig(config)
 	config.UserAgent = "mainstay-instance"
 	config.QPS = -1 // No limit: the election itself paces its calls, and a failover must not wait.
