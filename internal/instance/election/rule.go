@@ -41,6 +41,28 @@ func appended(rules []Rule, rule Rule) []Rule {
 	return append(slices.DeleteFunc(slices.Clone(rules), rule.Equal), rule)
 }
 
+// merged returns one rule in place of those of a record that has no room for another one. Answers
+// that cover it cover all of them: all members that it names must answer, and together these cover
+// each rule. They are as few as possible, of those that would promise or, if a loss was accepted,
+// of those that the rules name. It returns false if there is no such rule.
+func (o *Observed) merged(rules []Rule, forced bool) (Rule, bool) {
+	members, _, _ := o.poll()
+	if forced && !cover(rules, members) {
+		members = nil
+		for _, rule := range rules {
+			members = append(append(members, rule.Leader), rule.Set...)
+		}
+	}
+	members = slices.DeleteFunc(sorted(slices.Clone(members)), func(m Member) bool { return !m.HasData() })
+	for _, member := range slices.Clone(members) {
+		rest := slices.DeleteFunc(slices.Clone(members), func(other Member) bool { return other == member })
+		if cover(rules, rest) {
+			members = rest
+		}
+	}
+	return Rule{Set: members, Acks: 1}, cover(rules, members)
+}
+
 // distinct returns the rules without duplicates.
 func distinct(rules []Rule) []Rule {
 	var kept []Rule

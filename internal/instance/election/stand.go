@@ -332,6 +332,9 @@ func (o *Observed) claim(base Record, forced bool) Action {
 	record.Seq = 1 + max(base.Seq, seen.Seq)
 	record.Holder = Holder{Member: o.Me, PodUID: o.PodUID}
 	record.Rules = append(distinct(base.Rules), o.firstRule(base))
+	if rule, ok := o.merged(base.Rules, forced); ok && len(record.Rules) > maxRules {
+		record.Rules = []Rule{rule, o.firstRule(base)}
+	}
 	if base.Handover != nil && base.Handover.To != o.Me {
 		record.Handover = nil
 	}
