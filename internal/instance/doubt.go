@@ -2,6 +2,7 @@ package instance
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,7 +60,8 @@ const (
 )
 
 // noteAnswer notes that a peer has answered a message, or why it has not. An error that lasts for
-// doubtAfter is logged, and so is its end.
+// doubtAfter is logged, and so is its end. Those of a peer that was removed last for ever, and are
+// logged once.
 func (i *Instance) noteAnswer(to string, err error) {
 	found := i.failing[to]
 	if err == nil {
@@ -74,11 +76,17 @@ func (i *Instance) noteAnswer(to string, err error) {
 		found = failing{since: now}
 	}
 	found.at = now
-	if now.Sub(found.since) >= doubtAfter && err.Error() != found.logged && now.Sub(found.loggedAt) >= failureLogEvery {
+	isNew := found.logged == "" || err.Error() != found.logged && now.Sub(found.loggedAt) >= failureLogEvery && i.isWanted(to)
+	if isNew && now.Sub(found.since) >= doubtAfter {
 		found.logged, found.loggedAt = err.Error(), now
 		i.Log.Info("messages to another instance fail; retrying", "to", to, "error", found.logged)
 	}
 	i.failing[to] = found
+}
+
+// isWanted reports whether the settings name the peer, or none.
+func (i *Instance) isWanted(peer string) bool {
+	return len(i.core.Others) == 0 || slices.Contains(i.core.Others, peer)
 }
 
 // unanswered returns the errors of the messages to peers that have failed for doubtAfter; "" if

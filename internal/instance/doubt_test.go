@@ -53,17 +53,17 @@ func (d *database) said(pod string) contract.Report {
 	return d.reports[pod]
 }
 
-// fail makes all messages of a pod to the others fail with the error, and those of the others to it;
-// nil ends that.
+// fail makes all messages of a pod to the others fail with the error, and those of the others to
+// it; nil ends that.
 func (d *database) fail(pod string, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.unreachable, d.unreachableWhy = pod, why
 }
 
-// TestLackingIsReported: an instance that may not lead alone says which answers it needs, and why it
-// has none, in its report, from which the metric is made, and once in its log. That stays so while
-// it asks again and again.
+// TestLackingIsReported: an instance that may not lead alone says which answers it needs, and why
+// it has none, in its report, from which the metric is made, and once in its log. That stays so
+// while it asks again and again.
 func TestLackingIsReported(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		leader := d.leader()
@@ -95,8 +95,8 @@ func TestLackingIsReported(t *testing.T) {
 	})
 }
 
-// TestMessagesThatFail: a leader logs once why the messages to a replica fail, even if each error is
-// another one, and that replica reports that it hears nothing.
+// TestMessagesThatFail: a leader logs once why the messages to a replica fail, and that replica
+// reports that it hears nothing.
 func TestMessagesThatFail(t *testing.T) {
 	run(t, func(t *testing.T, d *database) {
 		leader := d.leader()
@@ -123,8 +123,9 @@ func TestMessagesThatFail(t *testing.T) {
 	})
 }
 
-// TestFailuresAreLoggedSeldom: errors that differ each time are logged once a minute, one that does
-// not last is not, and one that lasts is reported until there were no further messages for a while.
+// TestFailuresAreLoggedSeldom: errors that differ each time are logged once a minute, one that
+// does not last is not, and one that lasts is reported until there were no further messages for a
+// while.
 func TestFailuresAreLoggedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{t: t}
@@ -150,6 +151,14 @@ func TestFailuresAreLoggedSeldom(t *testing.T) {
 		time.Sleep(failingFor)
 		if said := i.unanswered(); said != "" {
 			t.Errorf("it reports %q, and has sent nothing for a while", said)
+		}
+		i.core.Others = []string{"db-2"} // Now db-1 was removed.
+		for attempt := range 600 {
+			time.Sleep(time.Second)
+			i.noteAnswer("db-1", fmt.Errorf("port %d is unreachable", attempt))
+		}
+		if count := d.lines("db-0"); count != 11 {
+			t.Errorf("the errors of an instance that was removed are logged %d times", count-10)
 		}
 	})
 }

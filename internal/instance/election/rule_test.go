@@ -60,7 +60,8 @@ func TestClaimOfAFullRecord(t *testing.T) {
 	}
 	o := following()
 	o.Record.Record.Rules = full()[1:]
-	if rules := o.claim(o.Record.Record, false).(WriteRecord).Record.Rules; len(rules) != maxRules || !slices.EqualFunc(rules[:maxRules-1], full()[1:], Rule.Equal) {
+	rules := o.claim(o.Record.Record, false).(WriteRecord).Record.Rules
+	if len(rules) != maxRules || !slices.EqualFunc(rules[:maxRules-1], full()[1:], Rule.Equal) {
 		t.Errorf("rules for which there is room are changed: %+v", rules)
 	}
 }
