@@ -217,8 +217,9 @@ func (c *checks) killed(n *node, action election.Kill) {
 func (c *checks) healed() {
 	c.healedAt = c.w.now
 	var there []election.Member
+	isAway := func(n *node) bool { return n.hangsForEver || n == c.w.plan.forEver || n.name() == c.w.plan.slow }
 	for _, n := range c.w.nodes {
-		if n.disk.member.HasData() && !n.hangsForEver && n != c.w.plan.forEver {
+		if n.disk.member.HasData() && !isAway(n) {
 			there = append(there, n.disk.member)
 		}
 	}
@@ -226,7 +227,6 @@ func (c *checks) healed() {
 	c.required = len(c.record.Rules) > 0 && !slices.ContainsFunc(c.record.Rules, lacks)
 	// Empty volumes are none that anybody could lose, but everybody must answer.
 	if c.w.plan.adopts && len(c.record.Rules) == 0 && !slices.Contains(c.w.plan.remains, true) {
-		isAway := func(n *node) bool { return n.hangsForEver || n == c.w.plan.forEver }
 		c.required = !slices.ContainsFunc(c.w.nodes, isAway)
 	}
 	// Without a record that is believed, everybody must answer. Data that were just made, and that no

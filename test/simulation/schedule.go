@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -39,6 +40,9 @@ type schedule struct {
 	// staysAway is true if the leader never reaches the API server again, and its server dies.
 	staysAway bool
 	forEver   *node
+	// slow is the name of a node whose server may take a minute to stop receiving, because it has
+	// much to replay; "" is none. The others must go on without it.
+	slow string
 	// ephemeral is true if the data end with their servers. Then pods are deleted by force too.
 	ephemeral bool
 	// heal is when all other faults end, and end when writes must have been acknowledged since.
@@ -76,6 +80,22 @@ func draw(random *rand.Rand) schedule {
 		}
 	}
 	return plan
+}
+
+// drawSlow draws whether a node is slow. It has numbers of its own, so that all other schedules
+// stay as they were.
+func (s *schedule) drawSlow(random *rand.Rand) {
+	if n := random.IntN(8 * s.instances); n < s.instances && s.instances > 2 && !s.staysHung && !s.staysAway && !s.onlyAPI {
+		s.slow = fmt.Sprintf("db-%d", n)
+	}
+}
+
+// stopsWithin is how long a node may take at most to replay what it has received.
+func (s *schedule) stopsWithin(n *node) time.Duration {
+	if n.name() == s.slow {
+		return time.Minute
+	}
+	return 300 * time.Millisecond
 }
 
 // The patience that a user may choose here.

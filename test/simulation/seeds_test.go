@@ -114,7 +114,10 @@ var bugs = []bug{
 	{23, "new data are made although an instance has not answered", "I1", []change{
 		{electionDir + "anew.go", "(all || isForced) &&", "(all || isForced || true) &&"},
 	}},
-	{24, "a server that is being promoted reports its former history", "I8", []change{
+	{24, "a candidate claims although its server is busy", "I9", []change{
+		{electionDir + "stand.go", "o.SaveFailedAt != 0 || o.Server.Busy {", "o.SaveFailedAt != 0 {"},
+	}},
+	{25, "a server that is being promoted reports its former history", "I8", []change{
 		{simulatedDir + "server.go", "s.state, s.history = election.Promoting, \"\"", "s.state = election.Promoting"},
 	}},
 }
@@ -122,16 +125,16 @@ var bugs = []bug{
 // bugsInMemory are those of databases whose data end with their servers, which TestDeletedByForce
 // must find.
 var bugsInMemory = []bug{
-	{25, "a leader hears nobody, and leads on", "I6", []change{
+	{26, "a leader hears nobody, and leads on", "I6", []change{
 		{electionDir + "ephemeral.go", "return o.Config.Ephemeral && o.Config.Instances > 1 }", "return o.Config.Ephemeral && o.Config.Instances > 10 }"},
 	}},
-	{26, "new data are begun while the holder may still accept writes", "I6", []change{
+	{27, "new data are begun while the holder may still accept writes", "I6", []change{
 		{electionDir + "ephemeral.go", "o.Now < o.Record.Since+o.Config.After", "o.Now < o.Record.Since"},
 	}},
-	{27, "a leader that reads the record of newer data leads on", "I6", []change{
+	{28, "a leader that reads the record of newer data leads on", "I6", []change{
 		{electionDir + "ephemeral.go", "view.Record.System != o.System && view.Record.Term > 0", "view.Record.System != o.System && view.Record.Term == 0"},
 	}},
-	{28, "a pod that was deleted by force begins anew as well", "I6", []change{
+	{29, "a pod that was deleted by force begins anew as well", "I6", []change{
 		{electionDir + "ephemeral.go", "o.Succeeded = o.Succeeded || len(named) > 0 || isLed || isBegun", "_, _ = isLed, isBegun"},
 	}},
 }

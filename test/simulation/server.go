@@ -181,7 +181,7 @@ func (s *server) serves() bool {
 func (s *server) unfollow() {
 	s.begin(5*time.Millisecond, 400*time.Millisecond, func() {
 		s.stream, s.source = 0, election.Source{}
-		s.begin(time.Millisecond, 300*time.Millisecond, func() { s.final = true })
+		s.begin(time.Millisecond, s.n.w.plan.stopsWithin(s.n), func() { s.final = true })
 	})
 }
 

@@ -78,7 +78,9 @@ func (v *Violation) Error() string {
 // nil for nobody. only is the one invariant that is checked, "" for all.
 func Run(seed uint64, only string, trace func(format string, arguments ...any)) *Violation {
 	random := rand.New(rand.NewPCG(seed, 7))
-	return run(&world{random: random, only: only, trace: trace, plan: draw(random)}, seed)
+	w := &world{random: random, only: only, trace: trace, plan: draw(random)}
+	w.plan.drawSlow(rand.New(rand.NewPCG(seed, 13)))
+	return run(w, seed)
 }
 
 // run tries the schedule of a world.

@@ -103,6 +103,14 @@ func TestDecide(t *testing.T) {
 			o.Now += 12 * time.Second
 			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
 		}, "SendAsk"},
+		{"the leader is gone, and our server is busy", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt, o.Server.Busy = o.Now, o.Now, true
+		}, "Wait{Until:1m13s For:the server}"},
+		{"the record was released, and our server is busy", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt, o.Server.Busy, o.Record.Record.Holder = o.Now, o.Now, true, Holder{}
+		}, "Wait{Until:1m13s For:the server}"},
 		{"the loss is accepted, but a member that can't promise has more", following(), func(o *Observed) {
 			o.Now += 12 * time.Second
 			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now

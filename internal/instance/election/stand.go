@@ -156,9 +156,13 @@ func (o *Observed) ask(term uint64) Ask {
 
 // stand claims the record if no leader is alive, and the members that would promise cover every
 // rule (R8, R9). A member whose volume is busy or has failed does not stand, because it could not
-// store its own promise.
+// store its own promise. Nor does one whose server is busy, because that could not be promoted: it
+// may be replaying for minutes, while the others wait for its claim.
 func stand(o *Observed) Action {
-	if o.Server.State != Standby || !o.Me.HasData() || o.Saving || o.SaveFailedAt != 0 || !o.leaderIsQuiet() || o.isOutOfDate() {
+	if o.Saving || o.SaveFailedAt != 0 || o.Server.Busy {
+		return nil
+	}
+	if o.Server.State != Standby || !o.Me.HasData() || !o.leaderIsQuiet() || o.isOutOfDate() {
 		return nil
 	}
 	view := &o.Record
