@@ -52,16 +52,16 @@ func unstoredReplica(t *testing.T) (d *Database, leader, replica *Pod, remove []
 	return d, leader, replica, remove
 }
 
-// write sets a key to yes on a pod.
-func (p *Pod) write(key string) {
+// writeKept sets the key "kept" on a pod.
+func (p *Pod) writeKept() {
 	p.d.t.Helper()
-	_, err := p.ask("SET", key, "yes")
+	_, err := p.ask("SET", "kept", "yes")
 	p.d.must(err)
 }
 
-// reads reports whether that key is set on a pod.
-func (p *Pod) reads(key string) bool {
-	value, err := p.ask("GET", key)
+// hasKept reports whether that key is set on a pod.
+func (p *Pod) hasKept() bool {
+	value, err := p.ask("GET", "kept")
 	return err == nil && value == "yes"
 }
 
@@ -79,10 +79,10 @@ func TestCacheHandoverBeforeStored(t *testing.T) {
 	}
 	_, err := leader.ask(remove...)
 	d.must(err)
-	leader.write("kept")
+	leader.writeKept()
 	took := d.Await("the handover, once there is room", func() bool { return d.Published(t.Context()) == replica && d.IsWhole(t.Context()) })
 	t.Logf("once there was room, it took %s", took.Round(time.Millisecond))
-	if !replica.reads("kept") || !replica.has("appendonlydir/appendonly.aof.manifest") {
+	if !replica.hasKept() || !replica.has("appendonlydir/appendonly.aof.manifest") {
 		t.Error("the append-only file is missing, or the write")
 	}
 }
@@ -93,11 +93,11 @@ func TestCacheHandoverBeforeStored(t *testing.T) {
 func TestCacheFailoverBeforeStored(t *testing.T) {
 	t.Parallel()
 	d, leader, replica, _ := unstoredReplica(t)
-	leader.write("kept")
+	leader.writeKept()
 	d.Await("a replica that has the write, and may take over", func() bool {
 		rules := d.Record(t.Context()).Rules
 		named := election.Member{Name: replica.Name, Incarnation: replica.Report(t.Context()).Incarnation}
-		return replica.reads("kept") && len(rules) == 1 && slices.Contains(rules[0].Set, named)
+		return replica.hasKept() && len(rules) == 1 && slices.Contains(rules[0].Set, named)
 	})
 	d.Await("data that the primary has stored", func() bool {
 		text, err := leader.ask("INFO", "persistence")
@@ -108,14 +108,14 @@ func TestCacheFailoverBeforeStored(t *testing.T) {
 		record := d.Record(t.Context())
 		return d.Published(t.Context()) == replica && record.Open && len(record.Rules) == 1 && len(record.Rules[0].Set) == 0
 	})
-	if !replica.reads("kept") {
+	if !replica.hasKept() {
 		t.Error("the replica took over without a write that it had")
 	}
 	replica.Kill()
 	leader.Start()
 	d.Await("the former primary as a standby", func() bool { return leader.Report(t.Context()).State == "Standby" })
 	replica.Start()
-	d.Await("the former primary again", func() bool { return d.Published(t.Context()) == leader && leader.reads("kept") })
+	d.Await("the former primary again", func() bool { return d.Published(t.Context()) == leader && leader.hasKept() })
 }
 
 // TestCacheTellsOfALoss: a primary that goes on with a snapshot, because its server has ended
@@ -125,7 +125,7 @@ func TestCacheTellsOfALoss(t *testing.T) {
 	d := cacheOf(t, with(stored, "save", "1 1"), 1)
 	pod := d.Pods[0]
 	d.Await("a snapshot beside the append-only file", func() bool {
-		pod.write("kept")
+		pod.writeKept()
 		return pod.has("dump.rdb") && pod.has("appendonlydir/appendonly.aof.manifest")
 	})
 	if problem := pod.Report(t.Context()).Problem; problem != "" {
@@ -138,7 +138,7 @@ func TestCacheTellsOfALoss(t *testing.T) {
 		report := pod.Report(t.Context())
 		return report.Role == contract.Primary && strings.Contains(report.Problem, "its server ended before it had an append-only file")
 	})
-	if !pod.reads("kept") {
+	if !pod.hasKept() {
 		t.Error("the snapshot was not loaded")
 	}
 }

@@ -114,15 +114,11 @@ func TestDeadConnection(t *testing.T) {
 		t.Fatalf("%d connections for two reads", between.made.Load())
 	}
 	between.swallow()
-	const pause = time.Second // That of client-go, before it tries again by a new connection.
-	const bound = idleTime + pingTime + pause + time.Second
-	begun := time.Now()
-	for !reads() {
+	// It takes some five seconds; with client-go's own times it takes 45.
+	const bound = 20 * time.Second
+	for begun := time.Now(); !reads(); {
 		if time.Since(begun) > bound {
 			t.Fatalf("no read succeeds within %s after the API server died", bound)
 		}
-	}
-	if took := time.Since(begun); took > bound || between.made.Load() != 2 {
-		t.Errorf("the read took %s, on connection %d", took, between.made.Load())
 	}
 }
