@@ -82,6 +82,10 @@ func TestDecide(t *testing.T) {
 		{"pings are due", leading(), func(o *Observed) { o.PingedAt -= time.Second }, "SendPings"},
 		{"a higher term was seen", leading(), func(o *Observed) { o.see(Seen{Term: 3}) }, "Kill"},
 		{"no member answers and the Lease was not renewed", leading(), func(o *Observed) { o.Now += 10 * time.Second }, "Kill"},
+		{"one answers, whose data have diverged", leading(), func(o *Observed) {
+			o.Peers[0].Pong.Diverged, o.Peers[1].PongSent = true, 0
+		}, "Kill"},
+		{"one of those who answer has diverged", leading(), func(o *Observed) { o.Peers[0].Pong.Diverged = true }, "WriteRecord"},
 		{"a member is silent", leading(), func(o *Observed) { o.Peers[0].PongSent -= 2 * time.Second }, "WriteRecord"},
 		{"the disk hangs", leading(), func(o *Observed) { o.Server.UnflushedSince = o.Now - 11*time.Second }, "Kill"},
 		{"the server crashed, and another member can lead", leading(), func(o *Observed) { o.Server.State = Stopped }, "WriteRecord"},

@@ -246,7 +246,7 @@ func rewrite(o *Observed) Action {
 // answered a ping that was sent after we read it that the others can't cover it. Otherwise the
 // record that we would write may be older than the one that was lost.
 func (o *Observed) unchallenged() bool {
-	return o.heldByRule(o.Now - o.Record.ReadAt)
+	return o.heldByRule(o.Now-o.Record.ReadAt, Member.HasData)
 }
 
 // renew renews the Lease while a member is silent, so that the member sees that this leader is

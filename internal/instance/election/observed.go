@@ -429,7 +429,10 @@ func (o *Observed) answeredBefore(within time.Duration) []Member {
 }
 
 // mayWrite reports whether a leader may still accept writes: within the given time it has renewed
-// the Lease or enough members have answered, or one of its rules names no other member. One that
+// the Lease or enough members have answered that can receive what it writes, or one of its rules
+// names no other member. One that does not reach the API server can't take members out of its rule
+// whose data have diverged: with these alone it would commit nothing, and keep others from leading.
+// One that
 // was the only instance until then has that time to renew: the others begin nothing before the
 // record has been unchanged for longer.
 func (o *Observed) mayWrite(within time.Duration) bool {
@@ -437,7 +440,7 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 		return true
 	}
 	wasAlone := o.AloneUntil != 0 && o.Now-o.AloneUntil < within
-	return o.heldByRule(within) || wasAlone && slices.ContainsFunc(o.rules(), func(rule Rule) bool {
+	return o.heldByRule(within, o.canReceive) || wasAlone && slices.ContainsFunc(o.rules(), func(rule Rule) bool {
 		return rule.Leader == o.Me && rule.alone()
 	})
 }
@@ -445,14 +448,18 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 // heldByRule reports whether one of our rules prevents another leader: it names no other member, or
 // enough of its members have answered within the given time. A rule that names no other member is
 // not enough if other instances may begin anew without our data, unless one of them has answered
-// (mustHear).
-func (o *Observed) heldByRule(within time.Duration) bool {
+// (mustHear). Only members that count are counted.
+func (o *Observed) heldByRule(within time.Duration, counts func(Member) bool) bool {
 	heard := append(o.answered(within), o.answeredBefore(within)...)
+	heard = slices.DeleteFunc(heard, func(member Member) bool { return !counts(member) })
 	holdsAlone := !o.mustHear() || len(heard) > 0
 	return slices.ContainsFunc(o.rules(), func(rule Rule) bool {
 		return rule.Leader == o.Me && (rule.alone() && holdsAlone || rule.Acks > 0 && rule.counts(heard) >= rule.Acks)
 	})
 }
+
+// canReceive reports whether a member can receive from us: its data have not diverged.
+func (o *Observed) canReceive(member Member) bool { return !o.isDiverged(member) }
 
 // rules returns the rules under which a leader acknowledges writes.
 func (o *Observed) rules() []Rule { return o.Held.Record.Rules }
