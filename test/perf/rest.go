@@ -227,20 +227,29 @@ func (b *bench) restart(ctx context.Context, p *plane, options childOptions, n i
 		}
 		writes += len(made.that(not(call.isRead), not(call.isLease)))
 	}
-	promised := 1.3
-	if n == b.many {
-		promised = 1.6
-	}
 	b.add(
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: writes", n), Kind: Count, Limit: new(0.0), Value: float64(writes)},
-		Figure{Name: fmt.Sprintf("restart with %d WebApps: time to the first reconcile over a bare LIST", n), Kind: Ratio, Limit: &promised,
-			Value: median(ours).Seconds() / median(listed).Seconds(),
-			Note: fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s; "+
-				"one that fills the library's caches with it: %.2f s", median(ours).Seconds(), median(listed).Seconds(), median(kept).Seconds())},
+		b.overFloor(n, median(ours), median(listed), median(kept)),
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: most memory of the process", n), Kind: Info, Unit: "MiB",
 			Limit: new(float64(memoryLimit)), Value: float64(most) / mebibyte, Note: "garbage among them, the most of all starts; promised is the chart's limit"},
 	)
 	return nil
+}
+
+// overFloor compares the time of a start with that of a bare LIST. With many WebApps it compares
+// with the library's caches of the same objects: every manager has these, and they alone take much
+// longer than a LIST.
+func (b *bench) overFloor(n int, ours, listed, kept time.Duration) Figure {
+	floor, name, promised := listed, "a bare LIST", 1.3
+	if n == b.many {
+		floor, name, promised = kept, "the library's caches", 1.5
+	}
+	return Figure{
+		Name: fmt.Sprintf("restart with %d WebApps: time to the first reconcile over %s", n, name), Kind: Ratio, Limit: &promised,
+		Value: ours.Seconds() / floor.Seconds(),
+		Note: fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s; "+
+			"one that fills the library's caches with it: %.2f s", ours.Seconds(), listed.Seconds(), kept.Seconds()),
+	}
 }
 
 func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }
