@@ -15,7 +15,10 @@ const doubtAfter = 5 * time.Second
 // Lease is not trusted, which members' answers are missing, or from which leader it hears nothing.
 // It returns "" until the same reason has lasted for doubtAfter, and logs it once then.
 func (i *Instance) lastingDoubt() string {
-	doubt := i.core.Doubt()
+	doubt := ""
+	if !i.core.Leads() { // A leader repairs the Lease itself.
+		doubt = i.core.Doubt()
+	}
 	if _, follows := i.core.Follows(); doubt == "" && !follows {
 		doubt = cmp.Or(i.core.Lacking(), i.unheard())
 	}
@@ -84,9 +87,9 @@ func (i *Instance) noteAnswer(to string, err error) {
 	i.failing[to] = found
 }
 
-// isWanted reports whether the settings name the peer, or none.
+// isWanted reports whether the settings name the peer, or no instance although there are several.
 func (i *Instance) isWanted(peer string) bool {
-	return len(i.core.Others) == 0 || slices.Contains(i.core.Others, peer)
+	return len(i.core.Others) == 0 && i.core.Config.Instances != 1 || slices.Contains(i.core.Others, peer)
 }
 
 // unanswered returns the errors of the messages to peers that have failed for doubtAfter; "" if

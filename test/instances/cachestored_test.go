@@ -136,7 +136,7 @@ func TestCacheTellsOfALoss(t *testing.T) {
 	pod.Start()
 	d.Await("word of the loss", func() bool {
 		report := pod.Report(t.Context())
-		return report.Role == contract.Primary && strings.Contains(report.Problem, "its server ended before it had an append-only file")
+		return report.Role == contract.Primary && strings.Contains(report.Problem, "its server had no append-only file")
 	})
 	if !pod.hasKept() {
 		t.Error("the snapshot was not loaded")

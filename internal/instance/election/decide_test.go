@@ -107,6 +107,17 @@ func TestDecide(t *testing.T) {
 			o.Now += 12 * time.Second
 			o.Record.TriedAt, o.Record.ReadAt = o.Now, o.Now
 		}, "SendAsk"},
+		{"the leader is gone, and a read took long, and was just answered", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Record.TriedAt, o.Record.ReadAt, o.Record.HeardAt = o.Now-2*time.Second, o.Now-2*time.Second, o.Now
+		}, "SendAsk"},
+		{"there are no data, and a read that took long says to make them", following(), func(o *Observed) {
+			o.Now += 12 * time.Second
+			o.Me, o.System, o.Local, o.Saved = Member{Name: b.Name}, "", Local{}, Local{}
+			o.Server = Server{State: NoData}
+			o.Record.Record = Record{Initialise: b.Name}
+			o.Record.TriedAt, o.Record.HeardAt = o.Now-2*time.Second, o.Now
+		}, "Initialise"},
 		{"the leader is gone, and our server is busy", following(), func(o *Observed) {
 			o.Now += 12 * time.Second
 			o.Record.TriedAt, o.Record.ReadAt, o.Server.Busy = o.Now, o.Now, true

@@ -307,6 +307,15 @@ func TestUnstoredLeaderGivesWay(t *testing.T) {
 			t.Errorf("%s, and its program was restarted: got %+v", name, Decide(again))
 		}
 	}
+	o := leading()
+	o.Config.Durability, o.Held.Record.Rules, o.Record.Record.Rules = Asynchronous, alone(a), alone(a)
+	o.Server.State, o.Server.Unstored = Stopped, true
+	for i := range o.Peers {
+		o.Peers[i].Pong.Member.Incarnation = ""
+	}
+	if _, resumes := Decide(o).(Resume); !resumes {
+		t.Errorf("only members without data answer: got %+v", Decide(o))
+	}
 }
 
 // TestLackingARecord: data that were made, and never had a primary, are of no use without the

@@ -67,7 +67,7 @@ func (o *Observed) obtainData(leader *Peer) Action {
 		return o.replace(leader.Ping)
 	}
 	view := &o.Record
-	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery {
+	if view.InFlight || view.Stale || !view.Known || view.isOld(o.Now) {
 		return o.read()
 	}
 	if o.believed() && view.Record.System == "" && view.Record.Initialise == o.Me.Name && (o.Local.Seen.Term == 0 || o.Config.Ephemeral) &&

@@ -36,6 +36,7 @@ func (o *Observed) HeardRecord(result ReadResult) {
 	if result.Failed {
 		return
 	}
+	view.HeardAt = o.Now
 	if view.Version != result.Version || view.Since == 0 {
 		view.Since = o.Now
 	}

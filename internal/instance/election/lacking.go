@@ -20,6 +20,9 @@ func (o *Observed) Lacking() string {
 	if !o.Me.HasData() && !o.Config.Ephemeral {
 		return o.lackingToBegin()
 	}
+	if unready := o.unready(); unready != "" && o.livingLeader() == nil {
+		return unready
+	}
 	if o.leads() || !o.hasAsked() {
 		return ""
 	}
@@ -42,6 +45,14 @@ func (o *Observed) Lacking() string {
 	return ""
 }
 
+// unready says that this candidate's own server can't be promoted yet; "" if that is not so.
+func (o *Observed) unready() string {
+	if o.Server.State != Standby || !o.Server.Busy {
+		return ""
+	}
+	return "this instance's own server is not ready: it still replays, or stores, what it has received"
+}
+
 // withEarlierReplies returns a copy in which a peer that has not answered the last Ask yet counts
 // with its answer to the one before. It is only for texts: no election rests on such answers.
 func (o *Observed) withEarlierReplies() *Observed {
@@ -61,7 +72,8 @@ func (o *Observed) withEarlierReplies() *Observed {
 func (o *Observed) Unheard() string {
 	record := &o.Record.Record
 	holder := record.Holder.Member.Name
-	if !o.believed() || !record.Open || holder == o.Me.Name || o.livingLeader() != nil {
+	isGone := record.Released() || o.isKnownGone(record.Holder.Member, record.Term)
+	if !o.believed() || !record.Open || isGone || holder == o.Me.Name || o.livingLeader() != nil {
 		return ""
 	}
 	return holder

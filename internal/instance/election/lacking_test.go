@@ -56,6 +56,7 @@ func TestUnheard(t *testing.T) {
 		"its pings arrive":      {func(*Observed) {}, ""},
 		"none arrives":          {func(o *Observed) { o.Now += time.Minute }, a.Name},
 		"it has ended":          {func(o *Observed) { o.Peers[0].PingAt, o.Record.Record.Holder = 0, Holder{} }, ""},
+		"it has resigned":       {func(o *Observed) { o.Peers[0].Gone = true }, ""},
 		"it does not lead yet":  {func(o *Observed) { o.Peers[0].PingAt, o.Record.Record.Open = 0, false }, ""},
 		"the record is damaged": {func(o *Observed) { o.Peers[0].PingAt, o.Record.Damaged = 0, true }, ""},
 		"it leads itself":       {func(o *Observed) { o.Peers[0].PingAt, o.Record.Record.Holder.Member = 0, b }, ""},
@@ -63,6 +64,32 @@ func TestUnheard(t *testing.T) {
 		o := following()
 		if test.change(o); o.Unheard() != test.want {
 			t.Errorf("%s: got %q, want %q", name, o.Unheard(), test.want)
+		}
+	}
+}
+
+// TestUnready: a candidate whose own server can't be promoted yet says so, unless a leader lives.
+func TestUnready(t *testing.T) {
+	o := following()
+	o.Server.Busy = true
+	if got := o.Lacking(); got != "" {
+		t.Errorf("while a leader lives: %q", got)
+	}
+	o.Now += time.Minute
+	if got := o.Lacking(); !strings.Contains(got, "own server is not ready") {
+		t.Errorf("without a leader: %q", got)
+	}
+}
+
+// TestOthersOfARule: what else is needed, for people. A rule that stands for several has no leader.
+func TestOthersOfARule(t *testing.T) {
+	for want, rule := range map[string]Rule{
+		"db-0, or of 1 of db-2": {Leader: a, Set: []Member{b, c}, Acks: 1},
+		"1 of db-2":             {Set: []Member{b, c}, Acks: 1},
+		"2 of db-0, db-2":       {Set: []Member{a, b, c}, Acks: 1},
+	} {
+		if got := rule.others([]Member{b}); got != want {
+			t.Errorf("%+v: got %q, want %q", rule, got, want)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func died(o *Observed) Action {
 		return o.release(record, "the promotion failed")
 	case o.othersCover():
 		return o.release(record, "the server crashed, and another member can lead")
-	case o.lacksWrites() && len(o.answered(pingEvery+silentAfter)) > 0:
+	case o.lacksWrites() && slices.ContainsFunc(o.answered(pingEvery+silentAfter), Member.HasData):
 		return o.release(record, "the server ended before it stored its data, and another member may have more")
 	case held.Releasing || !o.mayWrite(o.Config.writeTime()):
 		return o.write(record, "renewing, before the server is started again")

@@ -95,7 +95,8 @@ func (r Rule) names(member Member) bool { return r.Leader == member || slices.Co
 func (r Rule) alone() bool { return len(r.Set) == 0 && r.Acks == 0 }
 
 // others returns, for people, which further answers would cover the rule: "db-0, or of 1 of db-1,
-// db-2", to be preceded by "of".
+// db-2", to be preceded by "of"; "1 of db-1, db-2" for a rule without a leader, which stands for
+// several.
 func (r Rule) others(answers []Member) string {
 	var names []string
 	for _, member := range r.Set {
@@ -106,7 +107,11 @@ func (r Rule) others(answers []Member) string {
 	if len(names) == 0 || r.Async {
 		return r.Leader.Name
 	}
-	return fmt.Sprintf("%s, or of %d of %s", r.Leader.Name, len(r.Set)-r.Acks+1-r.counts(answers), strings.Join(names, ", "))
+	of := fmt.Sprintf("%d of %s", len(r.Set)-r.Acks+1-r.counts(answers), strings.Join(names, ", "))
+	if r.Leader.Name == "" {
+		return of
+	}
+	return r.Leader.Name + ", or of " + of
 }
 
 // cover reports whether the answers cover every rule. An empty list is never covered: a record

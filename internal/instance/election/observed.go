@@ -196,11 +196,19 @@ type View struct {
 	// Since is when this version was first seen, and ReadAt is when the last read or write that had it
 	// as its result was sent.
 	Since, ReadAt time.Duration
+	// HeardAt is when the answer to the last read arrived.
+	HeardAt time.Duration
 	// TriedAt is when the last read was sent. Failed is true if the last read or write had no answer.
 	TriedAt time.Duration
 	Failed  bool
 	// InFlight is true while a read or write has no answer yet.
 	InFlight bool
+}
+
+// isOld reports whether it is time for another read: the last one was neither sent nor answered
+// recently. An answer that took long is as good as its version, which each write names.
+func (v *View) isOld(now time.Duration) bool {
+	return now-v.TriedAt >= readEvery && now-v.HeardAt >= readEvery
 }
 
 // Held is the term in which this process has written the record as its holder, or has tried to; the

@@ -20,7 +20,7 @@ func elect(o *Observed) Action {
 			record.Rules = slices.Clone(record.Rules[:len(record.Rules)-1])
 		}
 		record.Handover = nil
-		return o.release(record, "too few promises: "+cmp.Or(o.memberAhead(), "not enough members answered"))
+		return o.release(record, "too few promises: "+cmp.Or(o.memberAhead(), o.unready(), "not enough members answered"))
 	}
 	// An election may take longer than a leader may write without having renewed.
 	if !o.Record.InFlight && !o.Record.Stale && o.Now-o.Held.RenewedAt >= o.Config.renewEvery() {
@@ -166,7 +166,7 @@ func stand(o *Observed) Action {
 		return nil
 	}
 	view := &o.Record
-	if view.InFlight || view.Stale || !view.Known || o.Now-view.TriedAt >= readEvery && o.Now-view.ReadAt >= readEvery {
+	if view.InFlight || view.Stale || !view.Known || view.isOld(o.Now) && o.Now-view.ReadAt >= readEvery {
 		return o.readWhileQuiet()
 	}
 	if when := o.mayStandAt(); o.Now < when || o.leaderAlive(o.isVacant()) {

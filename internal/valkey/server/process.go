@@ -114,6 +114,7 @@ func (e *Engine) launchWith(ctx context.Context, kills uint64, state model.State
 		l.given[setting.Name] = setting.Value
 	}
 	l.persists, l.appended = l.given["appendonly"] == "yes", isStored(e.Data)
+	l.isCopy = l.persists && !l.appended && len(state.Lines) > 0
 	text, names := model.Configuration{
 		Data: e.Data, Socket: e.socket(), Listen: e.Listen, Port: e.Port, PlainPort: e.PlainPort, Certificates: e.Certificates,
 		Relay: relay.port, Token: relay.token, Administrator: model.Hash(l.administrator), Replication: model.Hash(l.replication),

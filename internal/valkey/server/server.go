@@ -127,6 +127,9 @@ type life struct {
 	noted    election.Position
 	// appended is true if the server has loaded an append-only file, which it goes on with.
 	appended bool
+	// isCopy is true if a server that should persist has loaded a snapshot, and has received nothing
+	// since: it lacks what was written after the snapshot. Guarded by Engine.mu.
+	isCopy bool
 	// unstoredAt is when a server that should persist was first found not to store its data yet; the
 	// zero time if it stores them. rewriteAt is when it was last asked to, or had not failed to.
 	// isFailing is true if it has failed to since. Guarded by Engine.mu.

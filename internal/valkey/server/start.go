@@ -72,7 +72,6 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 	if len(state.Lines) == 0 {
 		return errors.New("resuming: the data never had a leader")
 	}
-	hadFile := isStored(e.Data)
 	l, err := e.launch(ctx, kills, state)
 	if err != nil {
 		return fmt.Errorf("restarting the server: %w", err)
@@ -84,20 +83,18 @@ func (e *Engine) Resume(ctx context.Context, rule election.Rule) error {
 		e.Kill()
 		return err
 	}
-	if err := e.lead(ctx, l, state.Lines.Last().Timeline); err != nil {
-		return err
-	}
-	if !hadFile {
-		e.noteLoss("its server ended before it had an append-only file: the writes since its last snapshot are lost, or, without one, all data")
-	}
-	return nil
+	return e.lead(ctx, l, state.Lines.Last().Timeline)
 }
 
-// noteLoss notes what was lost, to be reported for a while.
-func (e *Engine) noteLoss(what string) {
+// tellLoss reports for a while what a server lacks that leads from now on.
+func (e *Engine) tellLoss(l *life) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.loss, e.lostAt = what, e.Clock.Now()
+	if !l.isCopy {
+		return
+	}
+	l.isCopy = false
+	e.loss, e.lostAt = "its server had no append-only file: the writes since its last snapshot are lost, or, without one, all data", e.Clock.Now()
 	e.tell()
 }
 
@@ -165,6 +162,7 @@ func (e *Engine) lead(ctx context.Context, l *life, timeline uint32) error {
 	if err != nil {
 		return fmt.Errorf("promoting to timeline %d: %w", timeline, err)
 	}
+	e.tellLoss(l)
 	return nil
 }
 

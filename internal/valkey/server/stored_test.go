@@ -86,11 +86,16 @@ func TestRewriteAgain(t *testing.T) {
 func TestLossShown(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	e := &Engine{Options: Options{Clock: clock}, changed: make(chan struct{}, 1)}
-	e.noteLoss("lost")
+	l := &life{isCopy: true}
+	e.tellLoss(l)
+	lost := e.loss
+	if e.tellLoss(l); lost == "" || l.isCopy {
+		t.Fatalf("told %q", lost)
+	}
 	for _, step := range []struct {
 		after         time.Duration
 		failing, want string
-	}{{0, "", "lost"}, {0, "failed", "failed"}, {lossShown - time.Second, "", "lost"}, {time.Second, "", ""}} {
+	}{{0, "", lost}, {0, "failed", "failed"}, {lossShown - time.Second, "", lost}, {time.Second, "", ""}} {
 		clock.Step(step.after)
 		e.failing = step.failing
 		if got := e.Observe().Problem; got != step.want {

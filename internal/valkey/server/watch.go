@@ -130,6 +130,7 @@ func (e *Engine) found(l *life, m measured) {
 			o.Problem = "receives nothing from " + o.Server.Source.Leader.Name + ": " + problem
 		}
 		if o.Connected {
+			l.isCopy = false
 			e.release()
 		}
 	case election.Leading:
