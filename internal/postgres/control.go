@@ -65,19 +65,6 @@ func (c Control) Needs() map[string]uint32 {
 	}
 }
 
-// Replayed returns up to where a standby had replayed its log when it was stopped, by the control
-// file after that and the one before it was started; 0 if they do not prove it. A standby that is
-// stopped notes that place, unless it makes a restart point instead, which changes the checkpoint.
-// One that was started after a crash as the leader may leave it out.
-//
-// Source: CreateRestartPoint and UpdateMinRecoveryPoint in access/transam/xlog.c of PostgreSQL 16.
-func (c Control) Replayed(before Control) LSN {
-	if before.State != ShutDownInRecovery || c.State != ShutDownInRecovery || c.Checkpoint != before.Checkpoint {
-		return 0
-	}
-	return c.MinRecovery
-}
-
 // builtIn are the server's defaults of these parameters.
 var builtIn = map[string]float64{
 	"max_connections": 100, "max_worker_processes": 8, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,

@@ -61,27 +61,6 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestReplayed: only a standby that was stopped in the recovery in which it was stopped before, and
-// without another restart point, has noted the end of what it had replayed.
-func TestReplayed(t *testing.T) {
-	stopped := Control{State: ShutDownInRecovery, Checkpoint: 0x3000028, MinRecovery: 0x3000060}
-	crashed, moved := stopped, stopped
-	crashed.State, moved.Checkpoint = InArchiveRecovery, 0x2000028
-	for name, test := range map[string]struct {
-		before, after Control
-		want          LSN
-	}{
-		"stopped again":            {stopped, stopped, 0x3000060},
-		"started after a crash":    {crashed, stopped, 0},
-		"did not stop by itself":   {stopped, crashed, 0},
-		"has made a restart point": {moved, stopped, 0},
-	} {
-		if got := test.after.Replayed(test.before); got != test.want {
-			t.Errorf("%s: got %s", name, got)
-		}
-	}
-}
-
 func TestReadControlThatSaysNothing(t *testing.T) {
 	good := control(t, 17)
 	for name, test := range map[string]struct {

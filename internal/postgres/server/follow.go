@@ -19,7 +19,7 @@ import (
 
 // reload makes the server use another configuration. It returns when a new session sees it: then
 // the server's main process has it, and so does every process that it starts from now on. Whether
-// processes that run already have it is unknown. A mute server says that in its log.
+// processes that run already have it is unknown.
 func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	names, err := c.synchronous()
 	if err != nil {
@@ -34,9 +34,6 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 		return err
 	}
 	l.wrote = c
-	if e.isMute(l) {
-		return e.reloadMute(ctx, l, c.generation)
-	}
 	sees := "SELECT current_setting('mainstay.generation') = " + quote(strconv.Itoa(c.generation)) +
 		" AND current_setting('synchronous_standby_names') = " + quote(names)
 	if l.major >= 13 {
@@ -76,7 +73,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 		c.needs = control.Needs()
 	}
 	err = e.reload(ctx, l, c)
-	if err == nil && !e.isMute(l) {
+	if err == nil {
 		err = e.judge(ctx, l)
 	}
 	if err != nil {
@@ -85,8 +82,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Follow implements [engine.Engine]. How long it takes to restart the server, if it has to, depends
-// on the log that there is to replay.
+// Follow implements [engine.Engine].
 func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	l, err := e.current()
 	if err != nil {
@@ -114,8 +110,6 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	ctx, stop := context.WithTimeoutCause(ctx, followTimeout, errors.New("the server does not answer"))
-	defer stop()
 	if err := e.reload(ctx, l, c); err != nil {
 		return fmt.Errorf("following %s: %w", from.Leader.Name, err)
 	}
@@ -134,7 +128,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	}
 	c := l.wrote
 	c.source = nil
-	if l.major < 13 || e.isMute(l) {
+	if l.major < 13 {
 		return e.restart(ctx, l, c)
 	}
 	ctx, cancel := l.within(ctx)
@@ -301,14 +295,8 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 		e.note(next, func(o *engine.Observation) { o.Server.Source = source })
 		return nil
 	}
-	if e.isMute(next) {
-		return nil // Its position is final since the start.
-	}
 	return e.settlePosition(ctx, next)
 }
-
-// followTimeout is how long a standby may take to reload with a source.
-const followTimeout = 30 * time.Second
 
 // receiverTimeout is how long a process that receives may take to end.
 const receiverTimeout = 3 * time.Second

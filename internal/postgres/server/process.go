@@ -184,13 +184,8 @@ type lines struct {
 	// latest is the last line of the level LOG, before the server answers.
 	latest string
 	// idle is the line that a standby without a source repeats five times a second, and that is passed
-	// on only once. idles is how often it was repeated since the data are consistent.
-	idle  string
-	idles int
-	// isConsistent is true once a standby has said that its data are consistent.
-	isConsistent bool
-	// generation is that of the configuration which the main process said last that it has.
-	generation string
+	// on only once.
+	idle string
 	// stream is the last line that says why the server receives nothing.
 	stream string
 	// isGone is true if the source has removed the part of its log that the standby needs next.
@@ -253,13 +248,11 @@ func (l *lines) keep(line string) bool {
 	if slices.ContainsFunc(refusals, func(said string) bool { return strings.Contains(line, said) }) {
 		return false
 	}
-	l.keepState(line)
 	if at := strings.Index(line, idleSign); at >= 0 {
-		l.idles++
 		if line[at:] == l.idle {
 			return false
 		}
-		l.idle, l.idles = line[at:], 0
+		l.idle = line[at:]
 	}
 	// Before the server answers, lines of other levels only say that it does not accept sessions yet.
 	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
@@ -284,43 +277,6 @@ func (l *lines) keep(line string) bool {
 	return true
 }
 
-// keepState evaluates a line about the state of the server. Only the first level in a line counts,
-// as in reportsGap. The caller holds mu.
-func (l *lines) keepState(line string) {
-	at := levels.FindStringIndex(line)
-	if at == nil {
-		return
-	}
-	if strings.HasPrefix(line[at[0]:], consistentSign) {
-		l.isConsistent, l.idle, l.idles = true, "", 0
-	}
-	if _, generation, found := strings.Cut(line[at[0]:], generationSign); found && strings.HasPrefix(line[at[0]:], generationSign) {
-		l.generation = strings.TrimSuffix(generation, `"`)
-	}
-}
-
-// replays returns whether a standby has said that its data are consistent, and whether it has said
-// often enough since that it has replayed all of its log.
-func (l *lines) replays() (isConsistent, isIdle bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isConsistent, l.isConsistent && l.idles >= enoughIdle
-}
-
-// reloaded returns the generation of the configuration that the main process has reloaded last; ""
-// if it has reloaded none.
-func (l *lines) reloaded() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.generation
-}
-
-// consistentSign and generationSign begin the lines that keepState evaluates.
-const (
-	consistentSign = "LOG:  consistent recovery state reached at"
-	generationSign = `LOG:  parameter "mainstay.generation" changed to "`
-)
-
 // idleSign is part of the line that a standby without a source repeats.
 const idleSign = "waiting for WAL to become available at"
 
@@ -330,10 +286,7 @@ const killedSign = "was terminated by signal 9"
 
 // refusals are parts of the lines about sessions that are refused during the start, ours among
 // them. They are not passed on.
-var refusals = []string{
-	"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been",
-	"Recovery snapshot is not yet ready for hot standby", "To enable hot standby, close write transactions with more than",
-}
+var refusals = []string{"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been"}
 
 // streamSigns are parts of lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}

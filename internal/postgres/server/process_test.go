@@ -2,7 +2,6 @@ package server
 
 import (
 	"io"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -58,43 +57,5 @@ func TestRoomForClone(t *testing.T) {
 	err := checkRoom(t.TempDir(), 1<<60)
 	if err == nil || !strings.Contains(err.Error(), "the data have 1099511627776 MiB, and the volume has ") {
 		t.Errorf("an exbibyte: %v", err)
-	}
-}
-
-// TestReplays: a standby has replayed all of its log when it has said often enough, since its data
-// are consistent, that it waits for more at one place. What users make it log says nothing.
-func TestReplays(t *testing.T) {
-	const prefix, consistent = "2026-11-23 11:07:01.357 UTC [329] ", "LOG:  consistent recovery state reached at 0/3000060"
-	waits := func(at string, times int) (said []string) {
-		for range times {
-			said = append(said, prefix+"LOG:  waiting for WAL to become available at "+at)
-		}
-		return said
-	}
-	for name, c := range map[string]struct {
-		said               []string
-		isConsistent, idle bool
-	}{
-		"nothing":         {nil, false, false},
-		"inconsistent":    {waits("0/3000078", 2*enoughIdle), false, false},
-		"consistent":      {append(waits("0/3000078", 2*enoughIdle), prefix+consistent), true, false},
-		"waits too short": {append([]string{prefix + consistent}, waits("0/3000078", enoughIdle)...), true, false},
-		"waits":           {append([]string{prefix + consistent}, waits("0/3000078", enoughIdle+1)...), true, true},
-		"goes on":         {slices.Concat([]string{prefix + consistent}, waits("0/3000078", 2*enoughIdle), waits("0/4000018", 1)), true, false},
-		"a statement":     {append([]string{prefix + "STATEMENT:  " + consistent}, waits("0/3000078", 2*enoughIdle)...), false, false},
-	} {
-		l := &lines{to: io.Discard}
-		for _, line := range c.said {
-			l.pass(line)
-		}
-		if isConsistent, idle := l.replays(); isConsistent != c.isConsistent || idle != c.idle {
-			t.Errorf("%s: consistent %t, idle %t", name, isConsistent, idle)
-		}
-	}
-	l := &lines{to: io.Discard}
-	l.pass(prefix + `LOG:  parameter "mainstay.generation" changed to "3"`)
-	l.pass(prefix + `STATEMENT:  LOG:  parameter "mainstay.generation" changed to "4"`)
-	if got := l.reloaded(); got != "3" {
-		t.Errorf("reloaded %q", got)
 	}
 }

@@ -69,8 +69,7 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	return kills, major, remove(e.Data, "promote", "recovery.signal")
 }
 
-// Start implements [engine.Engine]. It also returns when the standby is known to be mute: see
-// muteProblem.
+// Start implements [engine.Engine].
 func (e *Engine) Start(ctx context.Context) error {
 	kills, major, err := e.clean(ctx)
 	if err != nil {
@@ -81,74 +80,50 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 // startStandby starts the server as a standby with a configuration, and waits until it answers and
-// commits are known to wait. One that is mute, and has no source, is stopped and started again
-// until the end of its log is known. After an error the server is killed.
+// commits are known to wait. After an error the server is killed.
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
-	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
-		return err
-	}
-	var end postgres.LSN
-	for range mostMuteStarts {
-		control, l, err := e.launchStandby(kills, major, c)
-		if err != nil {
-			return err
-		}
-		isMute, err := e.settleStandby(ctx, l)
-		isDone := !isMute || end != 0 || c.source != nil
-		switch {
-		case err == nil && isMute && isDone:
-			err = e.noteMute(l, end)
-		case err == nil && isMute:
-			e.note(l, func(o *engine.Observation) { o.Problem = muteProblem })
-			kills, end, err = e.endMute(ctx, l, kills, control)
-		}
-		if err != nil {
-			e.Kill()
-			return fmt.Errorf("starting the server as a standby: %w", err)
-		}
-		if isDone {
-			go e.watchStandby(l)
-			return nil
-		}
-	}
-	return fmt.Errorf("starting the server as a standby: the end of its log is unknown: it %s", muteProblem)
-}
-
-// launchStandby starts the process of a standby, with at least the values that its control file
-// demands. It returns what that said.
-func (e *Engine) launchStandby(kills uint64, major int, c configuration) (postgres.Control, *life, error) {
 	control, err := readControl(e.Data)
 	if err != nil {
 		e.noteDamage(err)
-		return control, nil, fmt.Errorf("starting the server as a standby: %w", err)
+		return fmt.Errorf("starting the server as a standby: %w", err)
 	}
 	c.needs = control.Needs()
+	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
+		return err
+	}
 	if err := e.configure(major, c); err != nil {
-		return control, nil, err
+		return err
 	}
 	l, err := e.launch(kills, major, c, election.Standby)
-	return control, l, err
-}
-
-// settleStandby waits until a standby answers and commits are known to wait, or it is known to be
-// mute.
-func (e *Engine) settleStandby(ctx context.Context, l *life) (isMute bool, err error) {
+	if err != nil {
+		return err
+	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	if isMute, err = e.awaitStandby(ctx, l); err == nil && !isMute {
+	err = e.awaitAnswer(ctx, l, true)
+	if err == nil {
 		err = e.seeFlag(ctx, l)
 	}
-	return isMute, err
+	if err != nil {
+		e.Kill()
+		return fmt.Errorf("starting the server as a standby: %w", err)
+	}
+	go e.watchStandby(l)
+	return nil
 }
 
-// awaitAnswer waits until the server answers, and is no standby any more.
-func (e *Engine) awaitAnswer(ctx context.Context, l *life) error {
+// awaitAnswer waits until the server answers, as a standby or not. It fails if the server answers,
+// but is no standby although it should be; if it still is one but should not be, it waits on.
+func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
 	err := e.until(ctx, func() (bool, error) {
 		var recovers bool
 		if err := e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers); err != nil {
 			return false, fmt.Errorf("%w: %s", err, l.output.last())
 		}
-		return !recovers, nil
+		if standby && !recovers {
+			return false, errors.New("the server is not a standby, although it was started as one")
+		}
+		return recovers == standby, nil
 	})
 	if err != nil && l.ctx.Err() != nil {
 		<-l.exited
@@ -183,7 +158,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	err = e.awaitAnswer(ctx, l)
+	err = e.awaitAnswer(ctx, l, false)
 	if err == nil && !rule.WaitsForNobody() {
 		err = e.proveFlag(ctx, l)
 	}
@@ -283,51 +258,23 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 }
 
 // promote promotes the server, and returns when it accepts writes. It fails if they are on another
-// timeline. Of a server that was mute, it is known only then that it has the configuration, and
-// that commits wait: until then, clients can't connect.
+// timeline.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
-	wasMute := e.isMute(l)
-	if err := e.requestPromotion(ctx, l, wasMute); err != nil {
+	// If an answer is lost, the server may be promoted when it is asked again.
+	if err := e.ask(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(false) ELSE true END", new(bool)); err != nil {
 		return err
 	}
-	if err := e.awaitAnswer(ctx, l); err != nil {
+	if err := e.awaitAnswer(ctx, l, false); err != nil {
 		return err
-	}
-	if wasMute {
-		e.speaks(l)
-		if err := e.seeFlag(ctx, l); err != nil {
-			return err
-		}
-		if err := e.reload(ctx, l, l.wrote); err != nil {
-			return err
-		}
 	}
 	came, err := e.ownTimeline(ctx)
 	if err == nil && came != timeline {
 		err = fmt.Errorf("the server came up on timeline %d", came)
 	}
 	return err
-}
-
-// requestPromotion makes a standby promote itself. Commits of one that accepts sessions are known
-// to wait before that.
-func (e *Engine) requestPromotion(ctx context.Context, l *life, isMute bool) error {
-	if isMute {
-		return e.promoteMute(ctx, l)
-	}
-	e.mu.Lock()
-	hasFlag := l.hasFlag
-	e.mu.Unlock()
-	if !hasFlag { // It was mute when it was started.
-		if err := e.seeFlag(ctx, l); err != nil {
-			return err
-		}
-	}
-	// If an answer is lost, the server may be promoted when it is asked again.
-	return e.ask(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(false) ELSE true END", new(bool))
 }
 
 // plant writes planted history files, so that the server's promotion takes the claimed timeline. It

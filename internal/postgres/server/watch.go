@@ -149,15 +149,10 @@ func (e *Engine) watchStandby(l *life) {
 	for e.server().State != election.Leading && l.ctx.Err() == nil {
 		var err error
 		if session == nil {
-			if session, err = e.connect(l.ctx); err == nil {
-				e.speaks(l)
-			}
+			session, err = e.connect(l.ctx)
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			err = e.measureStandby(l, look, session)
-		case e.isMute(l):
-			e.measureMute(l, look)
 		}
 		if isRefusal(err) {
 			e.noteAnswer(l)
