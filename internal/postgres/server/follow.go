@@ -82,7 +82,8 @@ func (e *Engine) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Follow implements [engine.Engine].
+// Follow implements [engine.Engine]. How long it takes to restart the server, if it has to, depends
+// on the log that there is to replay.
 func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	l, err := e.current()
 	if err != nil {
@@ -110,6 +111,8 @@ func (e *Engine) Follow(ctx context.Context, from engine.Upstream) error {
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
+	ctx, stop := context.WithTimeoutCause(ctx, followTimeout, errors.New("the server does not answer"))
+	defer stop()
 	if err := e.reload(ctx, l, c); err != nil {
 		return fmt.Errorf("following %s: %w", from.Leader.Name, err)
 	}
@@ -297,6 +300,9 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 	}
 	return e.settlePosition(ctx, next)
 }
+
+// followTimeout is how long a standby may take to reload with a source.
+const followTimeout = 30 * time.Second
 
 // receiverTimeout is how long a process that receives may take to end.
 const receiverTimeout = 3 * time.Second

@@ -266,7 +266,7 @@ func (l *lines) keep(line string) bool {
 			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
 		}
 	}
-	if reportsGap(line) {
+	if gapLine.MatchString(line) {
 		l.isGone = true
 	}
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
@@ -291,17 +291,11 @@ var refusals = []string{"the database system is starting up", "the database syst
 // streamSigns are parts of lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
 
-// levels matches the level with which a line of the log begins, after its prefix.
-var levels = regexp.MustCompile(`(DEBUG[1-5]?|INFO|NOTICE|WARNING|LOG|ERROR|FATAL|PANIC|DETAIL|HINT|QUERY|CONTEXT|STATEMENT|LOCATION|BACKTRACE):  `)
-
-// reportsGap reports whether a line says that the source has removed the part of its log that the
-// standby needs next. Only the first level in a line counts, so that users can't forge such a line,
-// for example by the text of a statement.
-func reportsGap(line string) bool {
-	at := levels.FindStringIndex(line)
-	return at != nil && strings.HasPrefix(line[at[0]:], "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment ") &&
-		strings.HasSuffix(line, " has already been removed")
-}
+// gapLine is the line that says that the source has removed the part of its log that the standby
+// needs next. It must begin with the prefix of the log (log_line_prefix is not the user's): further
+// lines of another message, whose text may be a user's, begin with a tab.
+var gapLine = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] FATAL:  could not receive data from WAL stream: ` +
+	`ERROR:  requested WAL segment [0-9A-F]{24} has already been removed$`)
 
 // gone returns isGone.
 func (l *lines) gone() bool {

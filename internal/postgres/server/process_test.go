@@ -10,11 +10,13 @@ import (
 func TestGap(t *testing.T) {
 	const gone = "FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 00000002000000000000000A has already been removed"
 	for line, want := range map[string]bool{
-		"2026-11-23 11:07:01.357 UTC [329] " + gone:                                                          true,
-		"2026-11-23 11:07:01.357 UTC [329] LOG:  " + gone:                                                    false,
-		"2026-11-23 11:07:01.357 UTC [329] STATEMENT:  SELECT '" + gone:                                      false,
-		`2026-11-23 11:07:01.357 UTC [329] ERROR:  relation "` + gone + `" does not exist`:                   false,
-		"\t" + "ERROR:  " + gone:                                                                             false,
+		"2026-11-23 11:07:01.357 UTC [329] " + gone:                                        true,
+		"2026-11-23 11:07:01.357 UTC [329] LOG:  " + gone:                                  false,
+		"2026-11-23 11:07:01.357 UTC [329] STATEMENT:  SELECT '" + gone:                    false,
+		`2026-11-23 11:07:01.357 UTC [329] ERROR:  relation "` + gone + `" does not exist`: false,
+		"\t" + gone: false,
+		"\t2026-11-23 11:07:01.357 UTC [329] " + gone: false,
+		"\t" + "ERROR:  " + gone:                      false,
 		"2026-11-23 11:07:01.357 UTC [329] FATAL:  could not receive data from WAL stream: server closed it": false,
 	} {
 		l := &lines{to: io.Discard}

@@ -94,7 +94,8 @@ func (e *Engine) tellLoss(l *life) {
 		return
 	}
 	l.isCopy = false
-	e.loss, e.lostAt = "its server had no append-only file: the writes since its last snapshot are lost, or, without one, all data", e.Clock.Now()
+	e.loss = "its server had no append-only file: the writes since its last snapshot are lost, or, without one, all data"
+	e.lostAt = e.Clock.Now()
 	e.tell()
 }
 
