@@ -190,6 +190,8 @@ type lines struct {
 	stream string
 	// isGone is true if the source has removed the part of its log that the standby needs next.
 	isGone bool
+	// consistentAt is when a standby said that its data are consistent; the zero time before.
+	consistentAt time.Time
 	// answers is true once the server has answered. From then on only a PANIC says why the server
 	// ended.
 	answers bool
@@ -266,6 +268,9 @@ func (l *lines) keep(line string) bool {
 			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
 		}
 	}
+	if consistentLine.MatchString(line) {
+		l.consistentAt = time.Now()
+	}
 	if gapLine.MatchString(line) {
 		l.isGone = true
 	}
@@ -290,6 +295,16 @@ var refusals = []string{"the database system is starting up", "the database syst
 
 // streamSigns are parts of lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
+
+// consistentLine is the line that says that a standby's data are consistent.
+var consistentLine = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] LOG:  consistent recovery state reached at `)
+
+// consistent returns when a standby said that its data are consistent, and whether it has.
+func (l *lines) consistent() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.consistentAt, !l.consistentAt.IsZero()
+}
 
 // gapLine is the line that says that the source has removed the part of its log that the standby
 // needs next. It must begin with the prefix of the log (log_line_prefix is not the user's): further

@@ -61,3 +61,33 @@ func TestRoomForClone(t *testing.T) {
 		t.Errorf("an exbibyte: %v", err)
 	}
 }
+
+// TestSilence: a standby that accepts no sessions for long although its data are consistent says
+// why. Neither a user's text nor the time before that counts.
+func TestSilence(t *testing.T) {
+	const said = "LOG:  consistent recovery state reached at 0/3000100"
+	for line, want := range map[string]bool{
+		"2026-11-29 11:07:01.357 UTC [29] " + said: true, "\t" + said: false, "2026-11-29 11:07:01.357 UTC [29] STATEMENT:  " + said: false,
+	} {
+		e := &Engine{changed: make(chan struct{}, 1)}
+		l := &life{output: &lines{to: io.Discard}}
+		e.life = l
+		l.output.pass(line)
+		tells := func(isRefused bool) bool {
+			e.tellSilence(l, isRefused)
+			return e.Observe().Problem == silentProblem
+		}
+		if tells(true) {
+			t.Errorf("%q: it tells at once", line)
+		}
+		if at, isConsistent := l.output.consistent(); isConsistent {
+			l.output.consistentAt = at.Add(-silentAfter)
+		}
+		if got := tells(true); got != want {
+			t.Errorf("%q: it tells %t, want %t", line, got, want)
+		}
+		if tells(false) {
+			t.Errorf("%q: it tells although it is not refused", line)
+		}
+	}
+}

@@ -135,6 +135,13 @@ func (e *Engine) patiently(ctx context.Context, do func() error) error {
 // stops (errcodes-appendix).
 var passing = []string{"40", "53", "55", "57"}
 
+// isStarting reports whether a server has refused a session because it is about to start
+// (cannot_connect_now in errcodes-appendix).
+func isStarting(err error) bool {
+	refused, isServers := errors.AsType[*pgconn.PgError](err)
+	return isServers && refused.Code == "57P03"
+}
+
 // isLasting reports whether an error would be the same at the next attempt.
 func isLasting(err error) bool {
 	if _, isOurs := errors.AsType[pgx.ScanArgError](err); isOurs {

@@ -117,7 +117,15 @@ func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c co
 func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
 	err := e.until(ctx, func() (bool, error) {
 		var recovers bool
-		if err := e.ask(ctx, "SELECT pg_is_in_recovery()", &recovers); err != nil {
+		err := e.patiently(ctx, func() error {
+			err := e.askOnce(ctx, "SELECT pg_is_in_recovery()", &recovers)
+			e.tellSilence(l, standby && isStarting(err))
+			return err
+		})
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // The log says more than how the last session was refused.
+		}
+		if err != nil {
 			return false, fmt.Errorf("%w: %s", err, l.output.last())
 		}
 		if standby && !recovers {
@@ -131,6 +139,29 @@ func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
 	}
 	l.output.noteAnswer()
 	return err
+}
+
+// silentProblem is what is reported of a standby that accepts no sessions although its data are
+// consistent. Where its log begins, so many subtransactions may have been running that it does not
+// know yet which transactions run; it knows once it has replayed a later record about that, which
+// may be beyond the end of its log. A source for more is configured only once it answers.
+//
+// Source: ProcArrayApplyRecoveryInfo in storage/ipc/procarray.c of PostgreSQL.
+const silentProblem = "accepts no sessions although its data are consistent: it still replays its log, or, where that begins, a " +
+	"transaction with more than 64 subtransactions (savepoints, or PL/pgSQL blocks with EXCEPTION) was running: if this lasts, and " +
+	"another instance is the primary, delete this one's volume and Pod after the end of that transaction"
+
+// tellSilence reports that a starting standby accepts no sessions, once that has lasted for a while
+// although its data are consistent, and the end of that.
+func (e *Engine) tellSilence(l *life, isRefused bool) {
+	at, isConsistent := l.output.consistent()
+	isSilent := isRefused && isConsistent && time.Since(at) >= silentAfter
+	switch problem := e.Observe().Problem; {
+	case isSilent && problem == "":
+		e.note(l, func(o *engine.Observation) { o.Problem = silentProblem })
+	case !isSilent && problem == silentProblem:
+		e.note(l, func(o *engine.Observation) { o.Problem = "" })
+	}
 }
 
 // Resume implements [engine.Engine]. Clients can't connect until commits are known to wait for the
