@@ -231,7 +231,8 @@ func (b *bench) restart(ctx context.Context, p *plane, options childOptions, n i
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: writes", n), Kind: Count, Limit: new(0.0), Value: float64(writes)},
 		b.overFloor(n, median(ours), median(listed), median(kept)),
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: most memory of the process", n), Kind: Info, Unit: "MiB",
-			Limit: new(float64(memoryLimit)), Value: float64(most) / mebibyte, Note: "garbage among them, the most of all starts; promised is the chart's limit"},
+			Limit: new(float64(memoryLimit)), Value: float64(most) / mebibyte,
+			Note: "garbage among them, the most of all starts; promised is the chart's limit"},
 	)
 	return nil
 }

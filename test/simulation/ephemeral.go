@@ -10,8 +10,8 @@ import (
 // RunEphemeral tries a schedule of a database whose data end with their servers, and whose pods are
 // deleted by force, so that the former pod runs on beside the next one of its name. I6 must hold:
 // never do two take writes, but for a single instance, until that reaches the API server; and I9:
-// when all is healed, and the former pods have ended, somebody takes writes. Nothing is paused, and
-// no record is changed, because clocks and the record are what that rests on. only is the one
+// after all faults, and the former pods, have ended, an instance takes writes. Nothing is paused,
+// and no record is changed, because clocks and the record are what that rests on. only is the one
 // invariant that is checked, "" for all.
 func RunEphemeral(seed uint64, only string, trace func(format string, arguments ...any)) *Violation {
 	random := rand.New(rand.NewPCG(seed, 11))

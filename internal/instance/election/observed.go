@@ -440,9 +440,8 @@ func (o *Observed) answeredBefore(within time.Duration) []Member {
 // the Lease or enough members have answered that can receive what it writes, or one of its rules
 // names no other member. One that does not reach the API server can't take members out of its rule
 // whose data have diverged: with these alone it would commit nothing, and keep others from leading.
-// One that
-// was the only instance until then has that time to renew: the others begin nothing before the
-// record has been unchanged for longer.
+// One that was the only instance until then has that time to renew: the others begin nothing before
+// the record has been unchanged for longer.
 func (o *Observed) mayWrite(within time.Duration) bool {
 	if o.Held.RenewedAt != 0 && o.Now-o.Held.RenewedAt < within {
 		return true
@@ -456,7 +455,7 @@ func (o *Observed) mayWrite(within time.Duration) bool {
 // heldByRule reports whether one of our rules prevents another leader: it names no other member, or
 // enough of its members have answered within the given time. A rule that names no other member is
 // not enough if other instances may begin anew without our data, unless one of them has answered
-// (mustHear). Only members that count are counted.
+// (mustHear). Only members for which counts is true are counted.
 func (o *Observed) heldByRule(within time.Duration, counts func(Member) bool) bool {
 	heard := append(o.answered(within), o.answeredBefore(within)...)
 	heard = slices.DeleteFunc(heard, func(member Member) bool { return !counts(member) })

@@ -81,8 +81,7 @@ func TestRewriteAgain(t *testing.T) {
 	}
 }
 
-// TestLossShown: what was lost is reported for a while, unless there is a problem that somebody can
-// mend.
+// TestLossShown: what was lost is reported for a while, unless a problem has a remedy.
 func TestLossShown(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	e := &Engine{Options: Options{Clock: clock}, changed: make(chan struct{}, 1)}
