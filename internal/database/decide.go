@@ -69,7 +69,7 @@ const LookAgain = 2 * time.Second
 //	fewer are wanted, and the primary is to go              it hands over to one that stays and receives
 //	fewer are wanted, and a rule names one that is to go    it stays until none does
 //	fewer are wanted                                        they are removed; their volumes stay for now
-//	the StatefulSet controller has not seen the spec yet    nothing
+//	the StatefulSet does not name its spec's revision yet   nothing
 //	a pod of an earlier template is not ready               it is replaced, unless it is the primary of others
 //	pods are of an earlier template, and the window closed  they wait
 //	a pod is of an earlier template, and all are ready      it is replaced: replicas first, then the primary
@@ -94,7 +94,7 @@ func Decide(d *Database, observed State) Decision {
 	if *set.Spec.Replicas > d.Replicas {
 		return scaleIn(d, observed, instances, *set.Spec.Replicas)
 	}
-	if *set.Spec.Replicas < d.Replicas || set.Status.ObservedGeneration < set.Generation || d.Image == "" {
+	if *set.Spec.Replicas < d.Replicas || !knowsTemplate(set) || d.Image == "" {
 		return decided
 	}
 	decided = switchover(d, observed, instances, replace(d, set, instances, observed))
@@ -105,6 +105,11 @@ func Decide(d *Database, observed State) Decision {
 		decided.RequeueAfter = requeue.Sooner(decided.RequeueAfter, LookAgain) // Nothing tells of the Lease.
 	}
 	return decided
+}
+
+// knowsTemplate reports whether the StatefulSet says which revision its template is.
+func knowsTemplate(set *appsv1.StatefulSet) bool {
+	return set.Status.ObservedGeneration >= set.Generation && set.Status.UpdateRevision != ""
 }
 
 // remain reports whether the instances are those that the spec wants, all ready, and one is the

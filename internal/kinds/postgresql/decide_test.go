@@ -61,6 +61,7 @@ func TestReplace(t *testing.T) {
 		"the only one":                         {observed: outdated(running(newDatabase(), 1), 0), evict: "db-0"},
 		"the only one that there is":           {observed: gone(outdated(running(db, 3), 0), 2), waits: "1 of 3 are"},
 		"the StatefulSet was not looked at":    {observed: unseen(db, outdated(running(db, 3), 0, 1, 2))},
+		"its template has no revision yet":     {observed: unnamed(db, running(db, 3))},
 		"a foreign pod with a name of our own": {observed: foreign(running(db, 3))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +106,12 @@ func gone(observed Observed, count int) Observed {
 
 func unseen(db *databasev1.PostgreSQL, observed Observed) Observed {
 	observed.StatefulSet(Common(db, observed)).Generation++
+	return observed
+}
+
+// unnamed lets the StatefulSet not say which revision its template is.
+func unnamed(db *databasev1.PostgreSQL, observed Observed) Observed {
+	observed.StatefulSet(Common(db, observed)).Status.UpdateRevision = ""
 	return observed
 }
 
