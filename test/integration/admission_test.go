@@ -271,7 +271,8 @@ func (s *governed) testScale(t *testing.T) {
 	s.create(t, app)
 	g.Expect(s.scale(t.Context(), app, 10)).To(gomega.Succeed())
 	g.Expect(s.scale(t.Context(), app, 11)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10")))
-	g.Expect(s.scale(t.Context(), app, 0)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 0: " + noReplicas)))
+	g.Expect(s.scale(t.Context(), app, 0)).To(gomega.MatchError(gomega.ContainSubstring(
+		"spec.replicas: " + testenv.InvalidValue(t, s.config, "0", "integer") + ": " + noReplicas)))
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](12) })).To(
 		gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 12")))
 	// The subresource status is no way around.

@@ -16,6 +16,7 @@ import (
 	databasev1 "github.com/mainstay-platform/mainstay/api/database/v1"
 	"github.com/mainstay-platform/mainstay/internal/instance/contract"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // bindTo binds an app to the PostgreSQL db.
@@ -100,10 +101,11 @@ func TestBindingWaits(t *testing.T) {
 // TestBindingRefused: by the schema, and by what the installation has.
 func TestBindingRefused(t *testing.T) {
 	g, space, _ := managed(t)
+	refused := func(value string) string { return testenv.InvalidValue(t, cluster.Config, value, "string") }
 	for want, binding := range map[string]msappsv1.Binding{
-		`spec.bindings[0].kind: Invalid value: "postgresql": must be the name of a kind, for example PostgreSQL`: {Kind: "postgresql", Name: "db"},
-		`spec.bindings[0].name: Invalid value: "a.b": must be a DNS label`:                                       {Kind: "PostgreSQL", Name: "a.b"},
-		`spec.bindings[0].prefix: Invalid value: "1": must be letters`:                                           {Kind: "PostgreSQL", Name: "db", Prefix: "1"},
+		"spec.bindings[0].kind: " + refused(`"postgresql"`) + ": must be the name of a kind, for example PostgreSQL": {Kind: "postgresql", Name: "db"},
+		"spec.bindings[0].name: " + refused(`"a.b"`) + ": must be a DNS label":                                       {Kind: "PostgreSQL", Name: "a.b"},
+		"spec.bindings[0].prefix: " + refused(`"1"`) + ": must be letters":                                           {Kind: "PostgreSQL", Name: "db", Prefix: "1"},
 	} {
 		err := cluster.Client.Create(t.Context(), newApp(space, func(s *msappsv1.WebAppSpec) { s.Bindings = []msappsv1.Binding{binding} }))
 		g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(want)))

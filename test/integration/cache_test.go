@@ -348,7 +348,7 @@ func (s *governed) testCaches(t *testing.T) {
 	}).WithContext(t.Context()).Should(gomega.Succeed())
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":6}}`))
 	err := s.client.SubResource("scale").Patch(t.Context(), c.DeepCopy(), patch)
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 6")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: " + testenv.InvalidValue(t, s.config, "6", "integer"))))
 }
 
 // TestCacheInAStack: a WebApp that depends on a Cache is bound to it.
