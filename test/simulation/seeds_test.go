@@ -160,14 +160,16 @@ func TestSeededBugs(t *testing.T) {
 func mustFind(t *testing.T, test string, bug bug) {
 	t.Helper()
 	program := buildWith(t, bug)
-	output, err := exec.CommandContext(t.Context(), program, "-test.run=^"+test+"$",
+	output, err := exec.CommandContext(t.Context(), program, "-test.run=^"+test+"$", "-failures=1",
 		fmt.Sprint("-schedules=", *schedules), fmt.Sprint("-seed=", cmp.Or(*firstSeed, 1)), "-only="+bug.invariant).CombinedOutput()
 	if err == nil {
 		t.Fatalf("%s finds nothing in %d schedules", bug.invariant, *schedules)
 	}
-	if !strings.Contains(string(output), bug.invariant+" is broken") {
+	_, found, is := strings.Cut(string(output), "seed ")
+	if found, _, is = strings.Cut(found, "\n"); !is || !strings.Contains(found, bug.invariant+" is broken") {
 		t.Fatalf("it fails for another reason than %s:\n%s", bug.invariant, output)
 	}
+	t.Log("found by seed", found)
 }
 
 // changed returns the files of a bug, with its changes. It fails if the code has changed so that

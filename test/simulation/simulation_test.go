@@ -13,6 +13,7 @@ import (
 var (
 	schedules = flag.Uint64("schedules", 1000, "how many schedules are tried")
 	firstSeed = flag.Uint64("seed", 0, "the first seed; 0 is 1, or a new one in `make nightly`")
+	most      = flag.Int64("failures", 3, "after how many failures no more schedules are tried")
 	only      = flag.String("only", "", "the one invariant that is checked; all if empty")
 	verbose   = flag.Bool("story", false, "print what happens in the first schedule, and try no other")
 )
@@ -29,11 +30,12 @@ func TestSchedules(t *testing.T) {
 		}
 		return
 	}
-	var next, failures atomic.Uint64
+	var next atomic.Uint64
+	var failures atomic.Int64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for failures.Load() < 3 {
+			for failures.Load() < *most {
 				i := next.Add(1) - 1
 				if i >= *schedules {
 					return
