@@ -275,13 +275,17 @@ const (
 	pingTime = 2 * time.Second
 )
 
-// Configure returns a copy of the configuration with the User-Agent of an instance, and without
-// rate limiting in the client. It sets how soon dead connections are found, for all clients that
-// this process makes from then on: client-go takes that only from the environment.
-func Configure(config *rest.Config) *rest.Config {
+// FindDeadConnections sets how soon dead connections are found, for all clients that this process
+// makes from then on: client-go takes that only from the environment.
+func FindDeadConnections() {
 	for name, limit := range map[string]time.Duration{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": idleTime, "HTTP2_PING_TIMEOUT_SECONDS": pingTime} {
 		_ = os.Setenv(name, strconv.Itoa(int(limit.Seconds()))) // It refuses only impossible names.
 	}
+}
+
+// Configure returns a copy of the configuration with the User-Agent of an instance, and without
+// rate limiting in the client.
+func Configure(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "mainstay-instance"
 	config.QPS = -1 // No limit: the election itself paces its calls, and a failover must not wait.

@@ -98,6 +98,7 @@ func TestDeadConnection(t *testing.T) {
 	between := &swallower{to: served.Listener.Addr().String()}
 	config := &rest.Config{Host: "https://" + between.listen(t)}
 	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw})
+	FindDeadConnections()
 	c, err := New(Configure(config), Options{
 		Namespace: "shop", Database: "db", Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Log: logr.Discard(),
 	})

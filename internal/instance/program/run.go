@@ -232,6 +232,7 @@ func connect(o options, logger logr.Logger) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
+	cluster.FindDeadConnections()
 	return cluster.New(cluster.Configure(config), cluster.Options{
 		Namespace: o.namespace, Database: o.database, Pod: o.pod, PodUID: o.podUID, Clock: clock.RealClock{}, Log: logger,
 		Address: o.advertise, Port: int32(o.port), PlainPort: int32(o.plainPort), //nolint:gosec // they are ports
