@@ -48,7 +48,7 @@ type Control struct {
 	Checkpoint LSN
 	Timeline   uint32
 	// MinRecovery is up to where, on MinRecoveryTimeline, a standby must replay before its data are
-	// consistent; both are 0 on a primary.
+	// consistent; both are 0 on a primary from its first checkpoint on.
 	MinRecovery         LSN
 	MinRecoveryTimeline uint32
 	// MaxConnections and the others are the parameters of the server that wrote the log. A standby

@@ -126,6 +126,53 @@ func HighestReal(files map[uint32]bool) uint32 {
 	return highest
 }
 
+// SegmentBytes is the size of a file of the log (a segment): the server's default, with which our
+// data are initialised.
+const SegmentBytes = 16 << 20
+
+// SegmentName returns the name of a file of the log in pg_wal. The first one of all has number 0.
+func SegmentName(timeline uint32, number uint64) string {
+	const perUpper = 1 << 32 / SegmentBytes
+	return fmt.Sprintf("%08X%08X%08X", timeline, number/perUpper, number%perUpper)
+}
+
+// Segments are the names of the first and the last of the files of a timeline's log between which
+// none is missing.
+type Segments struct{ First, Last string }
+
+// SegmentsAt returns the files of the log in which there may be a record at that place: the one
+// with the place, and all that follow without a gap, of the place's timeline and of all later ones
+// of the history. names are those of the files in pg_wal. A later timeline has a copy of the file
+// in which it begins, so that the file of the earlier one may be missing.
+func SegmentsAt(names []string, history election.History, at LSN) ([]Segments, error) {
+	first, err := TimelineAt(history, at)
+	if err != nil {
+		return nil, err
+	}
+	exists := map[string]bool{}
+	for _, name := range names {
+		exists[name] = true
+	}
+	var found []Segments
+	for part := range strings.FieldsSeq(string(history)) {
+		number, _, _ := strings.Cut(part, ":")
+		timeline, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%.40q is not a timeline", number)
+		}
+		last := uint64(at) / SegmentBytes
+		name := SegmentName(uint32(timeline), last)
+		if uint32(timeline) < first || !exists[name] {
+			continue
+		}
+		for exists[SegmentName(uint32(timeline), last+1)] {
+			last++
+		}
+		found = append(found, Segments{name, SegmentName(uint32(timeline), last)})
+	}
+	return found, nil
+}
+
 // TimelineAt returns the timeline on which data with this end are, if they are part of the history.
 // The place at which a timeline was left belongs to that timeline.
 func TimelineAt(history election.History, end LSN) (uint32, error) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/election"
@@ -43,6 +44,36 @@ func TestAbove(t *testing.T) {
 	}
 	if got := Above(files, "unknown"); got != nil {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestSegmentsAt: only timelines of the history count, from that of the place on, and no file after
+// a gap.
+func TestSegmentsAt(t *testing.T) {
+	const first, second, fourth = "000000010000000000000003", "000000020000000000000003", "000000040000000000000003"
+	for name, test := range map[string]struct {
+		names []string
+		at    LSN
+		want  []Segments
+	}{
+		"before two ends": {[]string{fourth, first, second}, 0x3000000,
+			[]Segments{{first, first}, {second, second}, {fourth, fourth}}},
+		"at an end":                    {[]string{first, second}, 0x3000060, []Segments{{first, first}, {second, second}}},
+		"the file was removed":         {[]string{second}, 0x3000028, []Segments{{second, second}}},
+		"after an end":                 {[]string{first, second}, 0x3000061, []Segments{{second, second}}},
+		"where a file begins":          {[]string{first, second}, 0x4000000, nil},
+		"another history's, and other": {[]string{"000000030000000000000003", "00000004.history", second + ".partial"}, 0x3000061, nil},
+		"more files": {[]string{"000000040000000000000006", "000000040000000000000004", fourth}, 0x3000061,
+			[]Segments{{fourth, "000000040000000000000004"}}},
+		"the last of many": {[]string{"0000000400000001000000FF", "000000040000000200000000", "000000040000000200000001"}, 0x1FFFFFFFF,
+			[]Segments{{"0000000400000001000000FF", "000000040000000200000001"}}},
+	} {
+		if got, err := SegmentsAt(test.names, "1:0/3000060 2:0/4000060 4", test.at); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, %v; want %v", name, got, err, test.want)
+		}
+	}
+	if got, err := SegmentsAt([]string{second}, "x", 1); err == nil {
+		t.Errorf("a damaged history: got %v", got)
 	}
 }
 

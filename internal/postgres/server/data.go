@@ -145,8 +145,7 @@ func readBounded(path string, limit int64) ([]byte, error) {
 
 // Sizes of the log: the server's defaults, with which our data are initialised.
 const (
-	segmentBytes = 16 << 20
-	pageBytes    = 8 << 10
+	pageBytes = 8 << 10
 	// pageHeader is the size of the header of each page, and segmentHeader that of the first page of a
 	// segment.
 	pageHeader, segmentHeader = 24, 40
@@ -157,14 +156,14 @@ const (
 // which there is nothing else.
 func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
 	begin := uint64(control.Checkpoint)
-	name := fmt.Sprintf("%08X%08X%08X", control.Timeline, begin>>32, begin&0xffffffff/segmentBytes)
+	name := postgres.SegmentName(control.Timeline, begin/postgres.SegmentBytes)
 	segment, err := os.Open(filepath.Join(directory, "pg_wal", name))
 	if err != nil {
 		return control.Checkpoint
 	}
 	defer segment.Close()
 	var size [4]byte
-	if _, err := segment.ReadAt(size[:], int64(begin%segmentBytes)); err != nil {
+	if _, err := segment.ReadAt(size[:], int64(begin%postgres.SegmentBytes)); err != nil {
 		return control.Checkpoint
 	}
 	length := uint64(binary.LittleEndian.Uint32(size[:]))
@@ -174,7 +173,7 @@ func checkpointEnd(directory string, control postgres.Control) postgres.LSN {
 	end := begin + length
 	if next := (begin/pageBytes + 1) * pageBytes; end > next {
 		header := uint64(pageHeader)
-		if next%segmentBytes == 0 {
+		if next%postgres.SegmentBytes == 0 {
 			header = segmentHeader
 		}
 		end += header

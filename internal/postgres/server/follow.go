@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 
 // reload makes the server use another configuration. It returns when a new session sees it: then
 // the server's main process has it, and so does every process that it starts from now on. Whether
-// processes that run already have it is unknown.
+// processes that run already have it is unknown. A mute server says that in its log.
 func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 	names, err := c.synchronous()
 	if err != nil {
@@ -34,6 +35,9 @@ func (e *Engine) reload(ctx context.Context, l *life, c configuration) error {
 		return err
 	}
 	l.wrote = c
+	if e.isMute(l) {
+		return e.reloadMute(ctx, l, c.generation)
+	}
 	sees := "SELECT current_setting('mainstay.generation') = " + quote(strconv.Itoa(c.generation)) +
 		" AND current_setting('synchronous_standby_names') = " + quote(names)
 	if l.major >= 13 {
@@ -73,7 +77,11 @@ func (e *Engine) Reload(ctx context.Context) error {
 		c.needs = control.Needs()
 	}
 	err = e.reload(ctx, l, c)
-	if err == nil {
+	switch {
+	case err != nil:
+	case e.isMute(l):
+		err = errors.New("the parameters can't be checked yet: the server " + muteProblem)
+	default:
 		err = e.judge(ctx, l)
 	}
 	if err != nil {
@@ -131,7 +139,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 	}
 	c := l.wrote
 	c.source = nil
-	if l.major < 13 {
+	if l.major < 13 || e.isMute(l) {
 		return e.restart(ctx, l, c)
 	}
 	ctx, cancel := l.within(ctx)
@@ -269,7 +277,7 @@ func (e *Engine) unreached() ([]string, error) {
 // restart stops a standby, removes the history files unreached, and starts it with another
 // configuration.
 func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreached ...string) error {
-	source, began := e.server().Source, e.Supervisor.Kills()
+	before, began := e.server(), e.Supervisor.Kills()
 	stop, cancel := context.WithTimeout(ctx, standbyStopTimeout)
 	defer cancel()
 	if err := l.signal(syscall.SIGINT); err != nil {
@@ -295,8 +303,14 @@ func (e *Engine) restart(ctx context.Context, l *life, c configuration, unreache
 		return err
 	}
 	if c.source != nil {
-		e.note(next, func(o *engine.Observation) { o.Server.Source = source })
+		e.note(next, func(o *engine.Observation) {
+			o.Server.Source = before.Source
+			o.Server.Position = cmp.Or(o.Server.Position, before.Position) // It was final, so it is on the disk.
+		})
 		return nil
+	}
+	if e.isMute(next) {
+		return nil // Its position is final since the start.
 	}
 	return e.settlePosition(ctx, next)
 }

@@ -183,9 +183,12 @@ type lines struct {
 	said string
 	// latest is the last line of the level LOG, before the server answers.
 	latest string
-	// idle is the line that a standby without a source repeats five times a second, and that is passed
-	// on only once.
-	idle string
+	// idle is the message that a standby without a source repeats five times a second, and that is
+	// passed on only once. idles is how often it was repeated since the data are consistent.
+	idle  string
+	idles int
+	// generation is that of the configuration which the main process said last that it has.
+	generation string
 	// stream is the last line that says why the server receives nothing.
 	stream string
 	// isGone is true if the source has removed the part of its log that the standby needs next.
@@ -250,11 +253,8 @@ func (l *lines) keep(line string) bool {
 	if slices.ContainsFunc(refusals, func(said string) bool { return strings.Contains(line, said) }) {
 		return false
 	}
-	if at := strings.Index(line, idleSign); at >= 0 {
-		if line[at:] == l.idle {
-			return false
-		}
-		l.idle = line[at:]
+	if message := messageLine.FindStringSubmatch(line); message != nil && l.keepState(message[1]) {
+		return false
 	}
 	// Before the server answers, lines of other levels only say that it does not accept sessions yet.
 	if _, said, found := strings.Cut(line, "LOG:"); found && !l.answers {
@@ -268,12 +268,6 @@ func (l *lines) keep(line string) bool {
 			l.stream = fmt.Sprintf("%.*s", maxProblem, line[at:])
 		}
 	}
-	if consistentLine.MatchString(line) {
-		l.consistentAt = time.Now()
-	}
-	if gapLine.MatchString(line) {
-		l.isGone = true
-	}
 	for _, level := range []string{"FATAL:", "PANIC:", "error:"} {
 		if _, said, found := strings.Cut(line, level); found && (!l.answers || level == "PANIC:") {
 			l.said = fmt.Sprintf("%s%.*s", level, maxProblem, said)
@@ -282,8 +276,53 @@ func (l *lines) keep(line string) bool {
 	return true
 }
 
-// idleSign is part of the line that a standby without a source repeats.
-const idleSign = "waiting for WAL to become available at"
+// messageLine is a line that begins a message of the server itself: it begins with the prefix of
+// the log (log_line_prefix is not the user's). Further lines of a message, whose text may be a
+// user's, begin with a tab.
+var messageLine = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] ([A-Z]+:  .*)$`)
+
+// keepState evaluates a message about the state of the server, and reports whether it only repeats
+// that a standby waits. The caller holds mu.
+func (l *lines) keepState(message string) (isRepeated bool) {
+	switch {
+	case strings.HasPrefix(message, consistentSign):
+		l.consistentAt, l.idle, l.idles = time.Now(), "", 0
+	case strings.HasPrefix(message, idleSign) && message == l.idle:
+		l.idles++
+		return true
+	case strings.HasPrefix(message, idleSign):
+		l.idle, l.idles = message, 0
+	case strings.HasPrefix(message, generationSign):
+		l.generation = strings.TrimSuffix(strings.TrimPrefix(message, generationSign), `"`)
+	case gapMessage.MatchString(message):
+		l.isGone = true
+	}
+	return false
+}
+
+// Messages that keepState evaluates begin with these. A standby without a source repeats the second
+// one.
+const (
+	consistentSign = "LOG:  consistent recovery state reached at "
+	idleSign       = "LOG:  waiting for WAL to become available at "
+	generationSign = `LOG:  parameter "mainstay.generation" changed to "`
+)
+
+// waits reports whether a standby has said often enough, since its data are consistent, that it
+// waits for more log at one place.
+func (l *lines) waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.consistentAt.IsZero() && l.idles >= enoughIdle
+}
+
+// reloaded returns the generation of the configuration that the main process has reloaded last; ""
+// if it has reloaded none.
+func (l *lines) reloaded() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.generation
+}
 
 // killedSign is part of the line about a process of the server's that was killed, for example
 // because the pod has too little memory.
@@ -291,13 +330,13 @@ const killedSign = "was terminated by signal 9"
 
 // refusals are parts of the lines about sessions that are refused during the start, ours among
 // them. They are not passed on.
-var refusals = []string{"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been"}
+var refusals = []string{
+	"the database system is starting up", "the database system is not yet accepting connections", "Consistent recovery state has not been",
+	"Recovery snapshot is not yet ready for hot standby", "To enable hot standby, close write transactions with more than",
+}
 
 // streamSigns are parts of lines that say why a standby receives nothing.
 var streamSigns = []string{"could not connect to the primary", "WAL stream", "requested starting point", "new timeline"}
-
-// consistentLine is the line that says that a standby's data are consistent.
-var consistentLine = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] LOG:  consistent recovery state reached at `)
 
 // consistent returns when a standby said that its data are consistent, and whether it has.
 func (l *lines) consistent() (time.Time, bool) {
@@ -306,10 +345,8 @@ func (l *lines) consistent() (time.Time, bool) {
 	return l.consistentAt, !l.consistentAt.IsZero()
 }
 
-// gapLine is the line that says that the source has removed the part of its log that the standby
-// needs next. It must begin with the prefix of the log (log_line_prefix is not the user's): further
-// lines of another message, whose text may be a user's, begin with a tab.
-var gapLine = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] FATAL:  could not receive data from WAL stream: ` +
+// gapMessage says that the source has removed the part of its log that the standby needs next.
+var gapMessage = regexp.MustCompile(`^FATAL:  could not receive data from WAL stream: ` +
 	`ERROR:  requested WAL segment [0-9A-F]{24} has already been removed$`)
 
 // gone returns isGone.
@@ -368,4 +405,35 @@ func (e *Engine) run(ctx context.Context, input, name string, arguments ...strin
 		return fmt.Errorf("running %s: %w: %s", name, err, output.last())
 	}
 	return nil
+}
+
+// maxCaptured is how many bytes of what a program says are returned.
+const maxCaptured = 4096
+
+// capture runs one of the server's programs, and returns the beginning of what it says, in English.
+func (e *Engine) capture(ctx context.Context, name string, arguments ...string) (said string, err error) {
+	command, err := e.command(name, arguments...)
+	if err != nil {
+		return "", err
+	}
+	command.Env = append(slices.Clone(command.Env), "LC_ALL=C")
+	read, write, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("running %s: %w", name, err)
+	}
+	defer func() { _ = read.Close() }()
+	command.Stdout, command.Stderr = write, write
+	err = e.Supervisor.Start(command, e.Supervisor.Kills())
+	_ = write.Close()
+	if err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	defer stop()
+	begin, _ := io.ReadAll(io.LimitReader(read, maxCaptured))
+	_, _ = io.Copy(io.Discard, read)
+	if err := e.Supervisor.Wait(command); err != nil {
+		return string(begin), fmt.Errorf("running %s: %w", name, err)
+	}
+	return string(begin), nil
 }

@@ -2,8 +2,14 @@ package server
 
 import (
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/instance/engine"
 )
 
 // TestGap: only a message of the server itself counts as a gap, not what users make it log.
@@ -89,5 +95,103 @@ func TestSilence(t *testing.T) {
 		if tells(false) {
 			t.Errorf("%q: it tells although it is not refused", line)
 		}
+	}
+}
+
+// TestWaits: a standby is thought to have replayed all of its log when it has said often enough,
+// since its data are consistent, that it waits for more at one place. What users make it log says
+// nothing.
+func TestWaits(t *testing.T) {
+	const prefix, consistent = "2026-11-23 11:07:01.357 UTC [329] ", "LOG:  consistent recovery state reached at 0/3000060"
+	said := func(begin, at string, times int) []string {
+		return slices.Repeat([]string{begin + "LOG:  waiting for WAL to become available at " + at}, times)
+	}
+	waits := func(at string, times int) []string { return said(prefix, at, times) }
+	for name, c := range map[string]struct {
+		said []string
+		want bool
+	}{
+		"nothing":           {nil, false},
+		"inconsistent":      {waits("0/3000078", 2*enoughIdle), false},
+		"consistent":        {append(waits("0/3000078", 2*enoughIdle), prefix+consistent), false},
+		"waits too short":   {append([]string{prefix + consistent}, waits("0/3000078", enoughIdle)...), false},
+		"waits":             {append([]string{prefix + consistent}, waits("0/3000078", enoughIdle+1)...), true},
+		"goes on":           {slices.Concat([]string{prefix + consistent}, waits("0/3000078", 2*enoughIdle), waits("0/4000018", 1)), false},
+		"a statement":       {append([]string{prefix + "STATEMENT:  " + consistent}, waits("0/3000078", 2*enoughIdle)...), false},
+		"another message's": {append([]string{"\t" + prefix + consistent}, waits("0/3000078", 2*enoughIdle)...), false},
+		"waits in others":   {append([]string{prefix + consistent}, said("\t", "0/3000078", 2*enoughIdle)...), false},
+	} {
+		l := &lines{to: io.Discard}
+		for _, line := range c.said {
+			l.pass(line)
+		}
+		if got := l.waits(); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+	l := &lines{to: io.Discard}
+	l.pass(prefix + `LOG:  parameter "mainstay.generation" changed to "3"`)
+	l.pass(prefix + `STATEMENT:  LOG:  parameter "mainstay.generation" changed to "4"`)
+	l.pass("\t" + `LOG:  parameter "mainstay.generation" changed to "5"`)
+	if got := l.reloaded(); got != "3" {
+		t.Errorf("reloaded %q", got)
+	}
+}
+
+// TestSeemsMute: only servers that say that they wait for more log can be known to be mute. Without
+// a source, they have to say so; with one, their data have to be consistent for a while.
+func TestSeemsMute(t *testing.T) {
+	const prefix = "2026-11-23 11:07:01.357 UTC [329] "
+	waits := slices.Repeat([]string{prefix + "LOG:  waiting for WAL to become available at 0/3000078"}, enoughIdle+1)
+	for name, c := range map[string]struct {
+		major     int
+		hasSource bool
+		since     time.Duration
+		said      []string
+		want      bool
+	}{
+		"waits":                           {15, false, 0, waits, true},
+		"does not wait":                   {17, false, time.Hour, nil, false},
+		"has a source, and was just slow": {17, true, muteGrace - time.Second, nil, false},
+		"has a source":                    {17, true, muteGrace, nil, true},
+		"is too old":                      {14, false, time.Hour, waits, false},
+		"is too old, and has a source":    {14, true, time.Hour, waits, false},
+	} {
+		l := &life{major: c.major, output: &lines{to: io.Discard}}
+		if c.hasSource {
+			l.wrote.source = &engine.Upstream{}
+		}
+		l.output.pass(prefix + "LOG:  consistent recovery state reached at 0/3000060")
+		l.output.consistentAt = l.output.consistentAt.Add(-c.since)
+		for _, line := range c.said {
+			l.output.pass(line)
+		}
+		if got := l.seemsMute(); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// TestBeginsWithZeros: only a file with an empty first page counts as one in which nothing is.
+func TestBeginsWithZeros(t *testing.T) {
+	for name, test := range map[string]struct {
+		content   []byte
+		is, fails bool
+	}{
+		"zeros":                     {make([]byte, 2*pageBytes), true, false},
+		"zeros, and more":           {append(make([]byte, pageBytes), 1), true, false},
+		"written":                   {append(make([]byte, pageBytes-1), 1), false, false},
+		"a page that is incomplete": {make([]byte, pageBytes-1), false, true},
+	} {
+		path := filepath.Join(t.TempDir(), "segment")
+		if err := os.WriteFile(path, test.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := beginsWithZeros(path); is != test.is || (err != nil) != test.fails {
+			t.Errorf("%s: got %t, %v", name, is, err)
+		}
+	}
+	if _, err := beginsWithZeros("/nowhere"); err == nil {
+		t.Error("a missing file is one of zeros")
 	}
 }

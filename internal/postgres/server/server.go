@@ -113,6 +113,8 @@ type life struct {
 	// hasFlag is true while commits are known to check whether they have to wait. It is guarded by
 	// Engine.mu.
 	hasFlag bool
+	// mute is true while a standby accepts no sessions: see mute.go. It is guarded by Engine.mu.
+	mute bool
 	// cancelSettling ends the goroutines that wait for the previous rule to be in effect.
 	cancelSettling context.CancelFunc
 	// fast is how many callers wait for heartbeats, so that these are more frequent. Guarded by

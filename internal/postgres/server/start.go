@@ -69,7 +69,8 @@ func (e *Engine) clean(ctx context.Context) (kills uint64, major int, err error)
 	return kills, major, remove(e.Data, "promote", "recovery.signal")
 }
 
-// Start implements [engine.Engine].
+// Start implements [engine.Engine]. It also returns when the standby is known to be mute: see
+// mute.go.
 func (e *Engine) Start(ctx context.Context) error {
 	kills, major, err := e.clean(ctx)
 	if err != nil {
@@ -80,73 +81,103 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 // startStandby starts the server as a standby with a configuration, and waits until it answers and
-// commits are known to wait. After an error the server is killed.
+// commits are known to wait. One that is mute, and has no source, is stopped and started again
+// until the end of its log is known. After an error the server is killed.
 func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c configuration) error {
-	control, err := readControl(e.Data)
-	if err != nil {
-		e.noteDamage(err)
-		return fmt.Errorf("starting the server as a standby: %w", err)
-	}
-	c.needs = control.Needs()
 	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
 		return err
 	}
-	if err := e.configure(major, c); err != nil {
-		return err
+	for range mostMuteStarts {
+		control, l, err := e.launchStandby(kills, major, c)
+		if err != nil {
+			return err
+		}
+		isSettled, err := e.settleStandby(ctx, l, control)
+		if err == nil && !isSettled {
+			e.note(l, func(o *engine.Observation) { o.Problem = muteProblem })
+			kills, err = e.endMute(ctx, l, kills)
+		}
+		if err != nil {
+			e.Kill()
+			return fmt.Errorf("starting the server as a standby: %w", err)
+		}
+		if isSettled {
+			go e.watchStandby(l)
+			return nil
+		}
 	}
-	l, err := e.launch(kills, major, c, election.Standby)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := l.within(ctx)
-	defer cancel()
-	err = e.awaitAnswer(ctx, l, true)
-	if err == nil {
-		err = e.seeFlag(ctx, l)
-	}
-	if err != nil {
-		e.Kill()
-		return fmt.Errorf("starting the server as a standby: %w", err)
-	}
-	go e.watchStandby(l)
-	return nil
+	return fmt.Errorf("starting the server as a standby: the end of its log is unknown: it %s", muteProblem)
 }
 
-// awaitAnswer waits until the server answers, as a standby or not. It fails if the server answers,
-// but is no standby although it should be; if it still is one but should not be, it waits on.
-func (e *Engine) awaitAnswer(ctx context.Context, l *life, standby bool) error {
+// launchStandby starts the process of a standby, with at least the values that its control file
+// demands. It returns what that said.
+func (e *Engine) launchStandby(kills uint64, major int, c configuration) (postgres.Control, *life, error) {
+	control, err := readControl(e.Data)
+	if err != nil {
+		e.noteDamage(err)
+		return control, nil, fmt.Errorf("starting the server as a standby: %w", err)
+	}
+	c.needs = control.Needs()
+	if err := e.configure(major, c); err != nil {
+		return control, nil, err
+	}
+	l, err := e.launch(kills, major, c, election.Standby)
+	return control, l, err
+}
+
+// settleStandby waits until a standby answers and commits are known to wait, or until it is known
+// to be mute, and has a source or the end of its log is known. It returns false if only that is
+// missing. control is what pg_control had when the server was started.
+func (e *Engine) settleStandby(ctx context.Context, l *life, control postgres.Control) (isSettled bool, err error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	isMute, err := e.awaitStandby(ctx, l)
+	switch {
+	case err != nil:
+		return false, err
+	case !isMute:
+		return true, e.seeFlag(ctx, l)
+	case l.wrote.source != nil:
+		return true, e.noteMute(l, 0)
+	}
+	end, err := e.logEnd(ctx, control)
+	if end == 0 || err != nil {
+		return false, e.startFailed(ctx, l, err)
+	}
+	return true, e.noteMute(l, end)
+}
+
+// awaitAnswer waits until the server answers, and is no standby any more.
+func (e *Engine) awaitAnswer(ctx context.Context, l *life) error {
 	err := e.until(ctx, func() (bool, error) {
 		var recovers bool
 		err := e.patiently(ctx, func() error {
-			err := e.askOnce(ctx, "SELECT pg_is_in_recovery()", &recovers)
-			e.tellSilence(l, standby && isStarting(err))
-			return err
+			return e.askOnce(ctx, "SELECT pg_is_in_recovery()", &recovers)
 		})
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // The log says more than how the last session was refused.
-		}
-		if err != nil {
-			return false, fmt.Errorf("%w: %s", err, l.output.last())
-		}
-		if standby && !recovers {
-			return false, errors.New("the server is not a standby, although it was started as one")
-		}
-		return recovers == standby, nil
+		return !recovers, err
 	})
-	if err != nil && l.ctx.Err() != nil {
-		<-l.exited
-		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
-	}
+	err = e.startFailed(ctx, l, err)
 	l.output.noteAnswer()
 	return err
 }
 
+// startFailed returns why a server does not answer after its start, with what its log says about
+// that; nil if it does.
+func (e *Engine) startFailed(ctx context.Context, l *life, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.ctx.Err() != nil:
+		<-l.exited
+		return fmt.Errorf("%w: %s", errNotRunning, e.Observe().Problem)
+	case ctx.Err() != nil:
+		err = context.Cause(ctx) // The log says more than how the last session was refused.
+	}
+	return fmt.Errorf("%w: %s", err, l.output.last())
+}
+
 // silentProblem is what is reported of a standby that accepts no sessions although its data are
-// consistent. Where its log begins, so many subtransactions may have been running that it does not
-// know yet which transactions run; it knows once it has replayed a later record about that, which
-// may be beyond the end of its log. A source for more is configured only once it answers.
-//
-// Source: ProcArrayApplyRecoveryInfo in storage/ipc/procarray.c of PostgreSQL.
+// consistent, while it is not known whether it is mute: of a server before 15 that never is.
 const silentProblem = "accepts no sessions although its data are consistent: it still replays its log, or, where that begins, a " +
 	"transaction with more than 64 subtransactions (savepoints, or PL/pgSQL blocks with EXCEPTION) was running: if this lasts, and " +
 	"another instance is the primary, delete this one's volume and Pod after the end of that transaction"
@@ -189,7 +220,7 @@ func (e *Engine) resume(ctx context.Context, kills uint64, major int, rule elect
 	}
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	err = e.awaitAnswer(ctx, l, false)
+	err = e.awaitAnswer(ctx, l)
 	if err == nil && !rule.WaitsForNobody() {
 		err = e.proveFlag(ctx, l)
 	}
@@ -289,23 +320,51 @@ func (e *Engine) Promote(ctx context.Context, timeline uint32) error {
 }
 
 // promote promotes the server, and returns when it accepts writes. It fails if they are on another
-// timeline.
+// timeline. Of a server that was mute, it is known only then that it has the configuration, and
+// that commits wait: until then, clients can't connect.
 func (e *Engine) promote(ctx context.Context, l *life, timeline uint32) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	e.note(l, func(o *engine.Observation) { o.Server.State = election.Promoting })
-	// If an answer is lost, the server may be promoted when it is asked again.
-	if err := e.ask(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(false) ELSE true END", new(bool)); err != nil {
+	wasMute := e.staysMute(ctx, l)
+	if err := e.requestPromotion(ctx, l, wasMute); err != nil {
 		return err
 	}
-	if err := e.awaitAnswer(ctx, l, false); err != nil {
+	if err := e.awaitAnswer(ctx, l); err != nil {
 		return err
+	}
+	if wasMute {
+		e.speaks(l)
+		if err := e.seeFlag(ctx, l); err != nil {
+			return err
+		}
+		if err := e.reload(ctx, l, l.wrote); err != nil {
+			return err
+		}
 	}
 	came, err := e.ownTimeline(ctx)
 	if err == nil && came != timeline {
 		err = fmt.Errorf("the server came up on timeline %d", came)
 	}
 	return err
+}
+
+// requestPromotion makes a standby promote itself. Commits of one that accepts sessions are known
+// to wait before that.
+func (e *Engine) requestPromotion(ctx context.Context, l *life, isMute bool) error {
+	if isMute {
+		return e.promoteMute(ctx, l)
+	}
+	e.mu.Lock()
+	hasFlag := l.hasFlag
+	e.mu.Unlock()
+	if !hasFlag { // It was mute when it was started.
+		if err := e.seeFlag(ctx, l); err != nil {
+			return err
+		}
+	}
+	// If an answer is lost, the server may be promoted when it is asked again.
+	return e.ask(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(false) ELSE true END", new(bool))
 }
 
 // plant writes planted history files, so that the server's promotion takes the claimed timeline. It

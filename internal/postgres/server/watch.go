@@ -48,6 +48,8 @@ type standbyLook struct {
 	// nothing was received or replayed.
 	waits     int
 	connected bool
+	// streamed is up to where a mute standby has received, by the last title of the process that does.
+	streamed postgres.LSN
 	// receives is in how many measurements in a row the standby was connected, after it had received
 	// something: while it only tries to receive, it looks connected too.
 	receives int
@@ -149,10 +151,15 @@ func (e *Engine) watchStandby(l *life) {
 	for e.server().State != election.Leading && l.ctx.Err() == nil {
 		var err error
 		if session == nil {
-			session, err = e.connect(l.ctx)
+			if session, err = e.connect(l.ctx); err == nil {
+				e.speaks(l)
+			}
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = e.measureStandby(l, look, session)
+		case e.isMute(l):
+			e.measureMute(l, look)
 		}
 		if isRefusal(err) {
 			e.noteAnswer(l)
