@@ -40,6 +40,20 @@ func TestStandsAsynchronously(t *testing.T) {
 	}
 }
 
+// TestStandsAfterACandidate: while an election goes on, others stand soon. With an asynchronous
+// rule, they wait for as long as after any leader: the candidate may lead already, and accept
+// writes until its clock says that it must not.
+func TestStandsAfterACandidate(t *testing.T) {
+	for isAsync, want := range map[bool]time.Duration{false: electionTime, true: 11 * time.Second} {
+		o := following()
+		record := &o.Record.Record
+		record.Open, record.Rules = false, []Rule{{Leader: a, Set: []Member{b, c}, Acks: 1, Async: isAsync}}
+		if got := o.mayStandAt() - o.Record.Since; got != want {
+			t.Errorf("asynchronous %t: it stands after %s, want %s", isAsync, got, want)
+		}
+	}
+}
+
 // TestHungDiskKeepsOtherRules: a leader whose own disk hangs before its term is open keeps the
 // rules by which the others can go on without it.
 func TestHungDiskKeepsOtherRules(t *testing.T) {

@@ -212,9 +212,11 @@ func (o *Observed) mayStandAt() time.Duration {
 		return o.StandsAt
 	case record.Term == 0:
 		return 0
-	case !record.Open:
+	case !record.Open && !record.newest().Async:
 		return view.Since + electionTime
 	}
+	// A candidate may lead before its term is open. With an asynchronous rule, only its clock ends
+	// that, if it is cut off then.
 	return view.Since + o.Config.After
 }
 
