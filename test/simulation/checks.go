@@ -167,8 +167,9 @@ func (c *checks) received(n *node, term uint64) {
 	}
 }
 
-// writes checks I8 for a claim: a leader that leads and is reached by all is not deposed.
-func (c *checks) writes(n *node, record election.Record) {
+// writes checks I8 for a claim: a leader that leads and is reached by all is not deposed. The claim
+// was sent at begun; what was true then may have changed on its way.
+func (c *checks) writes(n *node, record election.Record, begun time.Duration) {
 	before := c.w.lease.record
 	// Who claims a term, or leads on in one after a restart, rests on the record.
 	c.blind = c.blind || (record.Term > before.Term || !n.server.leading()) && !c.knows(n)
@@ -176,7 +177,7 @@ func (c *checks) writes(n *node, record election.Record) {
 		return
 	}
 	leader := c.w.byName(before.Holder.Member.Name)
-	if c.w.now-c.calmSince > c.w.plan.longest()+5*time.Second && !c.w.plan.slowNetwork && !c.w.plan.loses &&
+	if begun-c.calmSince > c.w.plan.longest()+5*time.Second && !c.w.plan.slowNetwork && !c.w.plan.loses &&
 		leader.alive && !leader.paused && !leader.server.hung && leader.server.leading() && leader.uid == before.Holder.PodUID {
 		c.fail("I8", "%s claimed term %d, while %s leads and everybody reaches it", n.name(), record.Term, leader.name())
 	}

@@ -48,7 +48,7 @@ func (w *world) readRecord(n *node) {
 // writeRecord lets a node update the Lease, if that has the version.
 func (w *world) writeRecord(n *node, write election.WriteRecord) {
 	n.core.Writing(write)
-	sent := n.local()
+	sent, begun := n.local(), w.now
 	n.call(func(answer func(func())) {
 		version := ""
 		if w.lease.exists {
@@ -59,7 +59,7 @@ func (w *world) writeRecord(n *node, write election.WriteRecord) {
 			return
 		}
 		w.check.readable(n, write.Record)
-		w.check.writes(n, write.Record)
+		w.check.writes(n, write.Record, begun)
 		w.check.overwrites(n)
 		w.lease.write(write.Record)
 		w.tellGhosts()
