@@ -149,28 +149,106 @@ func SegmentsAt(names []string, history election.History, at LSN) ([]Segments, e
 	if err != nil {
 		return nil, err
 	}
-	exists := map[string]bool{}
-	for _, name := range names {
-		exists[name] = true
+	all, err := parts(history)
+	if err != nil {
+		return nil, err
 	}
+	exists := setOf(names)
 	var found []Segments
-	for part := range strings.FieldsSeq(string(history)) {
-		number, _, _ := strings.Cut(part, ":")
-		timeline, err := strconv.ParseUint(number, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("%.40q is not a timeline", number)
-		}
-		last := uint64(at) / SegmentBytes
-		name := SegmentName(uint32(timeline), last)
-		if uint32(timeline) < first || !exists[name] {
+	for _, one := range all {
+		if one.timeline < first {
 			continue
 		}
-		for exists[SegmentName(uint32(timeline), last+1)] {
-			last++
+		if segments, is := segmentsOf(exists, one.timeline, at); is {
+			found = append(found, segments)
 		}
-		found = append(found, Segments{name, SegmentName(uint32(timeline), last)})
 	}
 	return found, nil
+}
+
+// Fork is the file of the log with which a timeline begins. Up to where the timeline before was
+// left, it is a copy of a file of an earlier one.
+type Fork struct {
+	// Left is where the timeline before was left.
+	Left LSN
+	// Name is that of the file.
+	Name string
+	// Earlier are the files of earlier timelines with the same place, the latest first.
+	Earlier []string
+}
+
+// Forks returns the files with which timelines of a history begin, if one of an earlier timeline is
+// there, too; the latest first. names are those of the files in pg_wal.
+func Forks(names []string, history election.History) ([]Fork, error) {
+	all, err := parts(history)
+	if err != nil {
+		return nil, err
+	}
+	exists := setOf(names)
+	var found []Fork
+	for i := len(all) - 1; i > 0; i-- {
+		left := all[i-1].left
+		number := uint64(left) / SegmentBytes
+		fork := Fork{Left: left, Name: SegmentName(all[i].timeline, number)}
+		if !exists[fork.Name] || left%SegmentBytes == 0 {
+			continue
+		}
+		for j := i - 1; j >= 0; j-- {
+			if name := SegmentName(all[j].timeline, number); exists[name] {
+				fork.Earlier = append(fork.Earlier, name)
+			}
+		}
+		if len(fork.Earlier) > 0 {
+			found = append(found, fork)
+		}
+	}
+	return found, nil
+}
+
+// segmentsOf returns the file of a timeline with that place, and the last one that follows it
+// without a gap; false if the first one is not there.
+func segmentsOf(exists map[string]bool, timeline uint32, at LSN) (Segments, bool) {
+	last := uint64(at) / SegmentBytes
+	first := SegmentName(timeline, last)
+	for exists[SegmentName(timeline, last+1)] {
+		last++
+	}
+	return Segments{first, SegmentName(timeline, last)}, exists[first]
+}
+
+func setOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// part is a timeline of a history, and where it was left; 0 for the last one.
+type part struct {
+	timeline uint32
+	left     LSN
+}
+
+// parts returns the timelines of a history in their order.
+func parts(history election.History) ([]part, error) {
+	var all []part
+	for text := range strings.FieldsSeq(string(history)) {
+		if strings.Contains(text, ":") {
+			timeline, left, err := parsePosition(text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, part{timeline, left})
+			continue
+		}
+		number, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%.40q is not a timeline", text)
+		}
+		all = append(all, part{timeline: uint32(number)})
+	}
+	return all, nil
 }
 
 // TimelineAt returns the timeline on which data with this end are, if they are part of the history.

@@ -77,6 +77,34 @@ func TestSegmentsAt(t *testing.T) {
 	}
 }
 
+// TestForks: only files count with a place that a file of an earlier timeline has, too.
+func TestForks(t *testing.T) {
+	const first, second, next, fourth = "000000010000000000000003", "000000020000000000000003",
+		"000000020000000000000004", "000000040000000000000004"
+	for name, test := range map[string]struct {
+		names   []string
+		history election.History
+		want    string
+	}{
+		"all": {[]string{first, second, next, fourth}, "1:0/3000060 2:0/4000060 4",
+			"[{0/4000060 " + fourth + " [" + next + "]} {0/3000060 " + second + " [" + first + "]}]"},
+		"a timeline between has nothing": {[]string{first, "000000030000000000000003"}, "1:0/3000060 2:0/3000060 3",
+			"[{0/3000060 000000030000000000000003 [" + first + "]}]"},
+		"a timeline between has a part": {[]string{first, second, "000000030000000000000003"}, "1:0/3000060 2:0/3000060 3",
+			"[{0/3000060 000000030000000000000003 [" + second + " " + first + "]} {0/3000060 " + second + " [" + first + "]}]"},
+		"the earlier one was removed": {[]string{second, next}, "1:0/3000060 2:0/4000060 4", "[]"},
+		"the fork was not received":   {[]string{first, next}, "1:0/3000060 2:0/4000060 4", "[]"},
+		"left where a file begins":    {[]string{first, second}, "1:0/3000000 2", "[]"},
+	} {
+		if got, err := Forks(test.names, test.history); err != nil || fmt.Sprint(got) != test.want {
+			t.Errorf("%s: got %v, %v; want %s", name, got, err, test.want)
+		}
+	}
+	if got, err := Forks(nil, "1:x 2"); err == nil {
+		t.Errorf("a damaged history: got %v", got)
+	}
+}
+
 func TestTimelineAt(t *testing.T) {
 	full, err := History(4, history)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,6 +228,20 @@ func (i *instance) major() int {
 	number, err := readMajor(filepath.Join(filepath.Dir(i.run), "volume", "data"))
 	check(i.t, err)
 	return number
+}
+
+// needsWaldump skips the test if the image has no pg_waldump of a version from least on.
+func (c *cluster) needsWaldump(least int) *cluster {
+	c.t.Helper()
+	found, err := filepath.Glob(filepath.Join(c.root, "usr/lib/postgresql/*/bin/pg_waldump"))
+	check(c.t, err)
+	for _, path := range found {
+		if major, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))); err == nil && major >= least {
+			return c
+		}
+	}
+	c.t.Skipf("the image has no pg_waldump of PostgreSQL %d or later", least)
+	return c
 }
 
 // pid returns the PID of the server.

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -345,4 +346,73 @@ func TestTimelineWithoutData(t *testing.T) {
 	d.wait("leading", isLeading)
 	check(t, d.write(2, waitLimit))
 	b.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "8:") })
+}
+
+// TestPartOfATimeline: a standby that was killed while it received the first file of a new
+// timeline, a copy of one that it has, still has everything that it had before. What it has of the
+// copy stays if it is more than it has of the original, and what it has of the new timeline does.
+func TestPartOfATimeline(t *testing.T) {
+	a, b, d := newCluster(t).begin(3)
+	for number := 2; number < 10; number++ {
+		check(t, a.write(number, waitLimit))
+	}
+	a.do(Call{Do: "stop"})
+	position := b.final()
+	d.final()
+	b.do(Call{Do: "kill"})
+	_, fork, _ := strings.Cut(string(position), ":")
+	end, err := postgres.ParseLSN(fork)
+	check(t, err)
+	log := filepath.Join(filepath.Dir(b.run), "volume", "data", "pg_wal")
+	number, offset := uint64(end)/postgres.SegmentBytes, uint64(end)%postgres.SegmentBytes
+	read := func(timeline uint32) []byte {
+		content, err := os.ReadFile(filepath.Join(log, postgres.SegmentName(timeline, number)))
+		check(t, err)
+		return content
+	}
+	whole := read(3)
+	// startsWith returns the position with so much of the file and of its copy.
+	startsWith := func(original, copied uint64) postgres.LSN {
+		for name, content := range map[string][]byte{
+			"00000004.history": []byte(postgres.Planted()), "00000005.history": []byte("1\t0/1740000\tx\n\n3\t" + fork + "\tx\n"),
+			postgres.SegmentName(3, number): upTo(whole, original), postgres.SegmentName(5, number): upTo(whole, copied),
+		} {
+			check(t, os.WriteFile(filepath.Join(log, name), content, 0o600))
+			check(t, os.Chown(filepath.Join(log, name), testUser, testUser))
+		}
+		_, found, _ := strings.Cut(string(b.start()), ":")
+		at, err := postgres.ParseLSN(found)
+		check(t, err)
+		b.do(Call{Do: "kill"})
+		return at
+	}
+	if b.major() >= 13 { // Unfollow stops a 12: then it needs all that it had.
+		if at := startsWith(offset/4, offset/2); uint64(at)%postgres.SegmentBytes <= offset/4 || at >= end || len(read(5)) == 0 {
+			t.Errorf("with more of the copy: got %s", at)
+		}
+	}
+	for _, copied := range []uint64{0, 100, offset / 2, offset} {
+		if at := startsWith(offset, copied); at != end {
+			t.Errorf("with %d of %d bytes of the copy: got %s, want %s", copied, offset, at, end)
+		}
+	}
+	d.do(Call{Do: "rule", Rule: rule(d, a, b)})
+	d.do(Call{Do: "promote", Timeline: 8})
+	b.following(d, 2)
+	d.wait("leading", isLeading)
+	check(t, d.write(10, waitLimit))
+	b.wait("on the new timeline", func(o engine.Observation) bool { return strings.HasPrefix(string(o.Server.Position), "8:") })
+	b.do(Call{Do: "kill"})
+	before := read(8)
+	if at := b.start(); !strings.HasPrefix(string(at), "8:") || !bytes.Equal(read(8), before) {
+		t.Errorf("after it had received on the new timeline: got %s", at)
+	}
+	b.has(10)
+}
+
+// upTo returns the beginning of a file, and zeros for the rest.
+func upTo(content []byte, end uint64) []byte {
+	begun := slices.Clone(content)
+	clear(begun[end:])
+	return begun
 }

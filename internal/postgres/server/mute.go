@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -96,7 +93,7 @@ func (l *life) seemsMute() bool {
 func (e *Engine) awaitStandby(ctx context.Context, l *life) (isMute bool, err error) {
 	var recovers bool
 	err = e.patiently(ctx, func() error {
-		seems := l.seemsMute() // What is asked later is refused although it had time to speak.
+		seems := l.seemsMute() && e.hasWaldump() // What is asked later is refused although it had time to speak.
 		err := e.askOnce(ctx, "SELECT pg_is_in_recovery()", &recovers)
 		isRefused := isStarting(err)
 		e.tellSilence(l, isRefused)
@@ -128,13 +125,9 @@ func (e *Engine) logEnd(ctx context.Context, control postgres.Control) (postgres
 	if err != nil {
 		return 0, err
 	}
-	files, err := os.ReadDir(filepath.Join(e.Data, "pg_wal"))
+	names, err := e.logFiles()
 	if err != nil {
-		return 0, fmt.Errorf("looking for the end of the log: %w", err)
-	}
-	names := make([]string, 0, len(files))
-	for _, file := range files {
-		names = append(names, file.Name())
+		return 0, err
 	}
 	timelines, err := postgres.SegmentsAt(names, history, end)
 	if err != nil {
@@ -146,44 +139,6 @@ func (e *Engine) logEnd(ctx context.Context, control postgres.Control) (postgres
 		}
 	}
 	return end, nil
-}
-
-// noRecord is how pg_waldump says that there is no record at a place (main in pg_waldump.c of
-// PostgreSQL 15 to 18).
-const noRecord = "could not find a valid record after "
-
-// endsAt reports whether files of the log have no record at a place in the first of them. It names
-// them all, because pg_waldump would look for the size of a file in any other one, and for a record
-// only in those that are named.
-func (e *Engine) endsAt(ctx context.Context, segments postgres.Segments, at postgres.LSN) (bool, error) {
-	directory := filepath.Join(e.Data, "pg_wal")
-	isEmpty, err := beginsWithZeros(filepath.Join(directory, segments.First))
-	if isEmpty || err != nil {
-		return isEmpty, err
-	}
-	said, err := e.capture(ctx, "pg_waldump", "--path="+directory, "--limit=1", "--start="+at.String(), segments.First, segments.Last)
-	switch {
-	case err == nil:
-		return false, nil
-	case strings.Contains(said, noRecord):
-		return true, nil
-	}
-	return false, fmt.Errorf("looking for the end of the log: %w: %.*s", err, maxProblem, said)
-}
-
-// beginsWithZeros reports whether the first page of a file of the log is empty: nothing was written
-// to the file since it was made. pg_waldump can't read such a file.
-func beginsWithZeros(path string) (bool, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return false, fmt.Errorf("looking for the end of the log: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	var page [pageBytes]byte
-	if _, err := io.ReadFull(file, page[:]); err != nil {
-		return false, fmt.Errorf("looking for the end of the log: %w", err)
-	}
-	return page == [pageBytes]byte{}, nil
 }
 
 // endMute stops a standby that seems to be mute: then pg_control has the place up to which it has

@@ -110,7 +110,7 @@ func (i *instance) followsAnew(leader *instance) {
 // that transaction has ended. If it is the only member, it becomes the leader, and its position was
 // exactly what it had. A clone is started, too.
 func TestStandbyStartsDuringManySubtransactions(t *testing.T) {
-	a, b, d := newCluster(t).begin(3)
+	a, b, d := newCluster(t).needsWaldump(saysIdle).begin(3)
 	many := a.subtransactions(1000)
 	b.restartPoint(a)
 	b.do(Call{Do: "kill"})

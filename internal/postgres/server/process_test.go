@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/instance/engine"
+	"github.com/mainstay-platform/mainstay/internal/postgres"
 )
 
 // TestGap: only a message of the server itself counts as a gap, not what users make it log.
@@ -193,5 +195,50 @@ func TestBeginsWithZeros(t *testing.T) {
 	}
 	if _, err := beginsWithZeros("/nowhere"); err == nil {
 		t.Error("a missing file is one of zeros")
+	}
+}
+
+// TestIsPartOf: a file is removed only if nothing is lost with it.
+func TestIsPartOf(t *testing.T) {
+	const end = 3*pageBytes + 100
+	original := bytes.Repeat([]byte{1, 2, 0, 3}, postgres.SegmentBytes/4)
+	part := func(until int) []byte {
+		return append(slices.Clone(original[:until]), make([]byte, postgres.SegmentBytes-until)...)
+	}
+	changed := func(content []byte, at int) []byte {
+		content[at] = 7
+		return content
+	}
+	for name, test := range map[string]struct {
+		content []byte
+		is      bool
+	}{
+		"nothing":                         {part(0), true},
+		"a part":                          {part(pageBytes + 1), true},
+		"all before the end":              {part(end), true},
+		"a byte after the end":            {changed(part(end), end), false},
+		"a byte in the last page":         {changed(part(end), postgres.SegmentBytes-1), false},
+		"another byte":                    {changed(part(pageBytes), 10), false},
+		"more than the other file begins": {changed(part(pageBytes), 2*pageBytes), false},
+		"as the other file, beyond end":   {part(end + pageBytes), false},
+	} {
+		directory := t.TempDir()
+		for file, content := range map[string][]byte{"copy": test.content, "original": original} {
+			if err := os.WriteFile(filepath.Join(directory, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if is, err := isPartOf(filepath.Join(directory, "copy"), filepath.Join(directory, "original"), end); err != nil || is != test.is {
+			t.Errorf("%s: got %t, %v", name, is, err)
+		}
+	}
+	short := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(short, make([]byte, 2*pageBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{short, "/nowhere"} {
+		if is, err := isPartOf(path, short, end); is || err == nil {
+			t.Errorf("%s: got %t", path, is)
+		}
 	}
 }

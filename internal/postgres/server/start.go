@@ -87,6 +87,10 @@ func (e *Engine) startStandby(ctx context.Context, kills uint64, major int, c co
 	if err := writeFile(filepath.Join(e.Data, standbySignal), nil); err != nil {
 		return err
 	}
+	if err := e.uncover(); err != nil {
+		// The server starts all the same, but may not know all that it has.
+		_, _ = fmt.Fprintf(e.Log, "looking for hidden files of the log: %v\n", err)
+	}
 	for range mostMuteStarts {
 		control, l, err := e.launchStandby(kills, major, c)
 		if err != nil {
