@@ -239,11 +239,14 @@ func parts(history election.History) ([]part, error) {
 			if err != nil {
 				return nil, err
 			}
+			if left == 0 {
+				return nil, fmt.Errorf("%.40q is not where a timeline was left", text)
+			}
 			all = append(all, part{timeline, left})
 			continue
 		}
 		number, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
+		if err != nil || number == 0 {
 			return nil, fmt.Errorf("%.40q is not a timeline", text)
 		}
 		all = append(all, part{timeline: uint32(number)})
@@ -254,20 +257,13 @@ func parts(history election.History) ([]part, error) {
 // TimelineAt returns the timeline on which data with this end are, if they are part of the history.
 // The place at which a timeline was left belongs to that timeline.
 func TimelineAt(history election.History, end LSN) (uint32, error) {
-	for part := range strings.FieldsSeq(string(history)) {
-		if !strings.Contains(part, ":") {
-			number, err := strconv.ParseUint(part, 10, 32)
-			if err != nil || number == 0 {
-				return 0, fmt.Errorf("%.40q is not a timeline", part)
-			}
-			return uint32(number), nil
-		}
-		timeline, until, err := parsePosition(part)
-		if err != nil {
-			return 0, err
-		}
-		if end <= until {
-			return timeline, nil
+	all, err := parts(history)
+	if err != nil {
+		return 0, err
+	}
+	for _, one := range all {
+		if one.left == 0 || end <= one.left {
+			return one.timeline, nil
 		}
 	}
 	return 0, fmt.Errorf("the history %.80q has no end", history)

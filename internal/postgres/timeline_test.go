@@ -115,7 +115,7 @@ func TestTimelineAt(t *testing.T) {
 			t.Errorf("%s: got %d, %v, want %d", end, got, err, want)
 		}
 	}
-	for _, damaged := range []string{"", "x", "1:zz 2", "1:0/1"} {
+	for _, damaged := range []string{"", "x", "0", "1:zz 2", "1:0/1", "1:0/0 2"} {
 		if got, err := TimelineAt(election.History(damaged), 5); err == nil {
 			t.Errorf("%q: got %d", damaged, got)
 		}

@@ -181,7 +181,8 @@ func (e *Engine) startFailed(ctx context.Context, l *life, err error) error {
 }
 
 // silentProblem is what is reported of a standby that accepts no sessions although its data are
-// consistent, while it is not known whether it is mute: of a server before 15 that never is.
+// consistent, while it is not known whether it is mute. Of a server before 15, and without
+// pg_waldump, that never is.
 const silentProblem = "accepts no sessions although its data are consistent: it still replays its log, or, where that begins, a " +
 	"transaction with more than 64 subtransactions (savepoints, or PL/pgSQL blocks with EXCEPTION) was running: if this lasts, and " +
 	"another instance is the primary, delete this one's volume and Pod after the end of that transaction"
